@@ -1,0 +1,116 @@
+//! A borrowed view of one whole datagram.
+
+use core::fmt;
+use core::iter::FusedIterator;
+
+use super::parse::{self, Origin};
+use super::{DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, NonStock, PeerId, Reason, Role, WireError};
+
+/// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
+#[derive(Debug, Clone, Copy)]
+pub struct Datagram<'a> {
+    bytes: &'a [u8],
+    origin: Origin,
+}
+
+impl<'a> Datagram<'a> {
+    /// Checks every byte of a deciphered datagram.
+    ///
+    /// `sent_by` says which end it comes from; with `None` the sender id and the size of a connect decide how it
+    /// is read (T-35).
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its field and its place. Nothing of the datagram is usable then.
+    pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
+        let (sender, count) = match bytes {
+            [] => return Err(WireError { at: 0, field: Field::Sender, reason: Reason::Truncated }),
+            [_] => return Err(WireError { at: 1, field: Field::Count, reason: Reason::Truncated }),
+            [_, 0, ..] => return Err(WireError { at: 1, field: Field::Count, reason: Reason::CountZero }),
+            [sender, count, ..] => (PeerId(*sender), *count),
+        };
+        let origin = Origin { role: sent_by, sender: Some(sender) };
+        let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
+        for _ in 0..count {
+            (_, rest) = parse::message(rest, bytes.len() - rest.len(), origin)?;
+        }
+        if !rest.is_empty() {
+            let at = bytes.len() - rest.len();
+            return Err(WireError { at, field: Field::Message, reason: Reason::Trailing });
+        }
+        Ok(Self { bytes, origin })
+    }
+
+    /// Who sent it.
+    #[must_use]
+    pub fn sender(&self) -> PeerId {
+        self.origin.sender.unwrap_or(PeerId::NULL)
+    }
+
+    /// Its messages, in order.
+    #[must_use]
+    pub fn messages(&self) -> Messages<'a> {
+        Messages { rest: self.bytes.get(DATAGRAM_HEADER..).unwrap_or_default(), origin: self.origin }
+    }
+
+    /// How many messages it holds, 1 to 255.
+    #[must_use]
+    pub fn count(&self) -> u8 {
+        self.bytes.get(1).copied().unwrap_or(0)
+    }
+
+    /// Its deciphered bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// What a stock sender would not have done with the datagram as a whole; each message tells its own.
+    #[must_use]
+    pub fn non_stock(&self) -> NonStock {
+        NonStock::when(!self.sender().is_stock_sender(), NonStock::SENDER)
+            | NonStock::when(self.bytes.len() > MAX_DATAGRAM, NonStock::LARGE_DATAGRAM)
+    }
+}
+
+impl fmt::Display for Datagram<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sender, count, len) = (self.sender(), self.count(), self.bytes.len());
+        write!(f, "from {sender}: {count} message{} in {len} bytes", if count == 1 { "" } else { "s" })
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads a single message that fills `bytes`, without a datagram around it.
+    ///
+    /// # Errors
+    /// As [`Datagram::parse`], with offsets from the message's type byte.
+    pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
+        let (message, rest) = parse::message(bytes, 0, Origin { role: sent_by, sender: None })?;
+        if !rest.is_empty() {
+            let at = bytes.len() - rest.len();
+            return Err(WireError { at, field: Field::Message, reason: Reason::Trailing });
+        }
+        Ok(message)
+    }
+}
+
+/// Iterates over the messages of a [`Datagram`].
+#[derive(Debug, Clone)]
+pub struct Messages<'a> {
+    rest: &'a [u8],
+    origin: Origin,
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        // `Datagram::parse` has read the same bytes, so the only error left is the end.
+        let (message, rest) = parse::message(self.rest, 0, self.origin).ok()?;
+        self.rest = rest;
+        Some(message)
+    }
+}
+
+impl FusedIterator for Messages<'_> {}

@@ -1,0 +1,90 @@
+//! What a stock sender never does, though a reader can make sense of it.
+
+use core::fmt;
+use core::ops::BitOr;
+
+/// A set of oddities. Empty for everything that stock senders make.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct NonStock(u16);
+
+macro_rules! oddities {
+    ($($(#[$doc:meta])* $constant:ident = $bit:literal $name:literal,)*) => {
+        impl NonStock {
+            $($(#[$doc])* pub const $constant: Self = Self(1 << $bit);)*
+            const ALL: &'static [(Self, &'static str)] = &[$((Self::$constant, $name),)*];
+        }
+    };
+}
+
+oddities! {
+    /// The sender is 0x00, 0x5C or 0x7F to 0xFE (T-02).
+    SENDER = 0 "sender",
+    /// The datagram is larger than 512 bytes (T-04).
+    LARGE_DATAGRAM = 1 "large_datagram",
+    /// The message is larger than 412 bytes (T-23).
+    LARGE_MESSAGE = 2 "large_message",
+    /// Bits 2 to 7 of an ACK's flags are not all zero (T-31).
+    ACK_SPARE_BITS = 3 "ack_spare_bits",
+    /// An ACK for a part of a control message (T-31).
+    ACK_CONTROL_PART = 4 "ack_control_part",
+    /// A control message without bit 15 (T-16).
+    CONTROL_UNRELIABLE = 5 "control_unreliable",
+    /// A control message without bit 14 (T-16).
+    CONTROL_NOT_URGENT = 6 "control_not_urgent",
+    /// A data message with bit 14 (T-12).
+    DATA_URGENT = 7 "data_urgent",
+    /// A part without a sequence number (T-21).
+    UNRELIABLE_PART = 8 "unreliable_part",
+    /// Bytes behind the last field of a control message (T-14).
+    TAIL = 9 "tail",
+}
+
+impl NonStock {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+
+    /// `oddity` if `present`, else nothing.
+    pub(super) const fn when(present: bool, oddity: Self) -> Self {
+        if present { oddity } else { Self::NONE }
+    }
+
+    /// Whether there is nothing odd.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all of `other` is in this set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names of what is in the set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
+    }
+}
+
+impl BitOr for NonStock {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for NonStock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, name) in self.names().enumerate() {
+            write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for NonStock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NonStock({self})")
+    }
+}

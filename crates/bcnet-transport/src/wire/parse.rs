@@ -1,0 +1,245 @@
+//! Reads one message off the front of the bytes that are left of a datagram.
+//!
+//! Each kind is read in two steps. The size in its word is checked against what the kind needs (T-14), then the
+//! fields are taken from exactly that many bytes. If the datagram ends earlier, the same reading on what is left
+//! finds the field that was cut.
+
+use core::net::Ipv4Addr;
+use core::num::NonZeroU8;
+
+use super::message::{
+    ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_HEADER, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT,
+};
+use super::{
+    Ack, Body, BootReason, Channel, Control, Data, Delivery, Field, Kind, Message, MessageId, Part, PeerId,
+    Reason, Role, Seq, Text, WireError,
+};
+
+/// Who sent the datagram, as far as it is known; a connect is told apart by it (T-35).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) role: Option<Role>,
+    pub(super) sender: Option<PeerId>,
+}
+
+impl Origin {
+    /// T-35: the host sends replies and everyone else requests. Where nobody says who sent it, ids that only a
+    /// client or only the host has tell; a request is too long to be a reply, which settles the rest.
+    fn is_reply(self, size: usize) -> bool {
+        match (self.role, self.sender) {
+            (Some(role), _) => role == Role::Host,
+            (None, Some(id)) if id == PeerId::UNASSIGNED || id.is_assignable() => false,
+            (None, _) => size < LEAST_REQUEST,
+        }
+    }
+}
+
+/// Reads the message at byte `at` of the datagram, of which `bytes` is left, and what follows it.
+#[inline]
+pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
+    let Some(&kind) = bytes.first() else {
+        return Err(WireError { at, field: Field::Type, reason: Reason::Truncated });
+    };
+    match Kind(kind) {
+        Kind::DATA => data(bytes, at),
+        Kind::ACK => ack(bytes, at),
+        Kind::KEEPALIVE => Ok((Message::Keepalive, bytes.get(1..).unwrap_or_default())),
+        Kind::IDENTITY | Kind::CONNECT | Kind::BOOT | Kind::DISCONNECT => control(bytes, at, origin),
+        unknown => Err(WireError { at, field: Field::Type, reason: Reason::UnknownType(unknown) }),
+    }
+}
+
+/// T-30, T-31.
+#[inline]
+fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
+    let Some((&[_, low, high, flags], rest)) = bytes.split_first_chunk() else {
+        return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Sequence), (1, Field::Flags)]));
+    };
+    let (part, rest) = if flags & ACK_PART == 0 {
+        (None, rest)
+    } else if let Some((&part, rest)) = rest.split_first() {
+        (Some(part), rest)
+    } else {
+        return Err(truncated(bytes, at, Field::Part));
+    };
+    let channel = if flags & ACK_CONTROL == 0 { Channel::Game } else { Channel::Control };
+    let id = MessageId { channel, seq: Seq(u16::from_le_bytes([low, high])), part };
+    Ok((Message::Ack(Ack { id, spare: flags & ACK_SPARE }), rest))
+}
+
+/// T-12, T-15, T-20.
+#[inline]
+fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
+    let Some(&[_, low, high]) = bytes.first_chunk() else {
+        return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
+    };
+    let word = u16::from_le_bytes([low, high]);
+    let size = word & DATA_SIZE;
+    let least = 3 + if word & RELIABLE == 0 { 0 } else { 2 } + if word & FRAGMENT == 0 { 0 } else { 1 };
+    if size < least {
+        return Err(bad_size(at, size, least));
+    }
+    let Some((message, rest)) = bytes.split_at_checked(usize::from(size)) else {
+        return Err(cut_data(bytes, at, word));
+    };
+    let Some((seq, body)) = sequence(message, word) else {
+        return Err(bad_size(at, size, least));
+    };
+    let (delivery, payload) = if word & FRAGMENT == 0 {
+        (seq.map_or(Delivery::Unreliable, Delivery::Reliable), body)
+    } else {
+        let (part, payload) = part(body, at + message.len() - body.len(), at, size)?;
+        (seq.map_or(Delivery::LoosePart(part), |seq| Delivery::Fragment(seq, part)), payload)
+    };
+    Ok((Message::Data(Data { delivery, urgent: word & URGENT != 0, payload }), rest))
+}
+
+/// The sequence number that follows the word if bit 15 is set (T-15), and what comes after it.
+#[inline]
+fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
+    let body = message.get(3..)?;
+    if word & RELIABLE == 0 {
+        return Some((None, body));
+    }
+    let (seq, body) = body.split_first_chunk()?;
+    Some((Some(Seq(u16::from_le_bytes(*seq))), body))
+}
+
+/// The index of a part and, with index 0, the total (T-20, T-22). `index_at` is where the index lies.
+fn part(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Part, &[u8]), WireError> {
+    let too_small = || bad_size(at, size, size + 1);
+    let Some((&index, rest)) = body.split_first() else { return Err(too_small()) };
+    if let Some(index) = NonZeroU8::new(index) {
+        return Ok((Part::Later { index }, rest));
+    }
+    let Some((&total, rest)) = rest.split_first() else { return Err(too_small()) };
+    let zero =
+        WireError { at: index_at + 1, field: Field::Total, reason: Reason::BadSize { found: 0, least: 1 } };
+    Ok((Part::First { total: NonZeroU8::new(total).ok_or(zero)? }, rest))
+}
+
+/// T-13, T-16, T-33 to T-38.
+fn control(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
+    let Some(&[kind, low, high]) = bytes.first_chunk() else {
+        return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
+    };
+    let kind = Kind(kind);
+    let word = u16::from_le_bytes([low, high]);
+    let size = word & CONTROL_SIZE;
+    let reply = kind == Kind::CONNECT && origin.is_reply(usize::from(size));
+    let layout = layout(kind, reply);
+    let least = layout.iter().map(|(len, _)| len).sum::<u16>();
+    if size < least {
+        return Err(bad_size(at, size, least));
+    }
+    let Some((message, rest)) = bytes.split_at_checked(usize::from(size)) else {
+        return Err(cut(bytes, at, layout));
+    };
+    let Some((&[_, _, _, low, high], body)) = message.split_first_chunk::<CONTROL_HEADER>() else {
+        return Err(bad_size(at, size, least));
+    };
+    let (body, tail) = self::body(kind, reply, body).ok_or_else(|| {
+        // Every fixed field fits by now, so it is the text at the end that cannot be read.
+        let (_, field) = layout.last().copied().unwrap_or((0, Field::Message));
+        WireError { at: at + usize::from(least) - 2, field, reason: Reason::BadText }
+    })?;
+    let seq = Seq(u16::from_le_bytes([low, high]));
+    let control = Control { seq, reliable: word & RELIABLE != 0, urgent: word & URGENT != 0, body, tail };
+    Ok((Message::Control(control), rest))
+}
+
+fn body(kind: Kind, reply: bool, bytes: &[u8]) -> Option<(Body<'_>, &[u8])> {
+    Some(match kind {
+        Kind::IDENTITY => {
+            let (&[peer, a, b, c, d], rest) = bytes.split_first_chunk()?;
+            let (name, tail) = Text::split_terminated(rest)?;
+            (Body::Identity { peer: PeerId(peer), address: Ipv4Addr::new(a, b, c, d), name }, tail)
+        }
+        Kind::CONNECT if reply => {
+            let (&assigned, tail) = bytes.split_first()?;
+            (Body::ConnectReply { assigned: PeerId(assigned) }, tail)
+        }
+        Kind::CONNECT => {
+            let (&[a, b, c, d], rest) = bytes.split_first_chunk()?;
+            let (nonce, rest) = rest.split_first_chunk()?;
+            let (password, tail) = Text::split_terminated(rest)?;
+            let address = Ipv4Addr::new(a, b, c, d);
+            (Body::ConnectRequest { address, nonce: u32::from_le_bytes(*nonce), password }, tail)
+        }
+        Kind::BOOT => {
+            let (&[reason, target], tail) = bytes.split_first_chunk()?;
+            (Body::Boot { reason: BootReason(reason.cast_signed()), target: PeerId(target) }, tail)
+        }
+        _ => {
+            let (&[peer, a, b, c, d], tail) = bytes.split_first_chunk()?;
+            (Body::Disconnect { peer: PeerId(peer), address: Ipv4Addr::new(a, b, c, d) }, tail)
+        }
+    })
+}
+
+/// The least length and the name of each field of a control message, in order.
+fn layout(kind: Kind, reply: bool) -> &'static [(u16, Field)] {
+    const HEAD: [(u16, Field); 3] = [(1, Field::Type), (2, Field::Size), (2, Field::Sequence)];
+    const IDENTITY: &[(u16, Field)] =
+        &[HEAD[0], HEAD[1], HEAD[2], (1, Field::Peer), (4, Field::Address), (2, Field::Name)];
+    const REPLY: &[(u16, Field)] = &[HEAD[0], HEAD[1], HEAD[2], (1, Field::Assigned), (0, Field::Tail)];
+    const REQUEST: &[(u16, Field)] =
+        &[HEAD[0], HEAD[1], HEAD[2], (4, Field::Address), (4, Field::Nonce), (2, Field::Password)];
+    const BOOT: &[(u16, Field)] =
+        &[HEAD[0], HEAD[1], HEAD[2], (1, Field::BootReason), (1, Field::Target), (0, Field::Tail)];
+    const DISCONNECT: &[(u16, Field)] =
+        &[HEAD[0], HEAD[1], HEAD[2], (1, Field::Peer), (4, Field::Address), (0, Field::Tail)];
+    match kind {
+        Kind::IDENTITY => IDENTITY,
+        Kind::CONNECT if reply => REPLY,
+        Kind::CONNECT => REQUEST,
+        Kind::BOOT => BOOT,
+        _ => DISCONNECT,
+    }
+}
+
+/// The datagram ends inside a data message: in which field?
+#[cold]
+fn cut_data(bytes: &[u8], at: usize, word: u16) -> WireError {
+    let sequence = if word & RELIABLE == 0 { 0 } else { 2 };
+    let part = if word & FRAGMENT == 0 { 0 } else { 1 };
+    let first = part == 1 && bytes.get(usize::from(3 + sequence)) == Some(&0);
+    let fields = [
+        (1, Field::Type),
+        (2, Field::Size),
+        (sequence, Field::Sequence),
+        (part, Field::Part),
+        (u16::from(first), Field::Total),
+        (0, Field::Payload),
+    ];
+    cut(bytes, at, &fields)
+}
+
+/// The datagram ends before the message does. The first field that is not whole in its least form was cut; if all
+/// are, the last one goes on.
+#[cold]
+fn cut(bytes: &[u8], at: usize, fields: &[(u16, Field)]) -> WireError {
+    let mut end = 0;
+    let mut field = Field::Message;
+    for (len, name) in fields {
+        end += usize::from(*len);
+        field = *name;
+        if end > bytes.len() {
+            break;
+        }
+    }
+    truncated(bytes, at, field)
+}
+
+#[cold]
+fn truncated(bytes: &[u8], at: usize, field: Field) -> WireError {
+    WireError { at: at + bytes.len(), field, reason: Reason::Truncated }
+}
+
+#[cold]
+fn bad_size(at: usize, found: u16, least: u16) -> WireError {
+    WireError { at: at + 1, field: Field::Size, reason: Reason::BadSize { found, least } }
+}
+
+/// The size of a connect request with an empty password.
+const LEAST_REQUEST: usize = 15;

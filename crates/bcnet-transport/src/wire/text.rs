@@ -1,0 +1,72 @@
+//! UTF-16LE text as it lies in a datagram (T-39).
+
+use alloc::vec::Vec;
+use core::char::{REPLACEMENT_CHARACTER, decode_utf16};
+use core::fmt::{self, Write as _};
+
+/// Borrowed UTF-16LE text without its terminator. Units that are no valid UTF-16 are kept and shown as `U+FFFD`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Text<'a> {
+    units: &'a [[u8; 2]],
+}
+
+impl<'a> Text<'a> {
+    /// Takes UTF-16LE bytes without a terminator. `None` if their number is odd or a NUL unit is among them.
+    #[must_use]
+    pub fn new(utf16le: &'a [u8]) -> Option<Self> {
+        let (units, []) = utf16le.as_chunks() else { return None };
+        (!units.contains(&NUL)).then_some(Self { units })
+    }
+
+    /// Splits a terminated text off the front of `bytes`; the rest is what follows the terminator.
+    pub(super) fn split_terminated(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (units, []) = bytes.as_chunks() else { return None };
+        let len = units.iter().position(|unit| *unit == NUL)?;
+        let (units, rest) = units.split_at_checked(len)?;
+        Some((Self { units }, rest.as_flattened().get(NUL.len()..)?))
+    }
+
+    /// UTF-16LE bytes for [`Text::new`]. `None` if `text` holds a NUL, which would end it early.
+    #[must_use]
+    pub fn encode(text: &str) -> Option<Vec<u8>> {
+        (!text.contains('\0')).then(|| text.encode_utf16().flat_map(u16::to_le_bytes).collect())
+    }
+
+    /// Its bytes, without the terminator.
+    #[must_use]
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.units.as_flattened()
+    }
+
+    /// Its characters.
+    pub fn chars(self) -> impl Iterator<Item = char> + 'a {
+        decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit)))
+            .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))
+    }
+
+    /// The bytes it takes on the wire, with the terminator.
+    pub(super) const fn wire_len(self) -> usize {
+        (self.units.len() + 1) * NUL.len()
+    }
+}
+
+/// The characters as they are; escape them before a terminal sees them.
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.chars().try_for_each(|c| f.write_char(c))
+    }
+}
+
+/// The text in quotes, with control characters escaped.
+pub(super) struct Quoted<'a>(pub(super) Text<'a>);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        self.0.chars().flat_map(char::escape_debug).try_for_each(|c| f.write_char(c))?;
+        f.write_char('"')
+    }
+}
+
+/// The unit that ends a text.
+const NUL: [u8; 2] = [0, 0];

@@ -1,0 +1,169 @@
+//! Fills a caller's buffer with messages.
+
+use super::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
+use super::{Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, MAX_DATAGRAM, Message, Part, PeerId};
+
+/// Writes one datagram, message by message, up to a limit.
+#[derive(Debug)]
+pub struct Writer<'b> {
+    buffer: &'b mut [u8],
+    len: usize,
+    count: u8,
+}
+
+impl<'b> Writer<'b> {
+    /// Starts a datagram of at most 512 bytes (T-04), or fewer if `buffer` is shorter.
+    #[must_use]
+    pub fn new(buffer: &'b mut [u8], sender: PeerId) -> Self {
+        Self::with_limit(buffer, sender, MAX_DATAGRAM)
+    }
+
+    /// Starts a datagram of at most `limit` bytes, or fewer if `buffer` is shorter.
+    #[must_use]
+    pub fn with_limit(buffer: &'b mut [u8], sender: PeerId, limit: usize) -> Self {
+        let limit = limit.min(buffer.len());
+        let buffer = buffer.get_mut(..limit).unwrap_or_default();
+        if let Some(first) = buffer.first_mut() {
+            *first = sender.0;
+        }
+        Self { buffer, len: DATAGRAM_HEADER, count: 0 }
+    }
+
+    /// Appends a message. `false`, and nothing changed, if it does not fit, if there are 255 already, or if its
+    /// size is more than its header can say.
+    #[must_use]
+    pub fn push(&mut self, message: &Message<'_>) -> bool {
+        let Some(count) = self.count.checked_add(1) else { return false };
+        let size = message.wire_len();
+        let Some(end) = self.len.checked_add(size) else { return false };
+        let Some(out) = self.buffer.get_mut(self.len..end) else { return false };
+        if !put(out, size, message) {
+            return false;
+        }
+        self.len = end;
+        self.count = count;
+        true
+    }
+
+    /// The bytes that are still free.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.buffer.len().saturating_sub(self.len)
+    }
+
+    /// The datagram, or `None` if it holds no message: an empty one is never sent (T-03).
+    #[must_use]
+    pub fn finish(self) -> Option<&'b mut [u8]> {
+        let Self { buffer, len, count } = self;
+        if count == 0 {
+            return None;
+        }
+        *buffer.get_mut(1)? = count;
+        buffer.get_mut(..len)
+    }
+}
+
+/// Writes `message` into `out`, which is exactly its size. `false` if the size does not fit its word.
+fn put(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
+    let kind = message.kind().0;
+    let mut out = Cursor { rest: out };
+    match message {
+        Message::Ack(ack) => out.ack(kind, *ack),
+        Message::Keepalive => out.put([kind]),
+        Message::Control(control) => {
+            let Some(size) = size_within(size, CONTROL_SIZE) else { return false };
+            out.control(kind, size, control);
+        }
+        Message::Data(data) => {
+            let Some(size) = size_within(size, DATA_SIZE) else { return false };
+            out.data(kind, size, data);
+        }
+    }
+    true
+}
+
+fn size_within(size: usize, most: u16) -> Option<u16> {
+    u16::try_from(size).ok().filter(|size| *size <= most)
+}
+
+const fn flag(set: bool, bit: u16) -> u16 {
+    if set { bit } else { 0 }
+}
+
+/// The room of one message. It is exactly as large as [`Message::wire_len`] says, so nothing is left over or cut.
+struct Cursor<'b> {
+    rest: &'b mut [u8],
+}
+
+impl Cursor<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some((head, rest)) = core::mem::take(&mut self.rest).split_first_chunk_mut() {
+            *head = bytes;
+            self.rest = rest;
+        }
+    }
+
+    #[inline]
+    fn put_slice(&mut self, bytes: &[u8]) {
+        if let Some((head, rest)) = core::mem::take(&mut self.rest).split_at_mut_checked(bytes.len()) {
+            head.copy_from_slice(bytes);
+            self.rest = rest;
+        }
+    }
+
+    fn ack(&mut self, kind: u8, Ack { id, spare }: Ack) {
+        let [low, high] = id.seq.0.to_le_bytes();
+        let channel = if id.channel == Channel::Control { ACK_CONTROL } else { 0 };
+        let flags = channel | (spare & ACK_SPARE);
+        match id.part {
+            None => self.put([kind, low, high, flags]),
+            Some(part) => self.put([kind, low, high, flags | ACK_PART, part]),
+        }
+    }
+
+    fn control(&mut self, kind: u8, size: u16, control: &Control<'_>) {
+        let word = size | flag(control.reliable, RELIABLE) | flag(control.urgent, URGENT);
+        let ([low, high], seq) = (word.to_le_bytes(), control.seq.0.to_le_bytes());
+        self.put([kind, low, high]);
+        self.put(seq);
+        match control.body {
+            Body::Identity { peer, address, name } => {
+                self.put([peer.0]);
+                self.put(address.octets());
+                self.put_slice(name.as_bytes());
+                self.put([0, 0]);
+            }
+            Body::ConnectRequest { address, nonce, password } => {
+                self.put(address.octets());
+                self.put(nonce.to_le_bytes());
+                self.put_slice(password.as_bytes());
+                self.put([0, 0]);
+            }
+            Body::ConnectReply { assigned } => self.put([assigned.0]),
+            Body::Boot { reason, target } => self.put([reason.0.cast_unsigned(), target.0]),
+            Body::Disconnect { peer, address } => {
+                self.put([peer.0]);
+                self.put(address.octets());
+            }
+        }
+        self.put_slice(control.tail);
+    }
+
+    fn data(&mut self, kind: u8, size: u16, data: &Data<'_>) {
+        let (seq, part) = (data.delivery.seq(), data.delivery.part());
+        let flags =
+            flag(seq.is_some(), RELIABLE) | flag(data.urgent, URGENT) | flag(part.is_some(), FRAGMENT);
+        let [low, high] = (size | flags).to_le_bytes();
+        self.put([kind, low, high]);
+        if let Some(seq) = seq {
+            self.put(seq.0.to_le_bytes());
+        }
+        match part {
+            None => {}
+            Some(Part::First { total }) => self.put([0, total.get()]),
+            Some(Part::Later { index }) => self.put([index.get()]),
+        }
+        self.put_slice(data.payload);
+    }
+}
