@@ -1,0 +1,109 @@
+//! Text for a person: a line per datagram, a line per message below it.
+
+use std::io::{self, Write};
+
+use bcnet_transport::wire::{Message, NonStock, Role};
+
+use super::explain::{self, FieldRow};
+use super::{Decoded, Entry, latin1, opcode};
+
+pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
+    let line = entry.line;
+    let mark = match entry.sent_by {
+        Some(Role::Host) => "S>",
+        Some(Role::Client) => "C>",
+        None => "  ",
+    };
+    let comment =
+        entry.comment.as_ref().map(|text| format!("  # {}", text.escape_debug())).unwrap_or_default();
+    write!(out, "{line:>4} {mark} ")?;
+    match &entry.decoded {
+        Decoded::Datagram(datagram) => {
+            writeln!(out, "{datagram}{}{comment}", odd(datagram.non_stock()))?;
+            if explain {
+                rows(out, explain::datagram(datagram))?;
+            }
+            let mut at = explain::DATAGRAM_HEADER;
+            for each in datagram.messages() {
+                write!(out, "{INDENT}")?;
+                message(out, &each, at, explain)?;
+                at += each.wire_len();
+            }
+            Ok(())
+        }
+        Decoded::Message(each) => message(out, each, 0, explain),
+        Decoded::Payload(bytes) => {
+            writeln!(out, "payload {} bytes{}", bytes.len(), payload(bytes))?;
+            if explain { hex_dump(out, bytes) } else { Ok(()) }
+        }
+        Decoded::GameSpy(text) => {
+            writeln!(out, "gamespy {} bytes: {}", text.len(), printable(text))
+        }
+        Decoded::BadHex(error) => writeln!(out, "error: {error}"),
+        Decoded::Malformed(error) => writeln!(out, "error: {error}"),
+    }
+}
+
+fn message(out: &mut impl Write, message: &Message<'_>, at: usize, explain: bool) -> io::Result<()> {
+    write!(out, "{message}")?;
+    if let Message::Data(data) = message {
+        // Only the beginning of a payload holds an opcode.
+        let later = data.delivery.part().is_some_and(|part| part.index() > 0);
+        write!(out, "{}", if later { dump(data.payload) } else { payload(data.payload) })?;
+    }
+    writeln!(out, "{}", odd(message.non_stock()))?;
+    if explain {
+        rows(out, explain::message(message, at))?;
+        if let Message::Data(data) = message {
+            hex_dump(out, data.payload)?;
+        }
+    }
+    Ok(())
+}
+
+fn rows(out: &mut impl Write, rows: Vec<FieldRow>) -> io::Result<()> {
+    for FieldRow { at, len, field, value, rule } in rows {
+        writeln!(out, "{INDENT}    {at:>4} +{len:<3} {:<9} {value:<24} {rule}", field.name())?;
+    }
+    Ok(())
+}
+
+/// All bytes, sixteen to a line, with their characters.
+fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    for (row, chunk) in bytes.chunks(16).enumerate() {
+        let hex: Vec<String> = chunk.iter().map(|byte| format!("{byte:02X}")).collect();
+        let characters =
+            chunk.iter().map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' });
+        let characters: String = characters.collect();
+        writeln!(out, "{INDENT}      {:04X}  {:<47}  |{characters}|", row * 16, hex.join(" "))?;
+    }
+    Ok(())
+}
+
+/// The opcode with its name, and the first bytes.
+fn payload(bytes: &[u8]) -> String {
+    let Some(first) = bytes.first() else { return String::new() };
+    let name = opcode::name(*first).unwrap_or("unknown opcode");
+    format!("  0x{first:02X} {name}{}", dump(bytes))
+}
+
+fn dump(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+    let hex: Vec<String> = shown.iter().map(|byte| format!("{byte:02X}")).collect();
+    let more = if bytes.len() > SHOWN_BYTES { " …" } else { "" };
+    format!("  [{}{more}]", hex.join(" "))
+}
+
+/// Text that cannot move the cursor of a terminal.
+fn printable(text: &[u8]) -> String {
+    latin1(text).chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+fn odd(non_stock: NonStock) -> String {
+    if non_stock.is_empty() { String::new() } else { format!("  (not stock: {non_stock})") }
+}
+
+/// Below the line number and the mark.
+const INDENT: &str = "        ";
+/// How much of a payload fits a line.
+const SHOWN_BYTES: usize = 24;

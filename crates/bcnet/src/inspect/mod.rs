@@ -1,0 +1,166 @@
+//! `bcnet inspect`: decodes what it is given and shows it to a person or a program.
+//!
+//! [`hex`] reads lines, [`decode`] turns one line's bytes into a [`Decoded`], and [`human`], [`json`] and
+//! [`capture`] each write it in their form. One bad line never stops the run.
+
+mod capture;
+mod explain;
+mod hex;
+mod human;
+mod json;
+mod opcode;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use bcnet_transport::cipher;
+use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
+
+use crate::Verdict;
+use hex::{BadHex, Line};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` in front
+says that the client or the server sent it. A datagram that begins with a backslash is GameSpy text.
+
+Exit codes: 0 all lines decoded, 1 some line did not decode, 2 the input could not be read.
+
+Examples:
+  bcnet inspect --hex captures/join.hex
+  echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
+  bcnet inspect --hex captures/join.hex --json | jq '.messages[].kind'")]
+pub(crate) struct Args {
+    /// Read hex lines from FILE, or from standard input if it is `-`
+    #[arg(long, value_name = "FILE", required = true)]
+    hex: PathBuf,
+
+    /// The datagrams are already deciphered
+    #[arg(long)]
+    plain: bool,
+
+    /// Each line is one deciphered message, without a datagram around it
+    #[arg(long, conflicts_with_all = ["plain", "payload", "write"])]
+    message: bool,
+
+    /// Each line is one game payload: the body of a data message
+    #[arg(long, conflicts_with_all = ["plain", "write"])]
+    payload: bool,
+
+    /// Name each field with its place and its rule in PROTOCOL.md
+    #[arg(long)]
+    explain: bool,
+
+    /// Print one JSON object per line of input
+    #[arg(long)]
+    json: bool,
+
+    /// Also write the datagrams to a capture file for Wireshark. The host becomes 10.0.0.1, client N becomes 10.0.0.N
+    /// (2 if it has no id), both on port 22101, a millisecond apart; comments become packet comments
+    #[arg(long, value_name = "OUT.pcapng")]
+    write: Option<PathBuf>,
+}
+
+/// What a line of input turned out to be.
+enum Decoded<'a> {
+    Datagram(Datagram<'a>),
+    Message(Message<'a>),
+    Payload(&'a [u8]),
+    GameSpy(&'a [u8]),
+    BadHex(BadHex),
+    Malformed(WireError),
+}
+
+/// A line of input with what it turned out to be.
+struct Entry<'a> {
+    line: u64,
+    sent_by: Option<Role>,
+    comment: Option<String>,
+    decoded: Decoded<'a>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let name = if is_stdin(&args.hex) { "standard input".into() } else { args.hex.display().to_string() };
+    let input = open(&args.hex).with_context(|| name.clone())?;
+    let mut capture = match &args.write {
+        Some(path) => Some(capture::Capture::create(path, &args.hex)?),
+        None => None,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let (mut total, mut bad, mut left_out) = (0_u64, 0_u64, 0_u64);
+    let mut lines = hex::Lines::new(input);
+    while let Some(line) = lines.next_line().with_context(|| name.clone())? {
+        total += 1;
+        if let (Some(capture), Ok(bytes)) = (&mut capture, &line.bytes)
+            && !capture.write(&line, bytes, args.plain)?
+        {
+            left_out += 1;
+        }
+        bad += u64::from(!show(args, line, &mut out)?);
+    }
+    out.flush()?;
+    if let Some(capture) = capture {
+        capture.finish()?;
+    }
+    if total == 0 {
+        eprintln!("bcnet: {name}: no datagrams in it");
+    }
+    if left_out > 0 {
+        eprintln!("bcnet: {name}: {left_out} of {total} lines are too long for UDP and not in the capture");
+    }
+    if bad > 0 {
+        eprintln!("bcnet: {name}: {bad} of {total} lines could not be decoded");
+    }
+    Ok(if bad + left_out == 0 { Verdict::Clean } else { Verdict::Findings })
+}
+
+/// Decodes and prints one line. `false` if it could not be decoded.
+fn show(args: &Args, mut line: Line, out: &mut impl Write) -> io::Result<bool> {
+    let decoded = match &mut line.bytes {
+        Err(error) => Decoded::BadHex(*error),
+        Ok(bytes) => decode(args, bytes, line.sent_by),
+    };
+    let entry = Entry { line: line.number, sent_by: line.sent_by, comment: line.comment, decoded };
+    if args.json {
+        json::write(out, &entry, args.explain)?;
+    } else {
+        human::write(out, &entry, args.explain)?;
+    }
+    Ok(!matches!(entry.decoded, Decoded::BadHex(_) | Decoded::Malformed(_)))
+}
+
+fn decode<'a>(args: &Args, bytes: &'a mut [u8], sent_by: Option<Role>) -> Decoded<'a> {
+    if args.payload {
+        return Decoded::Payload(bytes);
+    }
+    if args.message {
+        return Message::parse(bytes, sent_by).map_or_else(Decoded::Malformed, Decoded::Message);
+    }
+    if bytes.first() == Some(&PeerId::GAMESPY.0) {
+        return Decoded::GameSpy(bytes);
+    }
+    if !args.plain {
+        cipher::decrypt(bytes);
+    }
+    Datagram::parse(bytes, sent_by).map_or_else(Decoded::Malformed, Decoded::Datagram)
+}
+
+fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead>> {
+    if is_stdin(path) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path)?;
+    ensure!(!file.metadata()?.is_dir(), "is a directory; name a file with one datagram per line");
+    Ok(Box::new(BufReader::new(file)))
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// GameSpy text as characters: one byte is one character, as stock names are written.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}

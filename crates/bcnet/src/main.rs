@@ -1,0 +1,50 @@
+//! The program `bcnet`: tools for the network protocol of Star Trek: Bridge Commander.
+//!
+//! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
+
+mod inspect;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(version, about, long_about = None, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Decode Bridge Commander datagrams, field by field
+    Inspect(inspect::Args),
+}
+
+/// What a command has to say when it could do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Clean,
+    Findings,
+}
+
+fn main() -> ExitCode {
+    let verdict = match Args::parse().command {
+        Command::Inspect(args) => inspect::run(&args),
+    };
+    match verdict {
+        Ok(Verdict::Clean) => ExitCode::SUCCESS,
+        Ok(Verdict::Findings) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bcnet: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A reader that has seen enough (`bcnet … | head`) is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
