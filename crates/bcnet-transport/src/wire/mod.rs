@@ -7,7 +7,7 @@
 //! # Contract
 //! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`]), or read outside the slice it was given.
 //! - For every `bytes` that parse, writing the sender and the messages gives `bytes` again, odd forms included.
-//! - For every message a [`Writer`] accepts, parsing gives it back.
+//! - For every message a [`Writer`] accepts, parsing gives it back to a reader that knows who sent it.
 //! - What stock senders never produce but a reader can make sense of is decoded and told by
 //!   [`Datagram::non_stock`] and [`Message::non_stock`]; what makes no sense is a [`WireError`].
 //!

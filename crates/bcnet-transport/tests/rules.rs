@@ -1,0 +1,80 @@
+//! PROTOCOL.md and the tests hold each other to account: every rule is cited by a test, every citation is a rule.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn every_rule_is_cited_by_a_test() {
+    let rules = rules();
+    assert!(rules.len() >= 30, "PROTOCOL.md has only {} rules", rules.len());
+    let cited: BTreeSet<String> = sources().iter().flat_map(|source| cited_by_tests(source)).collect();
+    let missing: Vec<_> = rules.difference(&cited).collect();
+    assert!(missing.is_empty(), "no test cites {missing:?} in its name or doc comment");
+}
+
+#[test]
+fn every_citation_is_a_rule() {
+    let rules = rules();
+    for path in ["crates", "fuzz/fuzz_targets"].iter().flat_map(|folder| files(&root().join(folder))) {
+        let source = fs::read_to_string(&path).expect("a source file");
+        for rule in mentions(&source) {
+            assert!(
+                rules.contains(&rule),
+                "{} cites {rule}, which PROTOCOL.md does not have",
+                path.display()
+            );
+        }
+    }
+}
+
+/// The citations that stand in the doc comment or in the name of a test.
+fn cited_by_tests(source: &str) -> Vec<String> {
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let mut cited = Vec::new();
+    for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == "#[test]") {
+        let above =
+            lines[..at].iter().rev().take_while(|line| line.starts_with("///") || line.starts_with("#["));
+        let name = lines[at..].iter().find(|line| line.starts_with("fn "));
+        cited.extend(above.chain(name).flat_map(|line| mentions(&line.to_uppercase().replace("T_", "T-"))));
+    }
+    cited
+}
+
+/// The rules of PROTOCOL.md: headings and table rows that begin with `T-nn`.
+fn rules() -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
+    let defined = text.lines().filter_map(|line| line.strip_prefix("**T-"));
+    let rules: Vec<String> = defined.map(|rest| format!("T-{}", &rest[..2])).collect();
+    let unique: BTreeSet<String> = rules.iter().cloned().collect();
+    assert_eq!(unique.len(), rules.len(), "PROTOCOL.md numbers a rule twice");
+    unique
+}
+
+/// Every `T-` with two digits in `text`.
+fn mentions(text: &str) -> Vec<String> {
+    let candidates =
+        text.match_indices("T-").filter_map(|(at, _)| text.get(at + 2..at + 4).map(|digits| (at, digits)));
+    let numbered = candidates.filter(|(_, digits)| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    numbered.map(|(_, digits)| format!("T-{digits}")).collect()
+}
+
+fn sources() -> Vec<String> {
+    files(&root().join("crates"))
+        .iter()
+        .map(|path| fs::read_to_string(path).expect("a source file"))
+        .collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("a folder entry").path());
+    paths
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
