@@ -1,0 +1,418 @@
+//! The program as a user runs it: arguments and files in, text and exit code out.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// What a run printed, and how it ended.
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn json(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+}
+
+#[test]
+fn every_golden_datagram_decodes_from_its_wire_and_its_plain_form() {
+    let vectors = vectors("datagram");
+    for (form, flags) in [("wire", &["--json"][..]), ("plain", &["--json", "--plain"])] {
+        let lines: Vec<String> = vectors.iter().map(|vector| line(vector, form)).collect();
+        let run = inspect(&lines.join("\n"), flags);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let expected = vectors.iter().zip(1..).map(|(vector, line)| {
+            let decoded = &vector["decoded"];
+            let (sender, messages) = (&decoded["sender"], &decoded["messages"]);
+            json!({"line": line, "sender": sender, "direction": vector["direction"], "messages": messages})
+        });
+        assert_eq!(run.json(), expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn every_golden_message_decodes_alone() {
+    let vectors: Vec<Value> =
+        vectors("message").into_iter().filter(|vector| vector.get("masked").is_none()).collect();
+    let lines: Vec<String> = vectors.iter().map(|vector| line(vector, "plain")).collect();
+    let run = inspect(&lines.join("\n"), &["--json", "--message"]);
+    assert_eq!(run.code, 0);
+    for (found, vector) in run.json().iter().zip(&vectors) {
+        assert_eq!(found["messages"], json!([vector["decoded"]]));
+        assert_eq!((&found["sender"], &found["direction"]), (&Value::Null, &vector["direction"]));
+    }
+    assert_eq!(run.json().len(), vectors.len());
+}
+
+#[test]
+fn payloads_show_their_opcode() {
+    let run = inspect("S> 17 66 08 00 00\n19 0D\nD3\n32 0", &["--json", "--payload"]);
+    let head = json!({"line": 1, "direction": "S", "opcode": 23, "name": "PlayerListEvent", "len": 5, "payload": "1766080000"});
+    assert_eq!(run.json()[0], head);
+    assert_eq!((&run.json()[1]["name"], &run.json()[2]["name"]), (&json!("TorpedoFire"), &Value::Null));
+    assert_eq!((run.json()[3]["error"]["reason"].as_str(), run.code), (Some("bad_hex"), 1));
+    let run = inspect("19 0D 41", &["--payload", "--explain"]);
+    assert_eq!(
+        run.stdout,
+        "   1    payload 3 bytes  0x19 TorpedoFire  [19 0D 41]\n              0000  19 0D 41                                         |..A|\n"
+    );
+    let every = vectors("payload").iter().map(|vector| line(vector, "plain")).collect::<Vec<_>>().join("\n");
+    let run = inspect(&every, &["--json", "--payload"]);
+    assert!(run.json().iter().all(|entry| entry["name"].is_string()) && run.code == 0);
+}
+
+#[test]
+fn the_join_reads_well() {
+    let run = bcnet(&["inspect", "--hex", path("captures/join.hex").to_str().expect("UTF-8")], "");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert_eq!(run.stdout, include_str!("join.txt"));
+}
+
+#[test]
+fn the_example_in_the_readme_is_true() {
+    let readme = fs::read_to_string(path("README.md")).expect("README.md");
+    let (_, example) = readme.split_once("$ echo '").expect("an example");
+    let (input, rest) = example.split_once("' | bcnet inspect --hex -\n").expect("a command");
+    let (output, _) = rest.split_once("```").expect("its end");
+    assert_eq!(inspect(input, &[]).stdout, output);
+}
+
+#[test]
+fn gamespy_text_is_shown_as_text_ciphered_or_not() {
+    let status = "C> 5C 73 74 61 74 75 73 5C";
+    for flags in [&["--json"][..], &["--json", "--plain"]] {
+        let run = inspect(status, flags);
+        assert_eq!(run.json(), [json!({"line": 1, "direction": "C", "gamespy": "\\status\\"})]);
+        assert_eq!(run.code, 0);
+    }
+    assert_eq!(inspect("5C FC 1B", &[]).stdout, "   1    gamespy 3 bytes: \\ü·\n");
+}
+
+#[test]
+fn comments_blank_lines_marks_and_spaces_are_understood() {
+    let text = "# all of this is one datagram\n\n  s>01 0102 # keepalive\n\t\nc> 0 1 0 1 0 2\r\n010102";
+    let run = inspect(text, &["--json", "--plain"]);
+    let seen: Vec<_> =
+        run.json().iter().map(|entry| (entry["line"].clone(), entry["direction"].clone())).collect();
+    assert_eq!(seen, [(json!(3), json!("S")), (json!(5), json!("C")), (json!(6), Value::Null)]);
+    assert_eq!(run.code, 0);
+    assert_eq!(
+        inspect(text, &["--plain"]).stdout.lines().next(),
+        Some("   3 S> from host: 1 message in 3 bytes  # keepalive")
+    );
+}
+
+#[test]
+fn each_kind_of_error_is_one_object_and_the_rest_is_still_decoded() {
+    let cases = [
+        ("", None),
+        ("01 01 32 06 80 05", Some((6, "sequence", "truncated"))),
+        ("01 01 04 06 C0 02 00 04", Some((3, "size", "bad_size"))),
+        ("01 01 32 08 A0 02 00 00 00 21", Some((8, "total", "bad_size"))),
+        ("01 01 06", Some((2, "type", "unknown_type"))),
+        ("01 01 02 02", Some((3, "message", "trailing"))),
+        ("01 00", Some((1, "count", "count_zero"))),
+        ("01 01 00 0C C0 01 00 02 0A 0A 0A EF 41 00", Some((12, "name", "bad_text"))),
+        ("01 01 0", Some((7, "hex", "bad_hex"))),
+        ("01 01 ?? ??", Some((6, "hex", "bad_hex"))),
+        ("S>", Some((0, "sender", "truncated"))),
+        ("01 01 02", None),
+    ];
+    let text: Vec<&str> = cases.iter().map(|(line, _)| *line).collect();
+    let run = inspect(&text.join("\n"), &["--json", "--plain"]);
+    let expected = cases.iter().zip(1..).skip(1).map(|((_, error), line)| match error {
+        Some((at, field, reason)) => {
+            json!({"line": line, "error": {"at": at, "field": field, "reason": reason}})
+        }
+        None => {
+            let keepalive = json!({"type": 2, "kind": "keepalive", "len": 1});
+            json!({"line": line, "sender": 1, "direction": null, "messages": [keepalive]})
+        }
+    });
+    assert_eq!(run.json(), expected.collect::<Vec<_>>());
+    assert_eq!(
+        (run.code, run.stderr.as_str()),
+        (1, "bcnet: standard input: 10 of 11 lines could not be decoded\n")
+    );
+    let shown = inspect("01 01 32 06 80 05\nxy", &["--plain"]).stdout;
+    assert_eq!(
+        shown,
+        "   1    error: truncated sequence at byte 6\n   2    error: 'x' is no hex digit at column 1\n"
+    );
+}
+
+#[test]
+fn what_no_stock_sender_does_is_decoded_and_flagged() {
+    let cases = [
+        ("01 01 01 02 00 84", "messages", "ack_spare_bits"),
+        ("01 01 01 02 00 03 07", "messages", "ack_control_part"),
+        ("01 01 04 07 40 02 00 04 02", "messages", "control_unreliable"),
+        ("01 01 04 07 80 02 00 04 02", "messages", "control_not_urgent"),
+        ("01 01 32 04 40 07", "messages", "data_urgent"),
+        ("01 01 32 05 20 00 03", "messages", "unreliable_part"),
+        ("00 01 02", "datagram", "sender"),
+        ("7F 01 02", "datagram", "sender"),
+        ("FE 01 02", "datagram", "sender"),
+    ];
+    for (datagram, level, name) in cases {
+        let run = inspect(datagram, &["--json", "--plain"]);
+        let entry = &run.json()[0];
+        let flagged = if level == "datagram" { entry } else { &entry["messages"][0] };
+        assert_eq!((&flagged["non_stock"], run.code), (&json!([name]), 0), "{datagram}");
+        assert!(inspect(datagram, &["--plain"]).stdout.contains(&format!("(not stock: {name})")));
+    }
+    let large = format!("01 01 32 9D 01 {}", "00 ".repeat(410));
+    assert_eq!(
+        inspect(&large, &["--json", "--plain"]).json()[0]["messages"][0]["non_stock"],
+        json!(["large_message"])
+    );
+    let large = format!("01 02 32 9C 01 {} 32 63 00 {}", "00 ".repeat(409), "00 ".repeat(96));
+    assert_eq!(inspect(&large, &["--json", "--plain"]).json()[0]["non_stock"], json!(["large_datagram"]));
+    // The reserved sender is GameSpy's, so it never gets this far.
+    assert!(inspect("5C 01 02", &["--json", "--plain"]).json()[0].get("gamespy").is_some());
+}
+
+/// T-35: the mark decides how a connect is read.
+#[test]
+fn a_connect_is_read_by_its_direction_mark() {
+    let reply = "FF 01 03 06 C0 00 00 02";
+    assert_eq!(
+        inspect(&format!("S> {reply}"), &["--json", "--plain"]).json()[0]["messages"][0]["assigned"],
+        2
+    );
+    assert_eq!(
+        inspect(&format!("C> {reply}"), &["--json", "--plain"]).json()[0]["error"]["reason"],
+        "bad_size"
+    );
+    assert_eq!(inspect(reply, &["--json", "--plain"]).json()[0]["error"]["reason"], "bad_size");
+}
+
+#[test]
+fn explained_fields_cover_every_byte_and_cite_rules_that_exist() {
+    let protocol = fs::read_to_string(path("PROTOCOL.md")).expect("PROTOCOL.md");
+    let mut lines: Vec<String> = vectors("datagram").iter().map(|vector| line(vector, "plain")).collect();
+    lines.push("01 02 32 08 A0 02 00 00 03 21 32 07 A0 02 00 01 22".into());
+    lines.push("01 02 04 09 C0 02 00 04 02 AA BB 01 02 00 84".into());
+    lines.push("C> 02 01 05 0A C0 02 00 02 0A 0A 0A EF".into());
+    lines.push("S> 01 01 00 16 C0 01 00 02 0A 0A 0A EF 43 00 61 00 64 00 79 00 32 00 00 00".into());
+    let run = inspect(&lines.join("\n"), &["--json", "--plain", "--explain"]);
+    for (entry, line) in run.json().iter().zip(&lines) {
+        let message_fields =
+            entry["messages"].as_array().expect("a list").iter().map(|message| &message["fields"]);
+        let fields = [&entry["fields"]]
+            .into_iter()
+            .chain(message_fields)
+            .flat_map(|list| list.as_array().expect("a list"));
+        let mut end = 0;
+        for field in fields {
+            assert_eq!(field["at"], end, "{line}");
+            end += field["len"].as_u64().expect("a length");
+            let rule = field["rule"].as_str().expect("a rule");
+            assert!(protocol.contains(&format!("\n**{rule}** ")), "{rule}");
+        }
+        let hex = line.split_once('>').map_or(line.as_str(), |(_, hex)| hex).replace(' ', "");
+        assert_eq!(end, hex.len() as u64 / 2, "{line}");
+    }
+    let shown = inspect("01 01 02", &["--plain", "--explain"]).stdout;
+    let expected = "   1    from host: 1 message in 3 bytes
+               0 +1   sender    0x01 host                T-02
+               1 +1   count     1                        T-03
+        keepalive
+               2 +1   type      0x02 keepalive           T-10
+";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_written_capture_holds_the_datagrams_as_sent() {
+    let folder = scratch("capture");
+    let out = folder.join("out.pcapng");
+    let text = "S> 01 01 02 # idle\nC> FF 01 03\nzz\n02 01 02\n5C 41";
+    let run = inspect(text, &["--plain", "--write", out.to_str().expect("UTF-8")]);
+    assert_eq!(run.code, 1);
+    let file = fs::File::open(&out).expect("the capture");
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect("pcapng");
+    let mut seen = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let block = block.expect("a block").into_owned();
+        if let Some(packet) = block.into_enhanced_packet() {
+            let parsed = etherparse::SlicedPacket::from_ip(&packet.data).expect("IPv4 and UDP");
+            let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
+                (&parsed.net, &parsed.transport)
+            else {
+                panic!("not UDP")
+            };
+            let addresses =
+                (ip.header().source_addr().octets()[3], ip.header().destination_addr().octets()[3]);
+            assert_eq!((udp.source_port(), udp.destination_port()), (22101, 22101));
+            seen.push((
+                addresses,
+                udp.payload().to_vec(),
+                packet.timestamp.as_millis(),
+                packet.options.len(),
+            ));
+        }
+    }
+    let expected = [
+        ((1, 2), vec![0x01, 0xD7, 0x32], 0, 1),
+        ((2, 1), vec![0xFF, 0xD7, 0x33], 1, 0),
+        ((2, 1), vec![0x02, 0xD7, 0x32], 2, 0),
+        ((2, 1), vec![0x5C, 0x41], 3, 0),
+    ];
+    assert_eq!(seen, expected);
+    // What is written can be read again, ciphered this time.
+    let back: String = seen.iter().map(|(_, bytes, ..)| format!("{}\n", hex(bytes))).collect();
+    assert_eq!(inspect(&back, &[]).stdout.lines().filter(|line| line.contains("from host")).count(), 1);
+    fs::remove_dir_all(folder).expect("clean up");
+}
+
+#[test]
+fn a_capture_never_overwrites_its_input() {
+    let folder = scratch("overwrite");
+    let file = folder.join("in.hex");
+    fs::write(&file, "01 01 02\n").expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let run = bcnet(&["inspect", "--hex", file, "--plain", "--write", file], "");
+    assert_eq!(run.code, 2);
+    assert_eq!(run.stderr, format!("bcnet: {file}: is the input; name another file for --write\n"));
+    assert_eq!(fs::read_to_string(file).expect("still there"), "01 01 02\n");
+    fs::remove_dir_all(folder).expect("clean up");
+}
+
+#[test]
+fn the_largest_datagrams_and_endless_lines_are_handled() {
+    let largest = format!("01 FF {}", "02 ".repeat(65_533));
+    let entry = &inspect(&largest, &["--json", "--plain"]).json()[0];
+    assert_eq!(entry["error"], json!({"at": 257, "field": "message", "reason": "trailing"}));
+
+    let endless = format!("{}\n01 01 02\n", "0".repeat(3 << 20));
+    let run = inspect(&endless, &["--json", "--plain"]);
+    assert_eq!(run.json()[0]["error"], json!({"at": 1 << 20, "field": "hex", "reason": "bad_hex"}));
+    assert_eq!((run.json()[1]["sender"].clone(), run.json().len(), run.code), (json!(1), 2, 1));
+    let longest = format!("0101{}02", " ".repeat((1 << 20) - 6));
+    assert_eq!(inspect(&longest, &["--plain"]).code, 0);
+
+    let folder = scratch("largest");
+    let out = folder.join("out.pcapng");
+    let run = inspect(&format!("01 FF {}", "02 ".repeat(65_506)), &["--write", out.to_str().expect("UTF-8")]);
+    assert!(run.stderr.contains("1 of 1 lines are too long for UDP"), "{}", run.stderr);
+    fs::remove_dir_all(folder).expect("clean up");
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named_and_exits_with_2() {
+    let run = bcnet(&["inspect", "--hex", "no/such.hex"], "");
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(
+        run.stderr.starts_with("bcnet: no/such.hex: ") && run.stderr.lines().count() == 1,
+        "{}",
+        run.stderr
+    );
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let run = bcnet(&["inspect", "--hex", folder], "");
+    assert!(run.code == 2 && run.stderr.contains("is a directory"), "{}", run.stderr);
+    let run = inspect("01 01 02", &["--plain", "--write", "no/such/out.pcapng"]);
+    assert!(run.code == 2 && run.stderr.starts_with("bcnet: no/such/out.pcapng: "), "{}", run.stderr);
+    for bad in [
+        &["inspect"][..],
+        &["inspect", "--hex", "-", "--message", "--payload"],
+        &["inspect", "--hex"],
+        &["expect"],
+    ] {
+        assert_eq!(bcnet(bad, "").code, 2, "{bad:?}");
+    }
+}
+
+#[test]
+fn an_input_without_datagrams_says_so() {
+    let run = inspect("# nothing\n", &[]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, ""));
+    assert_eq!(run.stderr, "bcnet: standard input: no datagrams in it\n");
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let mut child = command(&["inspect", "--hex", "-", "--plain"]).spawn().expect("bcnet starts");
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // It may be gone before all is written; that is the point.
+    let _ = stdin.write_all("01 01 02\n".repeat(20_000).as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().expect("bcnet ends");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn help_explains_the_input_and_the_exit_codes() {
+    let run = bcnet(&["inspect", "--help"], "");
+    assert_eq!(run.code, 0);
+    for word in [
+        "--hex <FILE>",
+        "--plain",
+        "--message",
+        "--payload",
+        "--write <OUT.pcapng>",
+        "--explain",
+        "--json",
+        "Exit codes",
+    ] {
+        assert!(run.stdout.contains(word), "{word}");
+    }
+    assert!(bcnet(&["--help"], "").stdout.contains("inspect"));
+    assert!(bcnet(&["--version"], "").stdout.starts_with("bcnet "));
+}
+
+fn inspect(input: &str, flags: &[&str]) -> Run {
+    bcnet(&[&["inspect", "--hex", "-"], flags].concat(), input)
+}
+
+fn bcnet(args: &[&str], input: &str) -> Run {
+    let mut child = command(args).spawn().expect("bcnet starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input = input.to_owned();
+    let feeder = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("bcnet ends");
+    let _ = feeder.join().expect("the feeder does not panic");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Run { code: status.code().expect("an exit code"), stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn vectors(layer: &str) -> Vec<Value> {
+    let text = fs::read_to_string(path("captures/transport.json")).expect("captures/transport.json");
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let all = document["vectors"].as_array().expect("a list").clone();
+    all.into_iter().filter(|vector| vector["layer"] == layer && vector["complete"] == true).collect()
+}
+
+/// A vector as a line of hex with its direction mark.
+fn line(vector: &Value, form: &str) -> String {
+    let mark = vector["direction"].as_str().map(|direction| format!("{direction}> ")).unwrap_or_default();
+    format!("{mark}{}", vector[form].as_str().expect("hex"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn path(below_root: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(below_root)
+}
+
+/// A folder of this test's own.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("a scratch folder");
+    folder
+}
