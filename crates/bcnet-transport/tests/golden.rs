@@ -14,7 +14,7 @@ fn complete_datagrams_decode_to_their_fields() {
     assert!(vectors.len() >= 11);
     for vector in vectors {
         let plain = bytes(&vector, "plain");
-        let datagram = Datagram::parse(&plain, direction(&vector)).expect(id(&vector));
+        let datagram = good(&vector, Datagram::parse(&plain, direction(&vector)));
         let messages: Vec<Value> = datagram.messages().map(|message| fields(&message)).collect();
         let decoded = json!({"sender": datagram.sender().0, "messages": messages});
         assert_eq!(decoded, vector["decoded"], "{}", id(&vector));
@@ -28,7 +28,7 @@ fn complete_datagrams_decode_to_their_fields() {
 fn complete_datagrams_are_written_back_byte_for_byte_plain_and_ciphered() {
     for vector in vectors("datagram", true) {
         let (plain, wire) = (bytes(&vector, "plain"), bytes(&vector, "wire"));
-        let datagram = Datagram::parse(&plain, direction(&vector)).expect(id(&vector));
+        let datagram = good(&vector, Datagram::parse(&plain, direction(&vector)));
         let mut buffer = [0; 512];
         let mut writer = Writer::new(&mut buffer, datagram.sender());
         assert!(datagram.messages().all(|message| writer.push(&message)));
@@ -47,7 +47,7 @@ fn captured_datagrams_read_the_same_without_a_direction() {
     for vector in vectors("datagram", true) {
         let plain = bytes(&vector, "plain");
         let (told, guessed) = (Datagram::parse(&plain, direction(&vector)), Datagram::parse(&plain, None));
-        let (told, guessed) = (told.expect(id(&vector)), guessed.expect(id(&vector)));
+        let (told, guessed) = (good(&vector, told), good(&vector, guessed));
         assert!(told.messages().eq(guessed.messages()), "{}", id(&vector));
     }
 }
@@ -61,7 +61,7 @@ fn complete_messages_decode_and_come_back() {
             continue;
         }
         let plain = bytes(&vector, "plain");
-        let message = Message::parse(&plain, direction(&vector)).expect(id(&vector));
+        let message = good(&vector, Message::parse(&plain, direction(&vector)));
         assert_eq!(fields(&message), vector["decoded"], "{}", id(&vector));
         assert!(message.non_stock().is_empty());
         assert_eq!(written(&message), plain, "{}", id(&vector));
@@ -153,6 +153,10 @@ fn vectors(layer: &str, complete: bool) -> Vec<Map<String, Value>> {
 
 fn id(vector: &Map<String, Value>) -> &str {
     vector["id"].as_str().expect("an id")
+}
+
+fn good<T>(vector: &Map<String, Value>, result: Result<T, WireError>) -> T {
+    result.unwrap_or_else(|error| panic!("{}: {error}", id(vector)))
 }
 
 fn direction(vector: &Map<String, Value>) -> Option<Role> {
