@@ -1,1 +1,264 @@
-fn main() {}
+//! Speed by the clock and, under callgrind, by instructions.
+//!
+//! Without arguments: a table of medians over interleaved rounds. `list`: the instruction set that the cipher uses
+//! here, then every workload with its unit and the units in one iteration. `count NAME N`: N iterations of one workload and nothing else, so that the
+//! difference between two N is free of start-up.
+
+use std::env;
+use std::hint::black_box;
+use std::num::NonZeroU8;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use bcnet_transport::cipher::{self, portable};
+use bcnet_transport::wire::{
+    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Role, Seq,
+    Writer,
+};
+
+#[path = "../tests/oracle/mod.rs"]
+mod oracle;
+
+fn main() -> ExitCode {
+    let mut workloads = cipher_workloads();
+    workloads.extend(wire_workloads());
+    // Cargo adds --bench to whatever it is given.
+    let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => print_table(&mut workloads),
+        ["list"] => {
+            println!("isa {}", isa());
+            for workload in workloads {
+                println!("{} {} {}", workload.name, workload.unit, workload.units);
+            }
+        }
+        ["count", name, iterations] => {
+            let Some(workload) = workloads.iter_mut().find(|workload| workload.name == name) else {
+                eprintln!("speed: no workload {name}");
+                return ExitCode::from(2);
+            };
+            let Ok(iterations) = iterations.parse() else {
+                eprintln!("speed: {iterations} is not a number of iterations");
+                return ExitCode::from(2);
+            };
+            workload.repeat(iterations);
+        }
+        _ => {
+            eprintln!("speed: [list | count NAME N]");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+struct Workload {
+    name: &'static str,
+    unit: &'static str,
+    units: usize,
+    /// The workload that this one is compared with in the table.
+    baseline: &'static str,
+    iteration: Box<dyn FnMut()>,
+}
+
+impl Workload {
+    fn repeat(&mut self, iterations: u64) {
+        for _ in 0..iterations {
+            (self.iteration)();
+        }
+    }
+
+    /// Nanoseconds per unit, after as many iterations that do not count: processors take a fraction of a
+    /// millisecond to give vector code its full speed when something else ran before.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+    fn time(&mut self, iterations: u64) -> f64 {
+        self.repeat(iterations);
+        let start = Instant::now();
+        self.repeat(iterations);
+        start.elapsed().as_nanos() as f64 / (iterations * self.units as u64) as f64
+    }
+}
+
+fn print_table(workloads: &mut [Workload]) {
+    const ROUNDS: usize = 31;
+    const UNITS: usize = 200_000;
+    let mut times = vec![Vec::new(); workloads.len()];
+    // All workloads in every round, so that a busy moment of the machine does not favour one of them.
+    for _ in 0..ROUNDS {
+        for (workload, times) in workloads.iter_mut().zip(&mut times) {
+            let iterations = UNITS.div_ceil(workload.units);
+            times.push(workload.time(iterations as u64));
+        }
+    }
+    let medians: Vec<_> = times.into_iter().map(median).collect();
+    println!("{:32} {:>12} {:>8}", "workload", "ns", "ratio");
+    for (workload, &time) in workloads.iter().zip(&medians) {
+        let baseline = workloads.iter().position(|other| other.name == workload.baseline);
+        let ratio = baseline.map_or(1.0, |baseline| medians[baseline] / time);
+        println!("{:32} {:>6.2}/{:5} {:>7.2}x", workload.name, time, workload.unit, ratio);
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn cipher_workloads() -> Vec<Workload> {
+    const ENCRYPT: &str = "cipher/encrypt-textbook";
+    const DECRYPT: &str = "cipher/decrypt-textbook";
+    const FULL: [usize; 16] = [511; 16];
+    // Mostly small, now and then full: what a game in progress sends.
+    const MIXED: [usize; 64] = {
+        let cycle = [12, 40, 511, 70, 23, 200, 33];
+        let mut lengths = [0; 64];
+        let mut i = 0;
+        while i < 64 {
+            lengths[i] = cycle[i % cycle.len()];
+            i += 1;
+        }
+        lengths
+    };
+    vec![
+        one_by_one(ENCRYPT, ENCRYPT, &FULL, oracle::encrypt),
+        one_by_one(DECRYPT, DECRYPT, &FULL, oracle::decrypt),
+        one_by_one("cipher/encrypt-one", ENCRYPT, &FULL, cipher::encrypt),
+        one_by_one("cipher/decrypt-one", DECRYPT, &FULL, cipher::decrypt),
+        as_batch("cipher/encrypt-batch16", ENCRYPT, &FULL, cipher::encrypt_batch),
+        as_batch("cipher/decrypt-batch16", DECRYPT, &FULL, cipher::decrypt_batch),
+        one_by_one("cipher/encrypt-one-portable", ENCRYPT, &FULL, portable::encrypt),
+        as_batch("cipher/encrypt-batch16-portable", ENCRYPT, &FULL, portable::encrypt_batch),
+        as_batch("cipher/decrypt-batch16-portable", DECRYPT, &FULL, portable::decrypt_batch),
+        one_by_one("cipher/encrypt-one-mixed", ENCRYPT, &MIXED, cipher::encrypt),
+        one_by_one("cipher/decrypt-one-mixed", DECRYPT, &MIXED, cipher::decrypt),
+        as_batch("cipher/encrypt-batch64-mixed", ENCRYPT, &MIXED, cipher::encrypt_batch),
+        as_batch("cipher/decrypt-batch64-mixed", DECRYPT, &MIXED, cipher::decrypt_batch),
+    ]
+}
+
+/// Which kernels the processor gets.
+fn isa() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2") {
+        return "avx2";
+    }
+    "portable"
+}
+
+/// Reading and writing the three datagrams that make up most traffic.
+fn wire_workloads() -> Vec<Workload> {
+    let datagrams = [
+        (join_reply(), ["wire/parse-join-reply", "wire/read-join-reply", "wire/write-join-reply"]),
+        (small_messages(), ["wire/parse-12-small", "wire/read-12-small", "wire/write-12-small"]),
+        (fragment(), ["wire/parse-fragment", "wire/read-fragment", "wire/write-fragment"]),
+    ];
+    datagrams.into_iter().flat_map(|(datagram, names)| wire_workload(datagram.leak(), names)).collect()
+}
+
+fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) -> [Workload; 3] {
+    let datagram = Datagram::parse(bytes, Some(Role::Host)).expect("made by us");
+    let messages: Vec<Message<'_>> = datagram.messages().collect();
+    let units = messages.len();
+    let workload = |name, iteration| Workload { name, unit: "message", units, baseline: name, iteration };
+    [
+        workload(
+            parse,
+            Box::new(|| {
+                black_box(Datagram::parse(black_box(bytes), None).is_ok());
+            }),
+        ),
+        workload(
+            read,
+            Box::new(|| {
+                let datagram = Datagram::parse(black_box(bytes), None).expect("made by us");
+                for message in datagram.messages() {
+                    black_box(message.wire_len());
+                }
+            }),
+        ),
+        workload(
+            write,
+            Box::new(move || {
+                let mut buffer = [0; 512];
+                let mut writer = Writer::new(&mut buffer, PeerId::HOST);
+                black_box(&messages).iter().for_each(|message| assert!(writer.push(message)));
+                black_box(writer.finish().map(|datagram| datagram.len()));
+            }),
+        ),
+    ]
+}
+
+/// A connect reply with the first game message: 35 bytes.
+fn join_reply() -> Vec<u8> {
+    let reply = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(2) }));
+    datagram(&[reply, data(Delivery::Reliable(Seq(0)), &[0x20; 22])], 35)
+}
+
+/// Three ACKs and nine messages of 45 to 54 bytes, every second one reliable: 500 bytes.
+fn small_messages() -> Vec<u8> {
+    let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq), part: None }));
+    let acks = (0..3).map(ack);
+    let payload = &[0x1C; 60];
+    let data = (0..9_usize).map(|i| {
+        let delivery = if i % 2 == 0 { Delivery::Unreliable } else { Delivery::Reliable(Seq(7)) };
+        data(delivery, &payload[..if i == 8 { 55 } else { 46 + i }])
+    });
+    datagram(&acks.chain(data).collect::<Vec<_>>(), 500)
+}
+
+/// An ACK and the first part of a large payload: 418 bytes.
+fn fragment() -> Vec<u8> {
+    let ack = Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(2), part: None }));
+    let part = Part::First { total: NonZeroU8::new(3).expect("not zero") };
+    datagram(&[ack, data(Delivery::Fragment(Seq(2), part), &[0x21; 405])], 418)
+}
+
+fn data(delivery: Delivery, payload: &[u8]) -> Message<'_> {
+    Message::Data(Data { delivery, urgent: false, payload })
+}
+
+fn datagram(messages: &[Message<'_>], len: usize) -> Vec<u8> {
+    let mut buffer = [0; 512];
+    let mut writer = Writer::new(&mut buffer, PeerId::HOST);
+    messages.iter().for_each(|message| assert!(writer.push(message)));
+    let datagram = writer.finish().expect("it holds a message").to_vec();
+    assert_eq!(datagram.len(), len);
+    datagram
+}
+
+fn one_by_one(
+    name: &'static str,
+    baseline: &'static str,
+    lengths: &[usize],
+    cipher: fn(&mut [u8]),
+) -> Workload {
+    let mut datagrams = datagrams(lengths);
+    let iteration = Box::new(move || datagrams.iter_mut().for_each(|datagram| cipher(black_box(datagram))));
+    Workload { name, unit: "byte", units: bodies(lengths), baseline, iteration }
+}
+
+fn as_batch(
+    name: &'static str,
+    baseline: &'static str,
+    lengths: &[usize],
+    cipher: fn(&mut [&mut [u8]]),
+) -> Workload {
+    let mut datagrams: Vec<_> = datagrams(lengths).into_iter().map(Vec::leak).collect();
+    let iteration = Box::new(move || cipher(black_box(&mut datagrams)));
+    Workload { name, unit: "byte", units: bodies(lengths), baseline, iteration }
+}
+
+/// The bytes that the cipher touches.
+fn bodies(lengths: &[usize]) -> usize {
+    lengths.iter().map(|length| length - 1).sum()
+}
+
+fn datagrams(lengths: &[usize]) -> Vec<Vec<u8>> {
+    let mut state = 0x2545_F491_4F6C_DD1Du64;
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    lengths.iter().map(|&length| (0..length).map(|_| byte()).collect()).collect()
+}

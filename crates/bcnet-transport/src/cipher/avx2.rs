@@ -1,0 +1,118 @@
+//! The same kernels compiled for AVX2, which halves their instructions.
+#![expect(
+    unsafe_code,
+    reason = "a function compiled for AVX2 may only be called where it is known to be there"
+)]
+
+use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::step::{State, Step};
+use super::{Decrypt, Direction, Encrypt, body, lanes, segments};
+
+/// Proof that the processor and the operating system support AVX2.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+impl Avx2 {
+    pub(super) fn detect() -> Option<Self> {
+        const UNKNOWN: u8 = 0;
+        const ABSENT: u8 = 1;
+        const PRESENT: u8 = 2;
+        static STATUS: AtomicU8 = AtomicU8::new(UNKNOWN);
+        let mut status = STATUS.load(Ordering::Relaxed);
+        if status == UNKNOWN {
+            // Threads that come here at once all find the same.
+            status = if is_supported() { PRESENT } else { ABSENT };
+            STATUS.store(status, Ordering::Relaxed);
+        }
+        (status == PRESENT).then_some(Self(()))
+    }
+
+    pub(super) fn encrypt(self, datagram: &mut [u8]) {
+        // SAFETY: `self` proves that AVX2 is supported.
+        unsafe { encrypt(datagram) }
+    }
+
+    pub(super) fn encrypt_batch(self, datagrams: &mut [&mut [u8]]) {
+        // SAFETY: `self` proves that AVX2 is supported.
+        unsafe { encrypt_batch(datagrams) }
+    }
+
+    pub(super) fn decrypt_batch(self, datagrams: &mut [&mut [u8]]) {
+        // SAFETY: `self` proves that AVX2 is supported.
+        unsafe { decrypt_batch(datagrams) }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn encrypt(datagram: &mut [u8]) {
+    segments::encrypt(State::default(), body(datagram));
+}
+
+#[target_feature(enable = "avx2")]
+fn encrypt_batch(datagrams: &mut [&mut [u8]]) {
+    lanes::run::<EncryptInParallel>(datagrams);
+}
+
+#[target_feature(enable = "avx2")]
+fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
+    lanes::run::<Decrypt>(datagrams);
+}
+
+/// [`Encrypt`] for vectors so wide that a step waits for its own results: it costs more multiplications not
+/// to pass what is carried through all five rounds, but then only one of them is waited for.
+struct EncryptInParallel;
+
+impl Direction for EncryptInParallel {
+    const FEW: usize = Encrypt::FEW;
+
+    #[inline(always)]
+    fn step(carried: u16, spread: u16) -> Step {
+        Step::new(0, spread).after(carried)
+    }
+
+    #[inline(always)]
+    fn plain<T>(input: T, output: T) -> T {
+        Encrypt::plain(input, output)
+    }
+
+    #[inline(always)]
+    fn finish(state: State, bytes: &mut [u8]) {
+        Encrypt::finish(state, bytes);
+    }
+}
+
+/// Asks the processor; the standard library, which could, is not at hand.
+fn is_supported() -> bool {
+    const OSXSAVE: u32 = 1 << 27;
+    const AVX: u32 = 1 << 28;
+    const AVX2: u32 = 1 << 5;
+    const XMM_AND_YMM: u64 = 0b110;
+    if __cpuid(0).eax < 7 || __cpuid(1).ecx & (OSXSAVE | AVX) != OSXSAVE | AVX {
+        return false;
+    }
+    // SAFETY: the OSXSAVE bit says that the instruction may be used.
+    let kept_by_the_system = unsafe { enabled_registers() };
+    kept_by_the_system & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
+}
+
+#[target_feature(enable = "xsave")]
+fn enabled_registers() -> u64 {
+    // SAFETY: register 0 always exists.
+    unsafe { _xgetbv(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::Avx2;
+
+    #[test]
+    fn detection_agrees_with_the_standard_library_and_does_not_change() {
+        let present = std::is_x86_feature_detected!("avx2");
+        assert_eq!(Avx2::detect().is_some(), present);
+        assert_eq!(Avx2::detect().is_some(), present);
+    }
+}

@@ -1,0 +1,89 @@
+//! A batch of datagrams, side by side.
+//!
+//! Each lane works on one datagram and takes the next from the queue when it ends, so lengths need not match.
+
+use core::{array, mem};
+
+use super::step::{State, spread};
+use super::transpose::transpose;
+use super::{Direction, body};
+
+/// Treats every datagram of the batch from its own fresh state (T-41).
+#[inline(always)]
+pub(super) fn run<D: Direction>(datagrams: &mut [&mut [u8]]) {
+    let mut queue = datagrams.iter_mut().map(|datagram| body(datagram)).filter(|body| !body.is_empty());
+    let mut bodies: [&mut [u8]; LANES] = array::from_fn(|_| queue.next().unwrap_or_default());
+    let mut lanes = Lanes { carried: [0; LANES], keys: [0; LANES] };
+    let mut busy = bodies.iter().filter(|body| !body.is_empty()).count();
+    while busy > D::FEW {
+        let mut block = [[0; STEPS]; LANES];
+        for (bytes, body) in block.iter_mut().zip(&bodies) {
+            match body.first_chunk() {
+                Some(whole) => *bytes = *whole,
+                // What the lane does past the end of its datagram is not kept.
+                None => bytes.iter_mut().zip(body.iter()).for_each(|(to, from)| *to = *from),
+            }
+        }
+        lanes.run::<D>(&mut block);
+        for (lane, (body, bytes)) in bodies.iter_mut().zip(&block).enumerate() {
+            let rest = mem::take(body);
+            if rest.len() > STEPS {
+                let (done, rest) = rest.split_at_mut(STEPS);
+                done.copy_from_slice(bytes);
+                *body = rest;
+            } else if !rest.is_empty() {
+                rest.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                lanes.reset(lane);
+                match queue.next() {
+                    Some(next) => *body = next,
+                    None => busy -= 1,
+                }
+            }
+        }
+    }
+    for (state, body) in lanes.states().zip(bodies) {
+        D::finish(state, body);
+    }
+}
+
+/// The [`State`] of every lane, with the keys spread.
+struct Lanes {
+    carried: [u16; LANES],
+    keys: [u16; LANES],
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn run<D: Direction>(&mut self, block: &mut [[u8; STEPS]; LANES]) {
+        let mut rows = transpose(block);
+        for row in &mut rows {
+            for ((carried, key), byte) in self.carried.iter_mut().zip(&mut self.keys).zip(row) {
+                let step = D::step(*carried, *key);
+                let input = spread(*byte);
+                let output = input ^ step.mask();
+                *carried = step.carried;
+                *key ^= D::plain(input, output);
+                [*byte, _] = output.to_ne_bytes();
+            }
+        }
+        *block = transpose(&rows);
+    }
+
+    fn reset(&mut self, lane: usize) {
+        if let (Some(carried), Some(key)) = (self.carried.get_mut(lane), self.keys.get_mut(lane)) {
+            (*carried, *key) = (0, 0);
+        }
+    }
+
+    fn states(&self) -> impl Iterator<Item = State> {
+        self.carried.iter().zip(&self.keys).map(|(&carried, key)| {
+            let [key, _] = key.to_ne_bytes();
+            State { carried, key }
+        })
+    }
+}
+
+/// Two vectors of the narrowest unit, to have work for it while a step waits for its own results.
+const LANES: usize = 16;
+/// Bytes per lane and transposition.
+const STEPS: usize = 16;

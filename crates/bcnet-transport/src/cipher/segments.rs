@@ -1,0 +1,123 @@
+//! One datagram, enciphered by segments side by side.
+//!
+//! The keys are known in advance, as XORs of the plaintext. What is carried is linear: a whole segment turns
+//! what is carried into it into a multiple of that plus a value of its own. So the steps of all segments are
+//! computed with nothing carried in, a scan over the segments finds what really is, and only then are the
+//! steps completed and the masks taken.
+
+use super::step::{State, Step, spread, weight};
+use super::transpose::transpose;
+use super::{Encrypt, table};
+
+/// Enciphers the rest of a datagram from `state`.
+#[inline(always)]
+pub(super) fn encrypt(state: State, bytes: &mut [u8]) {
+    if bytes.len() > BLOCK / 2 {
+        by_blocks(state, bytes);
+    } else {
+        table::run::<Encrypt>(state, bytes);
+    }
+}
+
+#[inline(always)]
+fn by_blocks(mut state: State, bytes: &mut [u8]) {
+    let mut rows = [Row::default(); LENGTH];
+    let (whole, rest) = bytes.split_at_mut(bytes.len() - bytes.len() % BLOCK);
+    let (segments, _) = whole.as_chunks_mut::<LENGTH>();
+    let (blocks, _) = segments.as_chunks_mut::<SEGMENTS>();
+    for block in blocks {
+        state = encrypt_block(state, block, &mut rows);
+    }
+    if rest.len() > BLOCK / 2 {
+        let mut padded = [[0; LENGTH]; SEGMENTS];
+        padded.as_flattened_mut().iter_mut().zip(&*rest).for_each(|(to, from)| *to = *from);
+        encrypt_block(state, &mut padded, &mut rows);
+        rest.iter_mut().zip(padded.as_flattened()).for_each(|(to, from)| *to = *from);
+    } else {
+        table::run::<Encrypt>(state, rest);
+    }
+}
+
+/// Enciphers a whole block and returns the state after it.
+#[inline(always)]
+fn encrypt_block(state: State, block: &mut [[u8; LENGTH]; SEGMENTS], rows: &mut [Row; LENGTH]) -> State {
+    let mut bytes = transpose(block);
+    let (mut keys, key) = starting_keys(state.key, &bytes);
+    let mut carried = [0; SEGMENTS];
+    for (row, bytes) in rows.iter_mut().zip(&bytes) {
+        row.prepare(&mut keys, &mut carried, bytes);
+    }
+    let mut into = state.carried;
+    for own in &mut carried {
+        let out = into.wrapping_mul(SEGMENT_WEIGHT).wrapping_add(*own);
+        *own = into;
+        into = out;
+    }
+    for (row, bytes) in rows.iter().zip(&mut bytes) {
+        row.finish(&mut carried, bytes);
+    }
+    *block = transpose(&bytes);
+    State { carried: into, key }
+}
+
+/// The spread key that each segment starts with, and the key after the block.
+#[inline(always)]
+fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; LENGTH]) -> ([u16; SEGMENTS], u8) {
+    // One byte per segment: first its own XOR, then that of all segments up to it.
+    let mut ends = bytes.iter().fold(0, |xor, bytes| xor ^ u128::from_le_bytes(*bytes));
+    ends ^= ends << 8;
+    ends ^= ends << 16;
+    ends ^= ends << 32;
+    ends ^= ends << 64;
+    ends ^= u128::from_le_bytes([key; SEGMENTS]);
+    let starts = ends << 8 | u128::from(key);
+    let [.., last] = ends.to_le_bytes();
+    (starts.to_le_bytes().map(spread), last)
+}
+
+/// The steps of one byte position in all segments.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    sums: [[u16; SEGMENTS]; 5],
+    words: [u16; SEGMENTS],
+    carried: [u16; SEGMENTS],
+}
+
+impl Row {
+    /// Computes the steps with nothing carried into the segments, and moves on by one byte.
+    #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
+    #[inline(always)]
+    fn prepare(&mut self, keys: &mut [u16; SEGMENTS], carried: &mut [u16; SEGMENTS], bytes: &[u8; SEGMENTS]) {
+        let [s0, s1, s2, s3, s4] = &mut self.sums;
+        for i in 0..SEGMENTS {
+            let step = Step::new(0, keys[i]);
+            [s0[i], s1[i], s2[i], s3[i], s4[i]] = step.sums;
+            self.words[i] = step.words;
+            self.carried[i] = step.carried;
+            carried[i] = step.after(carried[i]).carried;
+            keys[i] ^= spread(bytes[i]);
+        }
+    }
+
+    /// Completes the steps with what is carried into them and masks the bytes.
+    #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
+    #[inline(always)]
+    fn finish(&self, carried: &mut [u16; SEGMENTS], bytes: &mut [u8; SEGMENTS]) {
+        let [s0, s1, s2, s3, s4] = &self.sums;
+        for i in 0..SEGMENTS {
+            let sums = [s0[i], s1[i], s2[i], s3[i], s4[i]];
+            let step = Step { sums, words: self.words[i], carried: self.carried[i] }.after(carried[i]);
+            carried[i] = step.carried;
+            let [mask, _] = step.mask().to_ne_bytes();
+            bytes[i] ^= mask;
+        }
+    }
+}
+
+/// As many as there are bytes in a `u128`, which finds their starting keys.
+const SEGMENTS: usize = 16;
+const LENGTH: usize = 8;
+const BLOCK: usize = SEGMENTS * LENGTH;
+/// What a segment multiplies by what is carried into it.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+const SEGMENT_WEIGHT: u16 = weight(5 * LENGTH as u32);
