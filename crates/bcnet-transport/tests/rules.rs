@@ -41,7 +41,7 @@ fn cited_by_tests(source: &str) -> Vec<String> {
     cited
 }
 
-/// The rules of PROTOCOL.md: headings and table rows that begin with `T-nn`.
+/// The rules of PROTOCOL.md: the lines that begin with `**T-nn`.
 fn rules() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
     let defined = text.lines().filter_map(|line| line.strip_prefix("**T-"));

@@ -373,8 +373,8 @@ fn a_control_word_of_zero_is_refused() {
     assert_eq!(error_as("03 00 00", Role::Client), (1, Field::Size, Reason::BadSize { found: 0, least: 15 }));
 }
 
-/// T-18: bit 8 is part of the size, not "more parts follow": the word 0x8111 is a whole message of 273 bytes,
-/// and the last of the captured parts would be the first without the bit only because it is short.
+/// T-18: bit 8 is part of the size, not "more parts follow": the word 0x8111 is a whole message of 273 bytes, and the
+/// bit is missing from the last of the captured parts only because that part is short.
 #[test]
 fn bit_8_belongs_to_the_size() {
     let mut whole = unhex("32 11 81 04 00 21 FF");
@@ -634,6 +634,28 @@ fn odd_or_unterminated_text_is_bad() {
     assert_eq!(error(&format!("FF 02 02 {request}")), bad(16, Field::Password));
 }
 
+/// T-39: an odd tail behind text would make the text unreadable, so the writer does not take it.
+#[test]
+fn an_odd_tail_behind_text_is_refused_by_the_writer() {
+    let address = Ipv4Addr::new(10, 10, 10, 239);
+    let identity = Body::Identity { peer: PeerId(2), address, name: Text::default() };
+    let request = Body::ConnectRequest { address, nonce: 1, password: Text::default() };
+    let boot = Body::Boot { reason: BootReason::KICKED, target: PeerId(2) };
+    for (body, tail, taken) in [
+        (identity, &[7][..], false),
+        (identity, &[7, 7], true),
+        (request, &[7, 7, 7], false),
+        (request, &[], true),
+        (boot, &[7], true),
+    ] {
+        let control = Message::Control(Control { tail, ..Control::new(Seq(1), body) });
+        let mut buffer = [0; 64];
+        let mut writer = Writer::new(&mut buffer, PeerId(2));
+        assert_eq!(writer.push(&control), taken, "{control} with {} bytes", tail.len());
+        assert_eq!(writer.finish().is_some(), taken);
+    }
+}
+
 /// T-39: units that are no characters are replaced when shown and kept when written.
 #[test]
 fn broken_utf16_is_shown_safely_and_kept() {
@@ -643,6 +665,9 @@ fn broken_utf16_is_shown_safely_and_kept() {
     assert_eq!(name.to_string(), "\u{FFFD}A\n");
     assert_eq!(message(each).to_string(), "identity seq=1: peer 2 at 10.10.10.239 is \"\u{FFFD}A\\n\"");
     assert_eq!(written(&message(each)), unhex(each));
+    let text = Text::encode("a'b\"c\\d\u{1b}é").expect("no NUL");
+    let quoted = Text::new(&text).expect("whole units").quoted().to_string();
+    assert_eq!(quoted, r#""a'b\"c\\d\u{1b}é""#);
 
     let text = Text::encode("Ké😀").expect("no NUL");
     assert_eq!(text.len(), 8);
@@ -664,8 +689,8 @@ fn every_message_reads_well_in_one_line() {
         ),
         ("04 07 C0 02 00 04 02", "boot seq=2: peer 2, kicked"),
         ("05 0A C0 02 00 02 0A 0A 0A EF", "disconnect seq=2: peer 2 at 10.10.10.239"),
-        ("32 04 00 07", "data unreliable 1 bytes"),
-        ("32 06 C0 05 00 28", "data seq=5 urgent 1 bytes"),
+        ("32 04 00 07", "data unreliable 1 byte"),
+        ("32 06 C0 05 00 28", "data seq=5 urgent 1 byte"),
         ("32 07 A0 02 00 00 03", "data seq=2 part=0/3 0 bytes"),
         ("32 06 A0 02 00 07", "data seq=2 part=7 0 bytes"),
         ("32 04 20 07", "data unreliable part=7 0 bytes"),
@@ -680,6 +705,8 @@ fn every_message_reads_well_in_one_line() {
     let datagram = unhex("FF 02 02 02");
     let shown = Datagram::parse(&datagram, None).expect("well formed").to_string();
     assert_eq!(shown, "from unassigned: 2 messages in 4 bytes");
+    assert_eq!([Role::Host, Role::Client].map(|role| role.to_string()), ["host", "client"]);
+    assert_eq!(Reason::CountZero.to_string(), "count_zero");
     let odd = NonStock::SENDER | NonStock::TAIL;
     assert_eq!(
         (odd.to_string(), format!("{odd:?}")),
@@ -695,7 +722,7 @@ fn errors_say_what_which_field_and_where() {
         ("01 01 33", "unknown type 0x33 at byte 2"),
         ("01 00", "count 0 at byte 1: a datagram holds at least one message"),
         ("01 01 02 02", "bytes after the last message, from byte 3"),
-        ("01 01 04 06 C0 02 00 04", "size 6 at byte 3 is below the 7 it must at least be"),
+        ("01 01 04 06 C0 02 00 04", "size 6 at byte 3 is too small, it is at least 7"),
         (
             "01 01 00 0C C0 01 00 02 0A 0A 0A EF 41 00",
             "name at byte 12 is not UTF-16LE text that ends in a zero unit",

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use pcap_file::pcapng::Block;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use serde_json::{Value, json};
 
 /// What a run printed, and how it ended.
@@ -83,6 +85,7 @@ fn the_example_in_the_readme_is_true() {
     assert_eq!(inspect(input, &[]).stdout, output);
 }
 
+/// T-05: the first byte alone tells.
 #[test]
 fn gamespy_text_is_shown_as_text_ciphered_or_not() {
     let status = "C> 5C 73 74 61 74 75 73 5C";
@@ -102,6 +105,12 @@ fn comments_blank_lines_marks_and_spaces_are_understood() {
         run.json().iter().map(|entry| (entry["line"].clone(), entry["direction"].clone())).collect();
     assert_eq!(seen, [(json!(3), json!("S")), (json!(5), json!("C")), (json!(6), Value::Null)]);
     assert_eq!(run.code, 0);
+    assert_eq!(inspect("\u{FEFF}01 01 02", &["--plain"]).code, 0);
+    let shown = inspect("02 # it's \u{1b}[31m\nzz # oh", &["--message"]).stdout;
+    assert_eq!(
+        shown,
+        "   1    keepalive  # it's ·[31m\n   2    error: 'z' is not a hex digit at column 1  # oh\n"
+    );
     assert_eq!(
         inspect(text, &["--plain"]).stdout.lines().next(),
         Some("   3 S> from host: 1 message in 3 bytes  # keepalive")
@@ -143,7 +152,7 @@ fn each_kind_of_error_is_one_object_and_the_rest_is_still_decoded() {
     let shown = inspect("01 01 32 06 80 05\nxy", &["--plain"]).stdout;
     assert_eq!(
         shown,
-        "   1    error: truncated sequence at byte 6\n   2    error: 'x' is no hex digit at column 1\n"
+        "   1    error: truncated sequence at byte 6\n   2    error: 'x' is not a hex digit at column 1\n"
     );
 }
 
@@ -174,6 +183,9 @@ fn what_no_stock_sender_does_is_decoded_and_flagged() {
     );
     let large = format!("01 02 32 9C 01 {} 32 63 00 {}", "00 ".repeat(409), "00 ".repeat(96));
     assert_eq!(inspect(&large, &["--json", "--plain"]).json()[0]["non_stock"], json!(["large_datagram"]));
+    let tail = inspect("01 01 04 09 C0 02 00 04 02 AA BB", &["--json", "--plain"]).json();
+    let boot = &tail[0]["messages"][0];
+    assert_eq!((&boot["tail"], &boot["non_stock"]), (&json!("aabb"), &json!(["tail"])));
     // The reserved sender is GameSpy's, so it never gets this far.
     assert!(inspect("5C 01 02", &["--json", "--plain"]).json()[0].get("gamespy").is_some());
 }
@@ -241,6 +253,10 @@ fn a_written_capture_holds_the_datagrams_as_sent() {
     let mut seen = Vec::new();
     while let Some(block) = reader.next_block() {
         let block = block.expect("a block").into_owned();
+        if let Block::InterfaceDescription(interface) = &block {
+            // Without this, readers other than the one used here take nanoseconds for microseconds.
+            assert_eq!(interface.options, [InterfaceDescriptionOption::IfTsResol(9)]);
+        }
         if let Some(packet) = block.into_enhanced_packet() {
             let parsed = etherparse::SlicedPacket::from_ip(&packet.data).expect("IPv4 and UDP");
             let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
@@ -269,6 +285,23 @@ fn a_written_capture_holds_the_datagrams_as_sent() {
     // What is written can be read again, ciphered this time.
     let back: String = seen.iter().map(|(_, bytes, ..)| format!("{}\n", hex(bytes))).collect();
     assert_eq!(inspect(&back, &[]).stdout.lines().filter(|line| line.contains("from host")).count(), 1);
+    fs::remove_dir_all(folder).expect("clean up");
+}
+
+#[test]
+fn a_capture_is_finished_even_if_nobody_reads_the_output() {
+    let folder = scratch("closed");
+    let out = folder.join("out.pcapng");
+    let arguments = ["inspect", "--hex", "-", "--plain", "--write", out.to_str().expect("UTF-8")];
+    let mut child = command(&arguments).spawn().expect("bcnet starts");
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all("01 01 02\n".repeat(20_000).as_bytes()).expect("all of it is read");
+    drop(stdin);
+    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+    // Each packet is 31 bytes of IPv4 in a block of 64.
+    let len = fs::metadata(&out).expect("the capture").len();
+    assert!((20_000 * 64..20_000 * 64 + 200).contains(&len), "{len}");
     fs::remove_dir_all(folder).expect("clean up");
 }
 
@@ -317,6 +350,8 @@ fn what_cannot_be_read_or_written_is_named_and_exits_with_2() {
     let folder = env!("CARGO_MANIFEST_DIR");
     let run = bcnet(&["inspect", "--hex", folder], "");
     assert!(run.code == 2 && run.stderr.contains("is a directory"), "{}", run.stderr);
+    let run = inspect("01 01 02", &["--plain", "--write", "-"]);
+    assert!(run.code == 2 && run.stderr.contains("--write needs the name of a file"), "{}", run.stderr);
     let run = inspect("01 01 02", &["--plain", "--write", "no/such/out.pcapng"]);
     assert!(run.code == 2 && run.stderr.starts_with("bcnet: no/such/out.pcapng: "), "{}", run.stderr);
     for bad in [

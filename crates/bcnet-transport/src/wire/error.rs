@@ -111,6 +111,12 @@ fields! {
     Tail "tail",
 }
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -123,7 +129,7 @@ impl fmt::Display for WireError {
         match reason {
             Reason::Truncated => write!(f, "truncated {field} at byte {at}"),
             Reason::BadSize { found, least } => {
-                write!(f, "{field} {found} at byte {at} is below the {least} it must at least be")
+                write!(f, "{field} {found} at byte {at} is too small, it is at least {least}")
             }
             Reason::UnknownType(kind) => write!(f, "unknown {kind} at byte {at}"),
             Reason::Trailing => write!(f, "bytes after the last message, from byte {at}"),

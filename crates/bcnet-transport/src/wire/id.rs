@@ -12,6 +12,15 @@ pub enum Role {
     Client,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Client => "client",
+        })
+    }
+}
+
 /// The id of a peer as the wire carries it (T-02).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u8);

@@ -3,7 +3,6 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use super::text::Quoted;
 use super::{Channel, Delivery, Kind, MAX_MESSAGE, MessageId, NonStock, PeerId, Seq, Text};
 
 /// One message of a datagram.
@@ -24,7 +23,7 @@ pub enum Message<'a> {
 pub struct Ack {
     /// What it acknowledges.
     pub id: MessageId,
-    /// Bits 2 to 7 of the flags, in place; bits 0 and 1 are ignored. Zero from stock senders.
+    /// Bits 2 to 7 of the flags, in place; bits 0 and 1 are not written. Zero from stock senders.
     pub spare: u8,
 }
 
@@ -221,6 +220,11 @@ impl Body<'_> {
         }
     }
 
+    /// Whether it ends in text, so that everything behind it is text as well.
+    pub(super) const fn has_text(&self) -> bool {
+        matches!(self, Self::Identity { .. } | Self::ConnectRequest { .. })
+    }
+
     const fn wire_len(&self) -> usize {
         match self {
             Self::Identity { name, .. } => 1 + 4 + name.wire_len(),
@@ -251,18 +255,25 @@ impl fmt::Display for Ack {
 
 impl fmt::Display for Control<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seq, body, .. } = self;
-        match body {
-            Body::Identity { peer, address, name } => {
-                write!(f, "identity {seq}: {peer} at {address} is {}", Quoted(*name))
+        let form = match self.body {
+            Body::ConnectRequest { .. } => " request",
+            Body::ConnectReply { .. } => " reply",
+            _ => "",
+        };
+        write!(f, "{}{form} {}: {}", self.body.kind(), self.seq, self.body)
+    }
+}
+
+impl fmt::Display for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity { peer, address, name } => write!(f, "{peer} at {address} is {}", name.quoted()),
+            Self::ConnectRequest { address, nonce, password } => {
+                write!(f, "from {address} nonce=0x{nonce:08X} password={}", password.quoted())
             }
-            Body::ConnectRequest { address, nonce, password } => {
-                let password = Quoted(*password);
-                write!(f, "connect request {seq}: from {address} nonce=0x{nonce:08X} password={password}")
-            }
-            Body::ConnectReply { assigned } => write!(f, "connect reply {seq}: you are {assigned}"),
-            Body::Boot { reason, target } => write!(f, "boot {seq}: {target}, {reason}"),
-            Body::Disconnect { peer, address } => write!(f, "disconnect {seq}: {peer} at {address}"),
+            Self::ConnectReply { assigned } => write!(f, "you are {assigned}"),
+            Self::Boot { reason, target } => write!(f, "{target}, {reason}"),
+            Self::Disconnect { peer, address } => write!(f, "{peer} at {address}"),
         }
     }
 }
@@ -270,7 +281,8 @@ impl fmt::Display for Control<'_> {
 impl fmt::Display for Data<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { delivery, urgent, payload } = self;
-        write!(f, "data {delivery}{} {} bytes", if *urgent { " urgent" } else { "" }, payload.len())
+        let (urgent, len) = (if *urgent { " urgent" } else { "" }, payload.len());
+        write!(f, "data {delivery}{urgent} {len} byte{}", if len == 1 { "" } else { "s" })
     }
 }
 

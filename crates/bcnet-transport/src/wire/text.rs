@@ -44,26 +44,37 @@ impl<'a> Text<'a> {
             .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))
     }
 
+    /// Shows it in quotes, with quotes, backslashes and control characters escaped: safe for a terminal.
+    pub fn quoted(self) -> impl fmt::Display + 'a {
+        Quoted(self)
+    }
+
     /// The bytes it takes on the wire, with the terminator.
     pub(super) const fn wire_len(self) -> usize {
         (self.units.len() + 1) * NUL.len()
     }
 }
 
-/// The characters as they are; escape them before a terminal sees them.
+/// The characters as they are; a terminal should see them [`quoted`](Text::quoted).
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.chars().try_for_each(|c| f.write_char(c))
     }
 }
 
-/// The text in quotes, with control characters escaped.
-pub(super) struct Quoted<'a>(pub(super) Text<'a>);
+/// See [`Text::quoted`].
+struct Quoted<'a>(Text<'a>);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
-        self.0.chars().flat_map(char::escape_debug).try_for_each(|c| f.write_char(c))?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                _ if c.is_control() => write!(f, "{}", c.escape_default())?,
+                _ => f.write_char(c)?,
+            }
+        }
         f.write_char('"')
     }
 }

@@ -29,8 +29,8 @@ impl<'b> Writer<'b> {
         Self { buffer, len: DATAGRAM_HEADER, count: 0 }
     }
 
-    /// Appends a message. `false`, and nothing changed, if it does not fit, if there are 255 already, or if its
-    /// size is more than its header can say.
+    /// Appends a message. `false`, and nothing changed, if it does not fit, if there are 255 already, if its size is more
+    /// than its header can say, or if it has a tail that no reader would accept (an odd one behind text, T-39).
     #[must_use]
     pub fn push(&mut self, message: &Message<'_>) -> bool {
         let Some(count) = self.count.checked_add(1) else { return false };
@@ -72,6 +72,9 @@ fn put(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
         Message::Keepalive => out.put([kind]),
         Message::Control(control) => {
             let Some(size) = size_within(size, CONTROL_SIZE) else { return false };
+            if control.body.has_text() && !control.tail.len().is_multiple_of(2) {
+                return false;
+            }
             out.control(kind, size, control);
         }
         Message::Data(data) => {

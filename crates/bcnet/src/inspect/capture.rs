@@ -28,6 +28,9 @@ pub(super) struct Capture {
 
 impl Capture {
     pub(super) fn create(path: &Path, input: &Path) -> anyhow::Result<Self> {
+        if path.as_os_str() == "-" {
+            bail!("--write needs the name of a file: standard output has the decoded datagrams");
+        }
         if let (Ok(input), Ok(output)) = (input.canonicalize(), path.canonicalize())
             && input == output
         {

@@ -45,7 +45,7 @@ impl Rows {
     }
 
     fn text(&mut self, field: Field, text: Text<'_>) {
-        self.add(text.as_bytes().len() + 2, field, format!("{:?}", text.to_string()), "T-39");
+        self.add(text.as_bytes().len() + 2, field, text.quoted().to_string(), "T-39");
     }
 
     fn ack(&mut self, Ack { id, spare }: Ack) {

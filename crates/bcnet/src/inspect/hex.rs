@@ -31,7 +31,7 @@ pub(super) enum Cause {
 impl fmt::Display for BadHex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
-            Cause::NoDigit(byte) => write!(f, "'{}' is no hex digit", byte.escape_ascii())?,
+            Cause::NoDigit(byte) => write!(f, "'{}' is not a hex digit", byte.escape_ascii())?,
             Cause::HalfByte => f.write_str("half a byte")?,
             Cause::TooLong => write!(f, "longer than {LONGEST_LINE} characters")?,
         }
@@ -59,6 +59,9 @@ impl<R: BufRead> Lines<R> {
                 return Ok(None);
             }
             self.number += 1;
+            if self.number == 1 && self.buffer.starts_with(BYTE_ORDER_MARK) {
+                self.buffer.drain(..BYTE_ORDER_MARK.len());
+            }
             if limited.limit() == 0 && !self.buffer.ends_with(b"\n") && !self.input.fill_buf()?.is_empty() {
                 self.input.skip_until(b'\n')?;
                 let bytes = Err(BadHex { at: self.buffer.len(), cause: Cause::TooLong });
@@ -110,5 +113,7 @@ fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     }
 }
 
+/// What some editors put in front of a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// More than the hex of the largest UDP datagram, with spaces and a comment.
 const LONGEST_LINE: u64 = 1 << 20;

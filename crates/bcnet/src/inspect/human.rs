@@ -14,8 +14,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
         Some(Role::Client) => "C>",
         None => "  ",
     };
-    let comment =
-        entry.comment.as_ref().map(|text| format!("  # {}", text.escape_debug())).unwrap_or_default();
+    let comment = entry.comment.as_deref().map(|text| format!("  # {}", printable(text))).unwrap_or_default();
     write!(out, "{line:>4} {mark} ")?;
     match &entry.decoded {
         Decoded::Datagram(datagram) => {
@@ -25,40 +24,51 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
             }
             let mut at = explain::DATAGRAM_HEADER;
             for each in datagram.messages() {
-                write!(out, "{INDENT}")?;
-                message(out, &each, at, explain)?;
+                writeln!(out, "{INDENT}{}", message(&each))?;
+                fields(out, &each, at, explain)?;
                 at += each.wire_len();
             }
             Ok(())
         }
-        Decoded::Message(each) => message(out, each, 0, explain),
+        Decoded::Message(each) => {
+            writeln!(out, "{}{comment}", message(each))?;
+            fields(out, each, 0, explain)
+        }
         Decoded::Payload(bytes) => {
-            writeln!(out, "payload {} bytes{}", bytes.len(), payload(bytes))?;
+            writeln!(out, "payload {}{}{comment}", count(bytes), payload(bytes))?;
             if explain { hex_dump(out, bytes) } else { Ok(()) }
         }
         Decoded::GameSpy(text) => {
-            writeln!(out, "gamespy {} bytes: {}", text.len(), printable(text))
+            let rule = if explain { "  T-05" } else { "" };
+            writeln!(out, "gamespy {}: {}{comment}{rule}", count(text), printable(&latin1(text)))
         }
-        Decoded::BadHex(error) => writeln!(out, "error: {error}"),
-        Decoded::Malformed(error) => writeln!(out, "error: {error}"),
+        Decoded::BadHex(error) => writeln!(out, "error: {error}{comment}"),
+        Decoded::Malformed(error) => writeln!(out, "error: {error}{comment}"),
     }
 }
 
-fn message(out: &mut impl Write, message: &Message<'_>, at: usize, explain: bool) -> io::Result<()> {
-    write!(out, "{message}")?;
-    if let Message::Data(data) = message {
+fn message(message: &Message<'_>) -> String {
+    let shown = match message {
         // Only the beginning of a payload holds an opcode.
-        let later = data.delivery.part().is_some_and(|part| part.index() > 0);
-        write!(out, "{}", if later { dump(data.payload) } else { payload(data.payload) })?;
-    }
-    writeln!(out, "{}", odd(message.non_stock()))?;
-    if explain {
-        rows(out, explain::message(message, at))?;
-        if let Message::Data(data) = message {
-            hex_dump(out, data.payload)?;
+        Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
+            dump(data.payload)
         }
+        Message::Data(data) => payload(data.payload),
+        _ => String::new(),
+    };
+    format!("{message}{shown}{}", odd(message.non_stock()))
+}
+
+/// The fields of a message that begins at byte `at`, if they are asked for.
+fn fields(out: &mut impl Write, message: &Message<'_>, at: usize, explain: bool) -> io::Result<()> {
+    if !explain {
+        return Ok(());
     }
-    Ok(())
+    rows(out, explain::message(message, at))?;
+    match message {
+        Message::Data(data) => hex_dump(out, data.payload),
+        _ => Ok(()),
+    }
 }
 
 fn rows(out: &mut impl Write, rows: Vec<FieldRow>) -> io::Result<()> {
@@ -95,8 +105,12 @@ fn dump(bytes: &[u8]) -> String {
 }
 
 /// Text that cannot move the cursor of a terminal.
-fn printable(text: &[u8]) -> String {
-    latin1(text).chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+fn count(bytes: &[u8]) -> String {
+    format!("{} byte{}", bytes.len(), if bytes.len() == 1 { "" } else { "s" })
 }
 
 fn odd(non_stock: NonStock) -> String {

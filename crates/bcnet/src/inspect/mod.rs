@@ -1,7 +1,7 @@
 //! `bcnet inspect`: decodes what it is given and shows it to a person or a program.
 //!
-//! [`hex`] reads lines, [`decode`] turns one line's bytes into a [`Decoded`], and [`human`], [`json`] and
-//! [`capture`] each write it in their form. One bad line never stops the run.
+//! [`hex`] reads lines, [`decode`] turns one line's bytes into a [`Decoded`], and [`human`] and [`json`] each write it in
+//! their form; [`capture`] writes the bytes as they are. One bad line never stops the run.
 
 mod capture;
 mod explain;
@@ -23,7 +23,7 @@ use hex::{BadHex, Line};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` in front
+Each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` in front \
 says that the client or the server sent it. A datagram that begins with a backslash is GameSpy text.
 
 Exit codes: 0 all lines decoded, 1 some line did not decode, 2 the input could not be read.
@@ -31,7 +31,7 @@ Exit codes: 0 all lines decoded, 1 some line did not decode, 2 the input could n
 Examples:
   bcnet inspect --hex captures/join.hex
   echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
-  bcnet inspect --hex captures/join.hex --json | jq '.messages[].kind'")]
+  bcnet inspect --hex captures/join.hex --json | jq '.messages[]?.kind'")]
 pub(crate) struct Args {
     /// Read hex lines from FILE, or from standard input if it is `-`
     #[arg(long, value_name = "FILE", required = true)]
@@ -57,8 +57,10 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Also write the datagrams to a capture file for Wireshark. The host becomes 10.0.0.1, client N becomes 10.0.0.N
-    /// (2 if it has no id), both on port 22101, a millisecond apart; comments become packet comments
+    /// Also write the datagrams to a capture file for Wireshark
+    ///
+    /// The lines carry no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
+    /// it has no id), all on port 22101, a millisecond apart. Comments become packet comments.
     #[arg(long, value_name = "OUT.pcapng")]
     write: Option<PathBuf>,
 }
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Some(path) => Some(capture::Capture::create(path, &args.hex)?),
         None => None,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Output { stdout: Some(BufWriter::new(io::stdout().lock())), go_on: capture.is_some() };
     let (mut total, mut bad, mut left_out) = (0_u64, 0_u64, 0_u64);
     let mut lines = hex::Lines::new(input);
     while let Some(line) = lines.next_line().with_context(|| name.clone())? {
@@ -114,6 +116,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         eprintln!("bcnet: {name}: {bad} of {total} lines could not be decoded");
     }
     Ok(if bad + left_out == 0 { Verdict::Clean } else { Verdict::Findings })
+}
+
+/// Standard output. If its reader has seen enough, that ends the run, unless there is a capture to finish.
+struct Output<W> {
+    stdout: Option<W>,
+    go_on: bool,
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(stdout) = &mut self.stdout else { return Ok(bytes.len()) };
+        match stdout.write(bytes) {
+            Err(error) if self.go_on && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.stdout = None;
+                Ok(bytes.len())
+            }
+            result => result,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(stdout) = &mut self.stdout else { return Ok(()) };
+        match stdout.flush() {
+            Err(error) if self.go_on && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
+    }
 }
 
 /// Decodes and prints one line. `false` if it could not be decoded.
