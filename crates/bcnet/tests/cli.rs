@@ -107,10 +107,7 @@ fn comments_blank_lines_marks_and_spaces_are_understood() {
     assert_eq!(run.code, 0);
     assert_eq!(inspect("\u{FEFF}01 01 02", &["--plain"]).code, 0);
     let shown = inspect("02 # it's \u{1b}[31m\nzz # oh", &["--message"]).stdout;
-    assert_eq!(
-        shown,
-        "   1    keepalive  # it's ·[31m\n   2    error: 'z' is not a hex digit at column 1  # oh\n"
-    );
+    assert_eq!(shown, "   1    keepalive  # it's ·[31m\n   2    error: 'z' is not a hex digit at column 1\n");
     assert_eq!(
         inspect(text, &["--plain"]).stdout.lines().next(),
         Some("   3 S> from host: 1 message in 3 bytes  # keepalive")

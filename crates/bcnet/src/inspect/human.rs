@@ -42,7 +42,8 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
             let rule = if explain { "  T-05" } else { "" };
             writeln!(out, "gamespy {}: {}{comment}{rule}", count(text), printable(&latin1(text)))
         }
-        Decoded::BadHex(error) => writeln!(out, "error: {error}{comment}"),
+        // A line that is no hex may be no text either, and its comment none.
+        Decoded::BadHex(error) => writeln!(out, "error: {error}"),
         Decoded::Malformed(error) => writeln!(out, "error: {error}{comment}"),
     }
 }
