@@ -214,8 +214,10 @@ fn sizes_below_the_header_of_their_kind_are_bad() {
     assert_eq!(error_in("32 02 00"), bad(2, 3));
     assert_eq!(error_in("32 00 00"), bad(0, 3));
     assert_eq!(error_in("32 04 80 00 00"), bad(4, 5));
+    assert_eq!(error_in("32 04 A0 00 00"), bad(4, 6));
     assert_eq!(error_in("32 05 A0 00 00 01"), bad(5, 6));
     assert_eq!(error_in("32 06 A0 00 00 00 02"), bad(6, 7));
+    assert_eq!(error_in("32 02 20"), bad(2, 4));
     assert_eq!(error_in("32 03 20 01"), bad(3, 4));
     assert_eq!(error_in("32 04 20 00 02"), bad(4, 5));
     assert_eq!(error_as("03 05 C0 00 00 02", Role::Host), bad(5, 6));
@@ -357,6 +359,22 @@ fn control_messages_always_have_a_sequence_number() {
     }
     let fresh = Control::new(Seq(2), Body::Boot { reason: BootReason::KICKED, target: PeerId(2) });
     assert_eq!(written(&Message::Control(fresh)), unhex("04 07 C0 02 00 04 02"));
+}
+
+/// T-16: a message can be odd in several ways, each of which is told once.
+#[test]
+fn oddities_add_up_and_each_counts_once() {
+    let (unreliable, not_urgent) = (NonStock::CONTROL_UNRELIABLE, NonStock::CONTROL_NOT_URGENT);
+    for (left, right, names) in [
+        (NonStock::NONE, NonStock::NONE, &[][..]),
+        (NonStock::NONE, unreliable, &["control_unreliable"]),
+        (unreliable, unreliable, &["control_unreliable"]),
+        (unreliable | not_urgent, not_urgent, &["control_unreliable", "control_not_urgent"]),
+    ] {
+        let both = left | right;
+        assert_eq!(both.names().collect::<Vec<_>>(), names);
+        assert_eq!(both.is_empty(), names.is_empty(), "{both}");
+    }
 }
 
 /// T-17: a control word of zero is malformed; there is no empty three-byte message.
