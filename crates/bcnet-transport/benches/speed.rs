@@ -1,106 +1,24 @@
-//! Speed by the clock and, under callgrind, by instructions.
-//!
-//! Without arguments: a table of medians over interleaved rounds. `list`: the instruction set that the cipher uses
-//! here, then every workload with its unit and the units in one iteration. `count NAME N`: N iterations of one workload and nothing else, so that the
-//! difference between two N is free of start-up.
+//! Speed of the cipher and of the wire codec; see [`runner`] for how to use it.
 
-use std::env;
 use std::hint::black_box;
 use std::num::NonZeroU8;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use bcnet_transport::cipher::{self, portable};
 use bcnet_transport::wire::{
     Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Role, Seq,
     Writer,
 };
+use runner::Workload;
 
 #[path = "../tests/oracle/mod.rs"]
 mod oracle;
+mod runner;
 
 fn main() -> ExitCode {
     let mut workloads = cipher_workloads();
     workloads.extend(wire_workloads());
-    // Cargo adds --bench to whatever it is given.
-    let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => print_table(&mut workloads),
-        ["list"] => {
-            println!("isa {}", isa());
-            for workload in workloads {
-                println!("{} {} {}", workload.name, workload.unit, workload.units);
-            }
-        }
-        ["count", name, iterations] => {
-            let Some(workload) = workloads.iter_mut().find(|workload| workload.name == name) else {
-                eprintln!("speed: no workload {name}");
-                return ExitCode::from(2);
-            };
-            let Ok(iterations) = iterations.parse() else {
-                eprintln!("speed: {iterations} is not a number of iterations");
-                return ExitCode::from(2);
-            };
-            workload.repeat(iterations);
-        }
-        _ => {
-            eprintln!("speed: [list | count NAME N]");
-            return ExitCode::from(2);
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-struct Workload {
-    name: &'static str,
-    unit: &'static str,
-    units: usize,
-    /// The workload that this one is compared with in the table.
-    baseline: &'static str,
-    iteration: Box<dyn FnMut()>,
-}
-
-impl Workload {
-    fn repeat(&mut self, iterations: u64) {
-        for _ in 0..iterations {
-            (self.iteration)();
-        }
-    }
-
-    /// Nanoseconds per unit, after as many iterations that do not count: processors take a fraction of a
-    /// millisecond to give vector code its full speed when something else ran before.
-    #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-    fn time(&mut self, iterations: u64) -> f64 {
-        self.repeat(iterations);
-        let start = Instant::now();
-        self.repeat(iterations);
-        start.elapsed().as_nanos() as f64 / (iterations * self.units as u64) as f64
-    }
-}
-
-fn print_table(workloads: &mut [Workload]) {
-    const ROUNDS: usize = 31;
-    const UNITS: usize = 200_000;
-    let mut times = vec![Vec::new(); workloads.len()];
-    // All workloads in every round, so that a busy moment of the machine does not favour one of them.
-    for _ in 0..ROUNDS {
-        for (workload, times) in workloads.iter_mut().zip(&mut times) {
-            let iterations = UNITS.div_ceil(workload.units);
-            times.push(workload.time(iterations as u64));
-        }
-    }
-    let medians: Vec<_> = times.into_iter().map(median).collect();
-    println!("{:32} {:>12} {:>8}", "workload", "ns", "ratio");
-    for (workload, &time) in workloads.iter().zip(&medians) {
-        let baseline = workloads.iter().position(|other| other.name == workload.baseline);
-        let ratio = baseline.map_or(1.0, |baseline| medians[baseline] / time);
-        println!("{:32} {:>6.2}/{:5} {:>7.2}x", workload.name, time, workload.unit, ratio);
-    }
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    runner::main(workloads)
 }
 
 fn cipher_workloads() -> Vec<Workload> {
@@ -133,15 +51,6 @@ fn cipher_workloads() -> Vec<Workload> {
         as_batch("cipher/encrypt-batch64-mixed", ENCRYPT, &MIXED, cipher::encrypt_batch),
         as_batch("cipher/decrypt-batch64-mixed", DECRYPT, &MIXED, cipher::decrypt_batch),
     ]
-}
-
-/// Which kernels the processor gets.
-fn isa() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
-        return "avx2";
-    }
-    "portable"
 }
 
 /// Reading and writing the three datagrams that make up most traffic.

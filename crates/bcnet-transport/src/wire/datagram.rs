@@ -3,8 +3,10 @@
 use core::fmt;
 use core::iter::FusedIterator;
 
-use super::parse::{self, Origin};
-use super::{DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, NonStock, PeerId, Reason, Role, WireError};
+use super::parse::{self, Origin, Whole};
+use super::{
+    Channel, DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, NonStock, PeerId, Reason, Role, Seq, WireError,
+};
 
 /// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +23,7 @@ impl<'a> Datagram<'a> {
     ///
     /// # Errors
     /// The first thing that is wrong, with its field and its place. Nothing of the datagram is usable then.
+    #[inline]
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
         let (sender, count) = match bytes {
             [] => return Err(WireError { at: 0, field: Field::Sender, reason: Reason::Truncated }),
@@ -31,7 +34,13 @@ impl<'a> Datagram<'a> {
         let origin = Origin { role: sent_by, sender: Some(sender) };
         let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
         for _ in 0..count {
-            (_, rest) = parse::message(rest, bytes.len() - rest.len(), origin)?;
+            rest = if let Some((_, after)) = parse::whole_data(rest) {
+                after
+            } else if let Some((_, after)) = parse::plain_ack(rest) {
+                after
+            } else {
+                parse::message(rest, bytes.len() - rest.len(), origin)?.1
+            };
         }
         if !rest.is_empty() {
             let at = bytes.len() - rest.len();
@@ -101,10 +110,54 @@ pub struct Messages<'a> {
     origin: Origin,
 }
 
+impl<'a> Messages<'a> {
+    /// The bytes of the messages that are still to come.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Whether an ACK of a whole message comes next.
+    #[inline]
+    pub(crate) fn has_plain_ack(&self) -> bool {
+        parse::plain_ack(self.rest).is_some()
+    }
+
+    /// Whether a whole reliable payload comes next.
+    #[inline]
+    pub(crate) fn has_whole_data(&self) -> bool {
+        parse::whole_data(self.rest).is_some()
+    }
+
+    /// Hands all ACKs of whole messages that come next to `settle`. How many they are.
+    #[inline(always)]
+    pub(crate) fn settle_acks(&mut self, mut settle: impl FnMut(Channel, Seq)) -> u8 {
+        let mut count = 0;
+        while let Some(((channel, seq), rest)) = parse::plain_ack(self.rest) {
+            settle(channel, seq);
+            (self.rest, count) = (rest, count + 1);
+        }
+        count
+    }
+
+    /// Hands all whole reliable payloads that come next to `take`, up to the first that it does not take. How many it
+    /// took.
+    #[inline(always)]
+    pub(crate) fn take_data(&mut self, mut take: impl FnMut(Seq, &[u8]) -> bool) -> u8 {
+        let mut count = 0;
+        while let Some((Whole { seq, payload }, rest)) = parse::whole_data(self.rest) {
+            if !take(seq, payload) {
+                break;
+            }
+            (self.rest, count) = (rest, count + 1);
+        }
+        count
+    }
+}
+
 impl<'a> Iterator for Messages<'a> {
     type Item = Message<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         // `Datagram::parse` has read the same bytes, so the only error left is the end.
         let (message, rest) = parse::message(self.rest, 0, self.origin).ok()?;

@@ -52,6 +52,40 @@ pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Messag
     }
 }
 
+/// As [`message`], but only for an ACK of a whole message, which asks fewer questions. What is not well formed is none.
+#[inline(always)]
+pub(super) fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
+    match *bytes {
+        [kind, low, high, flags, ref rest @ ..] if kind == Kind::ACK.0 && flags & ACK_PART == 0 => {
+            let channel = if flags & ACK_CONTROL == 0 { Channel::Game } else { Channel::Control };
+            Some(((channel, Seq(u16::from_le_bytes([low, high]))), rest))
+        }
+        _ => None,
+    }
+}
+
+/// A whole reliable game payload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Whole<'a> {
+    pub(super) seq: Seq,
+    pub(super) payload: &'a [u8],
+}
+
+/// As [`plain_ack`], for a whole reliable game payload.
+#[inline(always)]
+pub(super) fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
+    match *bytes {
+        [kind, low, high, a, b, ref rest @ ..] if kind == Kind::DATA.0 => {
+            let word = u16::from_le_bytes([low, high]);
+            let len = usize::from(word & DATA_SIZE).checked_sub(5)?;
+            let (payload, rest) = rest.split_at_checked(len)?;
+            let seq = Seq(u16::from_le_bytes([a, b]));
+            (word & (RELIABLE | FRAGMENT) == RELIABLE).then_some((Whole { seq, payload }, rest))
+        }
+        _ => None,
+    }
+}
+
 /// T-30, T-31.
 #[inline(always)]
 fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {

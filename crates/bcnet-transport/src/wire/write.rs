@@ -1,7 +1,9 @@
 //! Fills a caller's buffer with messages.
 
 use super::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
-use super::{Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, MAX_DATAGRAM, Message, Part, PeerId};
+use super::{
+    Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, Kind, MAX_DATAGRAM, Message, MessageId, Part, PeerId,
+};
 
 /// Writes one datagram, message by message, up to a limit.
 #[derive(Debug)]
@@ -43,6 +45,54 @@ impl<'b> Writer<'b> {
         self.len = end;
         self.count = count;
         true
+    }
+
+    /// Appends `count` ACKs, the numbers counting up from that of `first`. How many fit.
+    #[must_use]
+    #[inline]
+    pub(crate) fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
+        let channel = if first.channel == Channel::Control { ACK_CONTROL } else { 0 };
+        if let Some(part) = first.part {
+            let [low, high] = first.seq.0.to_le_bytes();
+            return u8::from(
+                count > 0 && self.push_encoded(&[Kind::ACK.0, low, high, channel | ACK_PART, part]),
+            );
+        }
+        let (room, _) = self.buffer.get_mut(self.len..).unwrap_or_default().as_chunks_mut();
+        let (mut written, most) = (0, count.min(u8::MAX - self.count));
+        for (ack, _) in room.iter_mut().zip(0..most) {
+            let [low, high] = first.seq.0.wrapping_add(written.into()).to_le_bytes();
+            *ack = [Kind::ACK.0, low, high, channel];
+            written += 1;
+        }
+        self.len += 4 * usize::from(written);
+        self.count += written;
+        written
+    }
+
+    /// Appends a message that is encoded already. `false`, and nothing changed, if it does not fit.
+    #[must_use]
+    #[inline]
+    pub(crate) fn push_encoded(&mut self, message: &[u8]) -> bool {
+        self.push_run(message, 1)
+    }
+
+    /// Appends `count` messages that are encoded already. `false`, and nothing changed, if they do not all fit.
+    #[must_use]
+    #[inline]
+    pub(crate) fn push_run(&mut self, messages: &[u8], count: u8) -> bool {
+        let Some(count) = self.count.checked_add(count) else { return false };
+        let end = self.len + messages.len();
+        let Some(out) = self.buffer.get_mut(self.len..end) else { return false };
+        out.copy_from_slice(messages);
+        (self.len, self.count) = (end, count);
+        true
+    }
+
+    /// How many messages it can still take, however short.
+    #[must_use]
+    pub(crate) const fn room_messages(&self) -> u8 {
+        u8::MAX - self.count
     }
 
     /// The bytes that are still free.

@@ -1,0 +1,247 @@
+//! Speed of the whole engine: hosts and clients in memory, without cipher, driven as a game loop drives them.
+//!
+//! In every tick of 60 Hz each end takes what has arrived, serves its timers, reads its events, sends and is flushed,
+//! once. The cost of both ends and of this loop is in the numbers. See [`runner`] for how to use it.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bcnet_transport::wire::{MAX_DATAGRAM, PeerId, Text};
+use bcnet_transport::{Config, Deadlines, Endpoint, Event, Quality, Time};
+use runner::Workload;
+
+#[path = "../../bcnet-transport/benches/runner/mod.rs"]
+mod runner;
+
+fn main() -> ExitCode {
+    runner::main(vec![
+        pair("engine/32x64", 32, 64),
+        pair("engine/100x64", 100, 64),
+        pair("engine/32x1", 32, 1),
+        bulk("engine/64KB"),
+        crowd("engine/peers-64", 64),
+        crowd("engine/peers-4096", 4096),
+        idle("engine/idle-4096", 4096),
+    ])
+}
+
+/// One host that sends `count` reliable messages of `len` bytes to one client in every tick.
+fn pair(name: &'static str, len: usize, count: usize) -> Workload {
+    const MESSAGES: usize = 4096;
+    let talk = Talk { payload: vec![7; len], count, to: FIRST_CLIENT };
+    let mut lazy = None;
+    let iteration = move || {
+        let world = lazy.get_or_insert_with(|| World::connected(1));
+        (0..MESSAGES / count).for_each(|_| world.tick(&talk, &SILENCE));
+        world.check(0);
+    };
+    Workload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
+}
+
+/// One host that sends 64 KB to one client in every tick.
+fn bulk(name: &'static str) -> Workload {
+    const TICKS: usize = 16;
+    let talk = Talk { payload: vec![7; 64 << 10], count: 1, to: FIRST_CLIENT };
+    let mut lazy = None;
+    let iteration = move || {
+        let world = lazy.get_or_insert_with(|| World::connected(1));
+        (0..TICKS).for_each(|_| world.tick(&talk, &SILENCE));
+        // While it is learnt how much the link takes, some have to wait.
+        world.check(10);
+    };
+    Workload { name, unit: "KB", units: 64 * TICKS, baseline: name, iteration: Box::new(iteration) }
+}
+
+/// Clients that each send one reliable message of 50 bytes in every tick.
+fn crowd(name: &'static str, clients: usize) -> Workload {
+    const MESSAGES: usize = 4096;
+    let talk = Talk { payload: vec![7; 50], count: 1, to: PeerId::HOST };
+    let mut lazy = None;
+    let iteration = move || {
+        let world = lazy.get_or_insert_with(|| World::connected(clients));
+        (0..MESSAGES / clients).for_each(|_| world.tick(&SILENCE, &talk));
+        // What the clients have sent last arrives in the next tick.
+        world.check(clients);
+    };
+    Workload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
+}
+
+/// Clients that say nothing but that they are there, in a loop that looks only at ends that are due.
+fn idle(name: &'static str, clients: usize) -> Workload {
+    // From one keepalive to the next.
+    const TICKS: usize = 300;
+    let mut lazy = None;
+    let iteration = move || {
+        let world = lazy.get_or_insert_with(|| World::connected(clients));
+        (0..TICKS).for_each(|_| world.tick_due());
+    };
+    Workload { name, unit: "tick", units: TICKS, baseline: name, iteration: Box::new(iteration) }
+}
+
+/// What each end of a side sends in a tick.
+struct Talk {
+    payload: Vec<u8>,
+    count: usize,
+    to: PeerId,
+}
+
+struct World {
+    hosts: Side,
+    clients: Side,
+    now: Time,
+}
+
+/// All hosts or all clients, and what is under way to them.
+struct Side {
+    ends: Vec<Endpoint>,
+    inbound: Queue,
+    deadlines: Deadlines,
+    sent: usize,
+    received: usize,
+    payload: Vec<u8>,
+}
+
+/// Datagrams under way, in places that are used again.
+struct Queue {
+    slots: Vec<Slot>,
+    used: usize,
+}
+
+/// Copying takes other instructions at other alignments, which must not depend on where the heap begins.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Slot {
+    bytes: [u8; MAX_DATAGRAM],
+    len: usize,
+    from: SocketAddrV4,
+    to: usize,
+}
+
+impl World {
+    /// As many clients, spread over as few hosts as can take them, all of them connected.
+    fn connected(clients: usize) -> Self {
+        let config = Config { cipher: false, pending: 100, ..Config::default() };
+        let hosts = clients.div_ceil(MOST_CLIENTS);
+        let connect = |client| {
+            let (host, own) = (address(HOSTS, client % hosts), *address(CLIENTS, client).ip());
+            Endpoint::connect(config.clone(), host, own, 1, Text::default(), Time::ZERO)
+        };
+        let mut world = Self {
+            hosts: Side::new((0..hosts).map(|_| Endpoint::host(config.clone())).collect()),
+            clients: Side::new((0..clients).map(connect).collect()),
+            now: Time::ZERO,
+        };
+        // Long enough for those that found too many others waiting to ask again.
+        (0..150).for_each(|_| world.tick(&SILENCE, &SILENCE));
+        assert!(world.clients.ends.iter().all(|client| client.id() != PeerId::UNASSIGNED));
+        world
+    }
+
+    /// Every end is served.
+    fn tick(&mut self, hosts: &Talk, clients: &Talk) {
+        self.now = self.now + TICK;
+        self.hosts.take_arrived(self.now);
+        for end in 0..self.hosts.ends.len() {
+            self.hosts.serve(end, HOSTS, hosts, &mut self.clients.inbound, self.now);
+        }
+        self.clients.take_arrived(self.now);
+        for end in 0..self.clients.ends.len() {
+            self.clients.serve(end, CLIENTS, clients, &mut self.hosts.inbound, self.now);
+        }
+    }
+
+    /// Every end is served to which something has come or that has something due.
+    fn tick_due(&mut self) {
+        self.now = self.now + TICK;
+        self.hosts.serve_due(HOSTS, &mut self.clients.inbound, self.now);
+        self.clients.serve_due(CLIENTS, &mut self.hosts.inbound, self.now);
+    }
+
+    /// Everything has arrived but the last `late` messages.
+    fn check(&self, late: usize) {
+        let sent = self.hosts.sent + self.clients.sent;
+        let received = self.hosts.received + self.clients.received;
+        assert!(received <= sent && received + late >= sent, "{received} of {sent} messages have arrived");
+    }
+}
+
+impl Side {
+    fn new(ends: Vec<Endpoint>) -> Self {
+        let mut deadlines = Deadlines::new();
+        (0..ends.len()).for_each(|end| deadlines.set(end as u32, Some(Time::ZERO)));
+        Self { ends, inbound: Queue::new(), deadlines, sent: 0, received: 0, payload: Vec::new() }
+    }
+
+    fn take_arrived(&mut self, now: Time) {
+        for slot in &mut self.inbound.slots[..self.inbound.used] {
+            self.ends[slot.to].handle_datagram(slot.from, &mut slot.bytes[..slot.len], now);
+        }
+        self.inbound.used = 0;
+    }
+
+    fn serve(&mut self, end: usize, network: u8, talk: &Talk, out: &mut Queue, now: Time) {
+        let endpoint = &mut self.ends[end];
+        endpoint.handle_timeout(now);
+        while let Some(event) = endpoint.poll_event(&mut self.payload) {
+            match event {
+                Event::Received { .. } => self.received += 1,
+                Event::Request { from, .. } => assert!(endpoint.admit(from, now).is_some()),
+                _ => {}
+            }
+        }
+        for _ in 0..talk.count {
+            assert!(endpoint.send(talk.to, &talk.payload, Quality::Reliable, now).is_ok());
+        }
+        self.sent += talk.count;
+        loop {
+            let slot = out.free();
+            let Some(transmit) = endpoint.poll_transmit(&mut slot.bytes, now) else { break };
+            (slot.from, slot.to, slot.len) = (address(network, end), index(transmit.to), transmit.len);
+            out.used += 1;
+        }
+    }
+
+    fn serve_due(&mut self, network: u8, out: &mut Queue, now: Time) {
+        for slot in &self.inbound.slots[..self.inbound.used] {
+            self.deadlines.set(slot.to as u32, Some(now));
+        }
+        self.take_arrived(now);
+        while let Some((_, end)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
+            self.serve(end as usize, network, &SILENCE, out, now);
+            self.deadlines.set(end, self.ends[end as usize].next_timeout());
+        }
+    }
+}
+
+impl Queue {
+    fn new() -> Self {
+        let empty = Slot { bytes: [0; MAX_DATAGRAM], len: 0, from: address(HOSTS, 0), to: 0 };
+        Self { slots: vec![empty; 256], used: 0 }
+    }
+
+    fn free(&mut self) -> &mut Slot {
+        if self.used == self.slots.len() {
+            self.slots.extend_from_within(..);
+        }
+        &mut self.slots[self.used]
+    }
+}
+
+fn address(network: u8, index: usize) -> SocketAddrV4 {
+    let [_, _, high, low] = (index as u32).to_be_bytes();
+    SocketAddrV4::new(Ipv4Addr::new(10, network, high, low), 22101)
+}
+
+fn index(address: SocketAddrV4) -> usize {
+    let [_, _, high, low] = address.ip().octets();
+    usize::from(u16::from_be_bytes([high, low]))
+}
+
+const TICK: Duration = Duration::from_micros(16_667);
+const SILENCE: Talk = Talk { payload: Vec::new(), count: 0, to: PeerId::NULL };
+const FIRST_CLIENT: PeerId = PeerId(2);
+/// To one host.
+const MOST_CLIENTS: usize = 120;
+const HOSTS: u8 = 0;
+const CLIENTS: u8 = 1;

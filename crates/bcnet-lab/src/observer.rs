@@ -1,0 +1,42 @@
+//! Whoever watches a world while time passes.
+
+use bcnet_transport::{Endpoint, Event, Time};
+
+/// Which datagram an [`Observer`] sees, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passing {
+    /// The number of the node that sent it.
+    pub from: usize,
+    /// The number of the node that it is for.
+    pub to: usize,
+    /// How many datagrams were sent before it. Both copies of one that is duplicated have the same number.
+    pub number: u64,
+    /// The time.
+    pub now: Time,
+}
+
+/// Hears and sees everything that happens in a [`World`](crate::World). Nodes are told by their number.
+pub trait Observer {
+    /// `node` has something to tell; `bytes` belong to the event. The endpoint may be used at once.
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time);
+
+    /// An endpoint, the `sender`, puts a datagram on the way.
+    fn on_sent(&mut self, _passing: Passing, _bytes: &[u8], _sender: &Endpoint) {}
+
+    /// A datagram arrives as it was sent.
+    fn on_arrival(&mut self, _passing: Passing, _bytes: &[u8]) {}
+
+    /// A datagram that was changed on the way is about to arrive. `false` drops it, as UDP's checksum would.
+    fn on_corrupted(&mut self, _passing: Passing, _bytes: &[u8]) -> bool {
+        true
+    }
+}
+
+/// An observer of events only.
+pub(crate) struct Listener<F>(pub(crate) F);
+
+impl<F: FnMut(usize, Event, &[u8], &mut Endpoint, Time)> Observer for Listener<F> {
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
+        (self.0)(node, event, bytes, endpoint, now);
+    }
+}

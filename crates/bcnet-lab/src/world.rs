@@ -1,0 +1,358 @@
+//! Endpoints on a virtual network, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Config, Deadlines, Endpoint, Event, Time};
+
+use crate::link::{Faults, Link, Tally};
+use crate::observer::{Listener, Observer, Passing};
+
+/// An endpoint with an address and a rhythm.
+#[derive(Debug)]
+struct Node {
+    endpoint: Endpoint,
+    /// How often it is serviced; zero is whenever something is due.
+    tick: Duration,
+    /// What waits in its socket.
+    inbox: Vec<(SocketAddrV4, Vec<u8>)>,
+    /// How often it was serviced at the time of the last service.
+    services: (Time, u32),
+}
+
+impl Node {
+    /// When it is serviced if something is due at `due`: at the next tick.
+    fn service_at(&self, due: Time) -> Time {
+        let tick = micros(self.tick);
+        if tick == 0 { due } else { Time::from_micros(due.as_micros().next_multiple_of(tick)) }
+    }
+}
+
+/// A datagram under way, in the order of arrival.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Flight {
+    at: Time,
+    /// How many were sent before it: those that arrive together arrive in that order.
+    number: u64,
+    from: usize,
+    to: usize,
+    bytes: Vec<u8>,
+    corrupted: bool,
+}
+
+/// All nodes, the links between them, and the datagrams under way.
+#[derive(Debug)]
+pub struct World {
+    now: Time,
+    seed: u64,
+    nodes: Vec<Node>,
+    /// When each node is serviced next.
+    services: Deadlines,
+    links: BTreeMap<(usize, usize), Link>,
+    faults: Faults,
+    flying: BinaryHeap<Reverse<Flight>>,
+    /// How many datagrams were sent.
+    sent: u64,
+    buffer: Vec<u8>,
+    payload: Vec<u8>,
+    trace: u64,
+    /// Buffers that are used again.
+    spare: Vec<Vec<u8>>,
+}
+
+impl World {
+    /// An empty world whose links all have these faults, each with a chance of its own.
+    #[must_use]
+    pub fn new(faults: Faults, seed: u64) -> Self {
+        Self {
+            now: Time::ZERO,
+            seed,
+            nodes: Vec::new(),
+            services: Deadlines::new(),
+            links: BTreeMap::new(),
+            faults,
+            flying: BinaryHeap::new(),
+            sent: 0,
+            buffer: vec![0; 2048],
+            payload: Vec::new(),
+            trace: 0xCBF2_9CE4_8422_2325,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Two nodes, a host and one client that was let in; node 0 is the host.
+    #[must_use]
+    pub fn pair(faults: Faults, seed: u64, config: &Config, tick: Duration) -> Self {
+        Self::session(faults, seed, config, tick, 1)
+    }
+
+    /// A host, which is node 0, and clients, all let in while nothing was lost yet.
+    ///
+    /// # Panics
+    /// If they are not let in within 40 seconds.
+    #[must_use]
+    pub fn session(faults: Faults, seed: u64, config: &Config, tick: Duration, clients: usize) -> Self {
+        let calm = Faults { delay: faults.delay, ..Faults::default() };
+        let mut world = Self::new(calm, seed);
+        world.add(Endpoint::host(config.clone()), tick);
+        for _ in 0..clients {
+            world.add_client(config.clone(), 1, tick);
+        }
+        let deadline = Time::ZERO + Duration::from_secs(40);
+        while (1..=clients).any(|client| world.node(client).id() == PeerId::UNASSIGNED) {
+            assert!(world.now < deadline, "the clients were not let in");
+            world.run(world.now + Duration::from_millis(10), |_, event, _, host, now| {
+                if let Event::Request { from, .. } = event {
+                    host.admit(from, now);
+                }
+            });
+        }
+        world.set_faults(faults);
+        world
+    }
+
+    /// The time.
+    #[must_use]
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A fingerprint of all traffic so far: equal for equal runs.
+    #[must_use]
+    pub const fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// The address that the node with this number has.
+    #[must_use]
+    pub fn address(number: usize) -> SocketAddrV4 {
+        let number = u32::try_from(number).unwrap_or(0) + 1;
+        SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), 22101)
+    }
+
+    /// Adds a node and tells its number.
+    pub fn add(&mut self, endpoint: Endpoint, tick: Duration) -> usize {
+        let number = self.nodes.len();
+        let services = (Time::ZERO, 0);
+        self.nodes.push(Node { endpoint, tick, inbox: Vec::new(), services });
+        self.schedule(number);
+        number
+    }
+
+    /// Adds a client that asks node 0 to be let in, and tells its number.
+    pub fn add_client(&mut self, config: Config, nonce: u32, tick: Duration) -> usize {
+        let number = self.nodes.len();
+        self.add(self.client(number, config, nonce), tick)
+    }
+
+    /// A client for the address of a node, which asks node 0 to be let in.
+    #[must_use]
+    pub fn client(&self, number: usize, config: Config, nonce: u32) -> Endpoint {
+        let own = *Self::address(number).ip();
+        Endpoint::connect(config, Self::address(0), own, nonce, Text::default(), self.now)
+    }
+
+    /// A node.
+    ///
+    /// # Panics
+    /// If there is none with this number; so do all functions that take one.
+    #[must_use]
+    pub fn node(&self, number: usize) -> &Endpoint {
+        &self.nodes[number].endpoint
+    }
+
+    /// A node, to do something with. It is serviced at the next opportunity.
+    pub fn node_mut(&mut self, number: usize) -> &mut Endpoint {
+        self.schedule_at(number, self.now);
+        &mut self.nodes[number].endpoint
+    }
+
+    /// Puts another endpoint in the place of a node.
+    pub fn replace(&mut self, number: usize, endpoint: Endpoint) {
+        *self.node_mut(number) = endpoint;
+    }
+
+    /// The faults of all links, from now on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        for link in self.links.values_mut() {
+            link.set_faults(faults.clone());
+        }
+        self.faults = faults;
+    }
+
+    /// The faults of one link, from now on.
+    pub fn set_link(&mut self, from: usize, to: usize, faults: Faults) {
+        self.link(from, to).set_faults(faults);
+    }
+
+    /// What happened on the link from one node to another.
+    #[must_use]
+    pub fn tally(&self, from: usize, to: usize) -> Tally {
+        self.links.get(&(from, to)).map(Link::tally).unwrap_or_default()
+    }
+
+    /// What happened on all links together.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.links.values().for_each(|link| total += link.tally());
+        total
+    }
+
+    /// How many datagrams are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.flying.len()
+    }
+
+    /// Puts a datagram on the way as if node `from` had sent it; observers see only its arrival.
+    pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        self.launch(from, to, bytes);
+    }
+
+    /// Lets time pass until `until`; `on_event` hears every event, with the number of the node and its endpoint.
+    ///
+    /// # Panics
+    /// If a node asks to be serviced again and again without time passing.
+    pub fn run(&mut self, until: Time, on_event: impl FnMut(usize, Event, &[u8], &mut Endpoint, Time)) {
+        self.watch(until, &mut Listener(on_event));
+    }
+
+    /// Lets time pass until `until`, watched by `observer`.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn watch(&mut self, until: Time, observer: &mut impl Observer) {
+        while let Some(next) = self.next().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            self.deliver(observer);
+            while let Some((_, number)) = self.services.first().filter(|(due, _)| *due <= self.now) {
+                self.service(number as usize, observer);
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// When something happens next.
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
+        let arrival = self.flying.peek().map(|Reverse(flight)| flight.at);
+        let service = self.services.first().map(|(due, _)| due);
+        arrival.into_iter().chain(service).min()
+    }
+
+    /// Moves what has arrived by now into the nodes' sockets.
+    fn deliver(&mut self, observer: &mut impl Observer) {
+        while self.flying.peek().is_some_and(|Reverse(flight)| flight.at <= self.now) {
+            let Some(Reverse(flight)) = self.flying.pop() else { break };
+            let Flight { from, to, number, bytes, corrupted, .. } = flight;
+            let passing = Passing { from, to, number, now: self.now };
+            if !corrupted {
+                observer.on_arrival(passing, &bytes);
+            } else if !observer.on_corrupted(passing, &bytes) {
+                self.spare.push(bytes);
+                continue;
+            }
+            self.nodes[to].inbox.push((Self::address(from), bytes));
+            self.schedule_at(to, self.now);
+        }
+    }
+
+    /// One turn of a node's drive loop.
+    fn service(&mut self, number: usize, observer: &mut impl Observer) {
+        let now = self.now;
+        let node = &mut self.nodes[number];
+        let again = if node.services.0 == now { node.services.1 + 1 } else { 0 };
+        assert!(again < MOST_SERVICES, "node {number} does not come to rest at {now}");
+        node.services = (now, again);
+        for (from, mut bytes) in node.inbox.drain(..) {
+            node.endpoint.handle_datagram(from, &mut bytes, now);
+            self.spare.push(bytes);
+        }
+        node.endpoint.handle_timeout(now);
+        while let Some(event) = node.endpoint.poll_event(&mut self.payload) {
+            observer.on_event(number, event, &self.payload, &mut node.endpoint, now);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        while let Some(transmit) = self.nodes[number].endpoint.poll_transmit(&mut buffer, now) {
+            if let Some(to) = self.number(transmit.to) {
+                let bytes = &buffer[..transmit.len];
+                let passing = Passing { from: number, to, number: self.sent, now };
+                observer.on_sent(passing, bytes, &self.nodes[number].endpoint);
+                self.launch(number, to, bytes);
+            }
+        }
+        self.buffer = buffer;
+        self.schedule(number);
+    }
+
+    /// Notes when a node is to be serviced for its own sake.
+    fn schedule(&mut self, number: usize) {
+        let node = &self.nodes[number];
+        let due = node.endpoint.next_timeout().map(|due| node.service_at(due.max(self.now)));
+        self.services.set(key(number), due);
+    }
+
+    /// Notes that a node is to be serviced at `due`. What it waits for itself may be due later, and is asked then.
+    fn schedule_at(&mut self, number: usize, due: Time) {
+        self.services.set(key(number), Some(self.nodes[number].service_at(due)));
+    }
+
+    fn launch(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        self.note(from, to, bytes);
+        let (now, number) = (self.now, self.sent);
+        self.sent += 1;
+        for passage in self.link(from, to).pass(bytes.len(), now).into_iter().flatten() {
+            let mut copy = self.spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(bytes);
+            if let Some((place, mask)) = passage.corrupt {
+                let place = usize::try_from(place % bytes.len().max(1) as u64).unwrap_or(0);
+                if let Some(byte) = copy.get_mut(place) {
+                    *byte ^= mask;
+                }
+            }
+            let (at, corrupted) = (passage.at, passage.corrupt.is_some());
+            self.flying.push(Reverse(Flight { at, number, from, to, bytes: copy, corrupted }));
+        }
+    }
+
+    fn link(&mut self, from: usize, to: usize) -> &mut Link {
+        let seed = self.seed ^ ((from as u64) << 32 | (to as u64) << 8).wrapping_mul(0x9E37_79B9);
+        self.links.entry((from, to)).or_insert_with(|| Link::new(self.faults.clone(), seed))
+    }
+
+    /// The node that has this address.
+    fn number(&self, address: SocketAddrV4) -> Option<usize> {
+        let number = address.ip().to_bits().checked_sub(FIRST_ADDRESS + 1)?;
+        usize::try_from(number).ok().filter(|number| *number < self.nodes.len())
+    }
+
+    fn note(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        let head = [self.now.as_micros(), from as u64, to as u64];
+        let words = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        for word in head.into_iter().chain([bytes.len() as u64]).chain(words) {
+            self.trace = (self.trace.rotate_left(5) ^ word).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+}
+
+fn key(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The address below that of node 0.
+const FIRST_ADDRESS: u32 = 0x0A00_0000;
+/// More often than any honest use services a node at one time.
+const MOST_SERVICES: u32 = 10_000;

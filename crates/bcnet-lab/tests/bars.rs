@@ -1,0 +1,390 @@
+//! How soon messages arrive and what that costs, in virtual time: the numbers that must not get worse.
+//!
+//! One way: 2,000 payloads of 100 bytes, 60 per second, over a link with a round trip of 50 ms, pooled over seeds 1
+//! to 100. Wire bytes are those of both directions, without IP and UDP, and without the keepalives that the silent
+//! side owes every five seconds whether there are messages or not (T-55).
+
+use std::collections::HashMap;
+use std::env;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bcnet_lab::{Faults, Observer, Passing, World};
+use bcnet_transport::wire::{Channel, Datagram, Message, MessageId, PeerId, Role};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+
+const HOST: PeerId = PeerId(1);
+const CLIENT: PeerId = PeerId(2);
+const EVERY_MS: Duration = Duration::from_millis(1);
+const AT_60_HZ: Duration = Duration::from_micros(16_667);
+const MESSAGES: u64 = 2000;
+const PAYLOAD: usize = 100;
+/// One message, of type 2, in a datagram after the sender's id.
+const KEEPALIVE_ALONE: [u8; 2] = [1, 2];
+
+/// T-60 to T-63: the delay of nearly all messages, and the bytes spent on it, without loss and with much of it.
+#[test]
+fn messages_arrive_soon_and_cost_little_over_lossy_links() {
+    println!("loss  serviced  p50 ms  p99 ms (bar)  max ms   wire (bar)");
+    let bars = [
+        (0.00, EVERY_MS, 30, Some(1.13)),
+        (0.05, EVERY_MS, 85, Some(1.26)),
+        (0.20, EVERY_MS, 205, Some(1.77)),
+        (0.00, AT_60_HZ, 70, None),
+        (0.05, AT_60_HZ, 133, None),
+        (0.20, AT_60_HZ, 283, None),
+    ];
+    let mut missed = Vec::new();
+    for (loss, tick, p99, wire) in bars {
+        let flow = Flow::pooled(&Faults { loss, ..link() }, tick, Ways::One, 100);
+        let text = format!(
+            "{loss:.2}  {:>8}  {:6.1}  {:6.1} ({p99:3})  {:6.1}  {:.4} ({wire:?})",
+            format!("{tick:?}"),
+            flow.percentile(0.5),
+            flow.percentile(0.99),
+            flow.percentile(1.0),
+            flow.wire(),
+        );
+        println!("{text}");
+        if flow.percentile(0.99) > f64::from(p99) || wire.is_some_and(|bar| flow.wire() > bar) {
+            missed.push(text);
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// T-60: ACKs travel with data, so two-way traffic takes hardly more datagrams than messages.
+#[test]
+fn two_way_traffic_takes_hardly_more_datagrams_than_messages() {
+    for tick in [EVERY_MS, AT_60_HZ] {
+        let flow = Flow::pooled(&link(), tick, Ways::Two, 10);
+        println!("{tick:?}: {:.3} datagrams per message", flow.datagrams_per_message());
+        assert!(flow.datagrams_per_message() <= 1.1);
+    }
+}
+
+/// T-61, T-62: jitter, reordering and loss in bursts do not make it send much in vain.
+///
+/// A re-send is spurious if the first copy of the message arrived and the ACK that this caused arrived too. With one
+/// ACK for each receipt (T-60), the nth ACK of a message answers the nth copy that arrived.
+#[test]
+fn jitter_and_bursts_cause_few_spurious_resends() {
+    let faults = Faults {
+        loss: 0.05,
+        burst: 5.0,
+        jitter: Duration::from_millis(10),
+        reorder: 0.02,
+        reorder_by: Duration::from_millis(20),
+        ..link()
+    };
+    for tick in [EVERY_MS, AT_60_HZ] {
+        let flow = Flow::pooled(&faults, tick, Ways::One, 100);
+        let spurious = flow.spurious as f64 / flow.messages as f64;
+        let resends = flow.resends as f64 / flow.messages as f64;
+        println!(
+            "{tick:?}: wire {:.3}, resends {:.2} %, spurious {:.2} %, p99 {:.1} ms",
+            flow.wire(),
+            100.0 * resends,
+            100.0 * spurious,
+            flow.percentile(0.99)
+        );
+        assert!(flow.wire() <= 1.40, "{tick:?}");
+        assert!(spurious <= 0.05, "{tick:?}");
+    }
+}
+
+/// T-63, T-67: one large message right after the join, when little is known of the link.
+#[test]
+fn a_hundred_kilobytes_arrive_soon_after_the_join() {
+    for (loss, median, worst) in [(0.0, 235, 235), (0.05, 235, 590), (0.20, 535, 1340)] {
+        for tick in [EVERY_MS, AT_60_HZ] {
+            let mut times = Mutex::new(Vec::new());
+            each_seed(100, |seed| {
+                let bulk = Bulk::run(&Faults { loss, ..link() }, seed, tick, 1);
+                times.lock().expect("no panic").push(bulk.took.as_secs_f64() * 1000.0);
+            });
+            let times = times.get_mut().expect("no panic");
+            times.sort_by(f64::total_cmp);
+            println!(
+                "loss {loss:.2} {tick:?}: median {:.1} ms ({median}), worst {:.1} ms ({worst})",
+                times[50], times[99]
+            );
+            if tick == EVERY_MS {
+                assert!(times[50] <= f64::from(median) && times[99] <= f64::from(worst), "loss {loss}");
+            }
+        }
+    }
+}
+
+/// T-63: on a narrow link the budget finds the rate that fits, before much is dropped.
+#[test]
+fn a_narrow_link_is_filled_but_not_flooded() {
+    let narrow = Faults { bandwidth: 1_000_000, queue: 32, ..link() };
+    for (messages, tick) in [(1, EVERY_MS), (1, AT_60_HZ), (20, EVERY_MS), (20, AT_60_HZ)] {
+        let bulk = Bulk::run(&narrow, 1, tick, messages);
+        println!("{messages} x 100 KB, {tick:?}: lost {:.3}, goodput {:.3}", bulk.lost, bulk.goodput);
+        assert!(bulk.lost <= 0.10, "{messages} at {tick:?}: {} lost", bulk.lost);
+        assert!(bulk.goodput >= 0.80, "{messages} at {tick:?}: goodput {}", bulk.goodput);
+    }
+}
+
+/// T-56, T-64: heavy loss alone ends no connection. With `BCNET_LONG=1` for 1,000 seeds.
+#[test]
+fn no_connection_is_lost_at_twenty_percent_loss() {
+    let seeds = if env::var_os("BCNET_LONG").is_some() { 1000 } else { 50 };
+    // Ends by itself if somebody leaves.
+    let flow = Flow::pooled(&Faults { loss: 0.2, ..link() }, AT_60_HZ, Ways::Two, seeds);
+    assert_eq!(flow.messages, 2 * MESSAGES * seeds);
+}
+
+/// T-61: the measured round trip is that of the link, and at most a tick more.
+#[test]
+fn the_measured_round_trip_settles_near_the_true_one() {
+    let config = Config { cipher: false, tick: AT_60_HZ, ..Config::default() };
+    for ways in [Ways::One, Ways::Two] {
+        let mut world = World::pair(link(), 1, &config, AT_60_HZ);
+        let start = world.now();
+        for number in 0..20 * 60 {
+            world.run(start + AT_60_HZ * number, |_, _, _, _, _| {});
+            let now = world.now();
+            world.node_mut(0).send(CLIENT, &[0; PAYLOAD], Quality::Reliable, now).expect("joined");
+            if ways == Ways::Two {
+                world.node_mut(1).send(HOST, &[0; PAYLOAD], Quality::Reliable, now).expect("joined");
+            }
+            let ends = if ways == Ways::Two { &[(0, CLIENT), (1, HOST)][..] } else { &[(0, CLIENT)] };
+            for (node, peer) in ends.iter().filter(|_| number > 3 * 60) {
+                let snapshot = world.node(*node).snapshot(*peer, now).expect("joined");
+                let trip = snapshot.round_trip.expect("measured").as_millis();
+                assert!((50..=70).contains(&trip), "node {node} measures {trip} ms, {ways:?}");
+                if number == 1000 {
+                    println!("node {node}, {ways:?}: {:?} ± {:?}", snapshot.round_trip, snapshot.variation);
+                }
+            }
+        }
+    }
+}
+
+fn link() -> Faults {
+    Faults { delay: Duration::from_millis(25), ..Faults::default() }
+}
+
+/// Calls `work` for seeds 1 to `seeds`, on all cores.
+fn each_seed(seeds: u64, work: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(1);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    match next.fetch_add(1, Ordering::Relaxed) {
+                        seed if seed <= seeds => work(seed),
+                        _ => break,
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Whether only the host sends, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ways {
+    One,
+    Two,
+}
+
+/// A steady stream of messages.
+#[derive(Debug, Default)]
+struct Flow {
+    /// In microseconds.
+    delays: Vec<u64>,
+    bytes: u64,
+    datagrams: u64,
+    messages: u64,
+    resends: u64,
+    spurious: u64,
+    received: [u64; 2],
+    units: HashMap<(usize, MessageId), Unit>,
+}
+
+/// One message or part on the wire.
+#[derive(Debug, Default)]
+struct Unit {
+    /// The datagrams that carried it, and whether each arrived.
+    copies: Vec<(u64, bool)>,
+    /// The copies in the order in which they arrived.
+    arrivals: Vec<u64>,
+    /// The datagrams that carried ACKs for it, and whether each arrived.
+    acks: Vec<(u64, bool)>,
+}
+
+impl Unit {
+    /// Whether the first copy and the ACK for it both arrived.
+    fn needed_no_resend(&self) -> bool {
+        let first = self.copies.first().map(|(number, _)| *number);
+        let place = self.arrivals.iter().position(|number| Some(*number) == first);
+        place.is_some_and(|place| self.acks.get(place).is_some_and(|(_, arrived)| *arrived))
+    }
+}
+
+impl Flow {
+    fn pooled(faults: &Faults, tick: Duration, ways: Ways, seeds: u64) -> Self {
+        let total = Mutex::new(Self::default());
+        each_seed(seeds, |seed| {
+            let flow = Self::run(faults, tick, ways, seed);
+            let mut total = total.lock().expect("no panic");
+            total.delays.extend(flow.delays);
+            total.bytes += flow.bytes;
+            total.datagrams += flow.datagrams;
+            total.messages += flow.messages;
+            total.resends += flow.resends;
+            total.spurious += flow.spurious;
+        });
+        let mut total = total.into_inner().expect("no panic");
+        total.delays.sort_unstable();
+        total
+    }
+
+    fn run(faults: &Faults, tick: Duration, ways: Ways, seed: u64) -> Self {
+        let config = Config { cipher: false, tick, ..Config::default() };
+        let mut world = World::pair(faults.clone(), seed, &config, tick);
+        let tick = u64::try_from(tick.as_micros()).expect("short");
+        world.run(world.now() + Duration::from_secs(1), |_, _, _, _, _| {});
+        let start = Time::from_micros(world.now().as_micros().next_multiple_of(tick));
+        let mut flow = Self::default();
+        let both = &[(0, CLIENT), (1, HOST)];
+        let ends = if ways == Ways::One { &both[..1] } else { both };
+        for number in 0..MESSAGES {
+            world.watch(start + AT_60_HZ * u32::try_from(number).expect("few"), &mut flow);
+            let now = world.now();
+            let mut payload = [0; PAYLOAD];
+            payload[..8].copy_from_slice(&now.as_micros().to_le_bytes());
+            payload[8..16].copy_from_slice(&number.to_le_bytes());
+            for (node, peer) in ends {
+                world.node_mut(*node).send(*peer, &payload, Quality::Reliable, now).expect("joined");
+            }
+        }
+        flow.messages = MESSAGES * ends.len() as u64;
+        let deadline = world.now() + Duration::from_secs(300);
+        let rests = |world: &World, (node, peer): (usize, PeerId)| {
+            world.node(node).snapshot(peer, world.now()).is_some_and(|snapshot| snapshot.queued_bytes == 0)
+        };
+        while flow.delays.len() as u64 != flow.messages || !both.iter().all(|end| rests(&world, *end)) {
+            assert!(world.now() < deadline, "seed {seed} does not come to rest");
+            world.watch(world.now() + Duration::from_millis(100), &mut flow);
+        }
+        for unit in flow.units.values() {
+            let again = unit.copies.len().saturating_sub(1) as u64;
+            flow.resends += again;
+            flow.spurious += if unit.needed_no_resend() { again } else { 0 };
+        }
+        flow
+    }
+
+    /// In milliseconds.
+    fn percentile(&self, share: f64) -> f64 {
+        self.delays[((self.delays.len() - 1) as f64 * share) as usize] as f64 / 1000.0
+    }
+
+    fn wire(&self) -> f64 {
+        self.bytes as f64 / (self.messages * PAYLOAD as u64) as f64
+    }
+
+    fn datagrams_per_message(&self) -> f64 {
+        self.datagrams as f64 / self.messages as f64
+    }
+}
+
+impl Observer for Flow {
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], _: &mut Endpoint, now: Time) {
+        match event {
+            Event::Received { .. } => {
+                let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+                assert_eq!(word(8), self.received[node], "in order");
+                self.received[node] += 1;
+                self.delays.push(now.as_micros() - word(0));
+            }
+            Event::Left { peer, reason } => panic!("at {now} {peer} left node {node}: {reason}"),
+            _ => {}
+        }
+    }
+
+    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _: &Endpoint) {
+        let Passing { from, to, number, .. } = passing;
+        if bytes[1..] != KEEPALIVE_ALONE {
+            (self.bytes, self.datagrams) = (self.bytes + bytes.len() as u64, self.datagrams + 1);
+        }
+        for (is_ack, id) in game_ids(from, bytes) {
+            if is_ack {
+                self.units.entry((to, id)).or_default().acks.push((number, false));
+            } else {
+                self.units.entry((from, id)).or_default().copies.push((number, false));
+            }
+        }
+    }
+
+    fn on_arrival(&mut self, passing: Passing, bytes: &[u8]) {
+        let Passing { from, to, number, .. } = passing;
+        for (is_ack, id) in game_ids(from, bytes) {
+            let unit = self.units.entry((if is_ack { to } else { from }, id)).or_default();
+            let list = if is_ack { &mut unit.acks } else { &mut unit.copies };
+            list.iter_mut().filter(|(sent, _)| *sent == number).for_each(|(_, arrived)| *arrived = true);
+            if !is_ack {
+                unit.arrivals.push(number);
+            }
+        }
+    }
+}
+
+/// The game messages of a datagram, and the ACKs for such.
+fn game_ids(from: usize, bytes: &[u8]) -> impl Iterator<Item = (bool, MessageId)> {
+    let role = if from == 0 { Role::Host } else { Role::Client };
+    let datagram = Datagram::parse(bytes, Some(role)).expect("an endpoint sends what can be read");
+    let ids = datagram.messages().filter_map(|message| match message {
+        Message::Ack(ack) => Some((true, ack.id)),
+        other => other.id().map(|id| (false, id)),
+    });
+    ids.filter(|(_, id)| id.channel == Channel::Game)
+}
+
+/// Messages of 100 KB, one after the other.
+struct Bulk {
+    took: Duration,
+    /// The share of datagrams from the host that did not arrive.
+    lost: f64,
+    /// Payload bits delivered per bit that the link could carry.
+    goodput: f64,
+}
+
+impl Bulk {
+    fn run(faults: &Faults, seed: u64, tick: Duration, messages: usize) -> Self {
+        let config = Config { cipher: false, tick, ..Config::default() };
+        let mut world = World::pair(faults.clone(), seed, &config, tick);
+        let start = world.now();
+        let (mut sent, mut received, mut end) = (0, 0, start);
+        let payload = vec![7; 100 << 10];
+        while received < messages {
+            let now = world.now();
+            assert!(now.since(start) < Duration::from_secs(60), "seed {seed} does not arrive");
+            while sent < messages && world.node_mut(0).send(CLIENT, &payload, Quality::Reliable, now).is_ok()
+            {
+                sent += 1;
+            }
+            world.run(now + Duration::from_millis(10), |node, event, bytes, _, now| {
+                if (node, event) == (1, Event::Received { peer: HOST }) {
+                    assert!(bytes == payload);
+                    (received, end) = (received + 1, now);
+                }
+            });
+        }
+        let tally = world.tally(0, 1);
+        let took = end.since(start);
+        let bits = (8 * messages * payload.len()) as f64;
+        Self {
+            took,
+            lost: (tally.lost + tally.dropped) as f64 / tally.sent as f64,
+            goodput: bits / took.as_secs_f64() / faults.bandwidth as f64,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Runs that are long in messages, in parts, in hours or in peers. Each has a short form for every day; with
+//! `BCNET_LONG=1` it has its full length.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::env;
+use std::time::Duration;
+
+use bcnet_lab::{Faults, Rng, World};
+use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+
+struct Counting;
+
+thread_local! {
+    /// The bytes that this thread has on the heap.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.set(LIVE.get() + layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get() - layout.size().cast_signed());
+        // SAFETY: `pointer` came from `alloc` above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const HOST: PeerId = PeerId(1);
+const CLIENT: PeerId = PeerId(2);
+
+/// The first if `BCNET_LONG` is set, else the second.
+fn long_or<T>(long: T, short: T) -> T {
+    if env::var_os("BCNET_LONG").is_some() { long } else { short }
+}
+
+fn config() -> Config {
+    Config { cipher: false, ..Config::default() }
+}
+
+fn link(loss: f64) -> Faults {
+    Faults { loss, delay: Duration::from_millis(25), ..Faults::default() }
+}
+
+/// T-24, T-69: sequence numbers wrap three times, under loss, both ways, and nobody notices.
+#[test]
+fn sequence_numbers_wrap_unnoticed() {
+    let messages = long_or(200_000_u32, 70_000);
+    let mut world = World::pair(link(0.05), 1, &config(), Duration::ZERO);
+    let ends = [(0, CLIENT), (1, HOST)];
+    let (mut sent, mut received) = ([0; 2], [0; 2]);
+    while received != [messages; 2] {
+        let now = world.now();
+        for (node, peer) in ends {
+            let burst = messages.min(sent[node] + 50);
+            while sent[node] < burst
+                && world.node_mut(node).send(peer, &sent[node].to_le_bytes(), Quality::Reliable, now).is_ok()
+            {
+                sent[node] += 1;
+            }
+        }
+        assert!(now < Time::ZERO + Duration::from_secs(600), "{sent:?} sent, {received:?} received");
+        world.run(now + Duration::from_millis(5), |node, event, bytes, _, now| match event {
+            Event::Received { .. } => {
+                assert_eq!(bytes, received[1 - node].to_le_bytes());
+                received[1 - node] += 1;
+            }
+            Event::Left { peer, reason } => panic!("at {now} {peer} left node {node}: {reason}"),
+            _ => {}
+        });
+    }
+    println!("{messages} messages each way in {} virtual seconds", world.now());
+}
+
+/// T-66 to T-68: the largest payloads there are, 255 parts each, at 20 % loss. A peer that can hold no more gets first
+/// what it waits for, so they never come to a standstill.
+#[test]
+fn the_largest_messages_arrive_whole_under_heavy_loss() {
+    let messages = long_or(1000, 30);
+    let mut world = World::pair(link(0.2), 2, &config(), Duration::ZERO);
+    let mut payload = vec![0; 103_529];
+    let (mut sent, mut received) = (0_u64, 0);
+    while received < messages {
+        let now = world.now();
+        if sent < messages {
+            Rng::new(sent).fill(&mut payload);
+            sent += u64::from(world.node_mut(0).send(CLIENT, &payload, Quality::Reliable, now).is_ok());
+        }
+        assert!(now < Time::ZERO + Duration::from_millis(400 * messages), "{received} of {sent} received");
+        world.run(now + Duration::from_millis(20), |node, event, bytes, _, _| {
+            if (node, event) == (1, Event::Received { peer: HOST }) {
+                let mut expected = vec![0; 103_529];
+                Rng::new(received).fill(&mut expected);
+                assert!(bytes == expected, "payload {received} differs");
+                received += 1;
+            }
+        });
+    }
+    println!("{messages} x 103529 bytes in {} virtual seconds", world.now());
+}
+
+/// Three clients play in the manner of the recorded battles: state ten times a second, shots, hits, chat; the host
+/// passes on to the others. What that takes does not grow from hour to hour.
+#[test]
+fn memory_is_flat_for_a_day_of_recorded_traffic() {
+    const CLIENTS: usize = 3;
+    // A tick of the original host.
+    const TICK: Duration = Duration::from_millis(95);
+    let (hours, hour) = long_or((24, 3600), (6, 60));
+    let faults = Faults { loss: 0.01, jitter: Duration::from_millis(5), ..link(0.0) };
+    let config = Config { tick: TICK, ..config() };
+    let mut world = World::session(faults, 3, &config, TICK, CLIENTS);
+    let ids: Vec<PeerId> = (0..=CLIENTS).map(|node| world.node(node).id()).collect();
+    let mut rng = Rng::new(4);
+    let (mut sent, mut received) = (0_u64, 0_u64);
+    let mut sizes = Vec::with_capacity(24);
+    for _ in 0..hours {
+        let end = world.now() + Duration::from_secs(hour);
+        while world.now() < end {
+            let now = world.now();
+            for client in 1..=CLIENTS {
+                let (len, quality) = draw_message(&mut rng);
+                let mut say = |len: usize, quality| {
+                    let endpoint = world.node_mut(client);
+                    endpoint.send(HOST, &[7; 64][..len], quality, now).expect("joined");
+                    sent += u64::from(quality == Quality::Reliable);
+                };
+                // StateUpdate, nearly every tick.
+                if rng.chance(0.91) {
+                    say([29, 26, 23, 39, 27][rng.size(5)], Quality::Unreliable);
+                }
+                if let Some(len) = len {
+                    say(len, quality);
+                }
+            }
+            world.run(now + TICK, |node, event, bytes, endpoint, now| match event {
+                Event::Received { peer } if node == 0 => {
+                    let others = ids[1..].iter().filter(|id| **id != peer);
+                    // The shortest state is longer than the longest order.
+                    let quality = if bytes.len() >= 23 { Quality::Unreliable } else { Quality::Reliable };
+                    others.for_each(|id| endpoint.send(*id, bytes, quality, now).expect("joined"));
+                    received += u64::from(quality == Quality::Reliable);
+                }
+                Event::Left { peer, reason } => panic!("at {now} {peer} left node {node}: {reason}"),
+                _ => {}
+            });
+        }
+        sizes.push(LIVE.get());
+    }
+    println!("{hours} x {hour} s: heap {sizes:?}, {sent} orders, {} datagrams", world.total().sent);
+    assert!(sent > 0 && received + 10 >= sent, "{received} of {sent} orders arrived");
+    let (first, most) = (sizes[0], sizes.iter().copied().max().expect("some hours"));
+    assert!(most <= first + first / 4, "the heap grows: {sizes:?}");
+}
+
+/// An order now and then: shots come in pairs, hits and chat are rare. Its length, if there is one in this tick.
+fn draw_message(rng: &mut Rng) -> (Option<usize>, Quality) {
+    // 0.39 reliable messages per second and client, 10.5 ticks per second.
+    let len = rng.chance(0.037).then(|| [21, 21, 17, 10, 19, 14, 18][rng.size(7)]);
+    (len, Quality::Reliable)
+}
+
+/// T-50 to T-57: more players than there are ids come, talk, go, or vanish without a word, for an hour. All that is said
+/// between two that live arrives in order, and in the end the host is as empty as it was.
+#[test]
+fn a_hundred_and_twenty_four_peers_come_and_go_for_an_hour() {
+    let seconds = long_or(3600, 150);
+    let clients = 150;
+    let mut world = World::new(Faults { loss: 0.02, ..link(0.0) }, 5);
+    world.add(Endpoint::host(config()), Duration::ZERO);
+    let mut crowd = Crowd { nonces: vec![0; clients + 1], ..Crowd::default() };
+    for number in 1..=clients {
+        crowd.nonces[number] = 1;
+        world.add_client(config(), 1, Duration::ZERO);
+    }
+    let mut rng = Rng::new(6);
+    let idle = config().silence + Duration::from_secs(30);
+    for second in 0..seconds {
+        // Two change their mind each second.
+        for _ in 0..2 {
+            let number = 1 + rng.size(clients);
+            crowd.change_mind(&mut world, number, &mut rng);
+        }
+        crowd.talk(&mut world);
+        world.run(Time::ZERO + Duration::from_secs(second + 1), |node, event, bytes, endpoint, now| {
+            crowd.hear(node, event, bytes, endpoint, now);
+        });
+        let peers = world.node(0).peers().count();
+        crowd.most = crowd.most.max(peers);
+    }
+    println!("{crowd}");
+    assert!(crowd.most >= 120 && crowd.most <= 124, "at most {} at once", crowd.most);
+    assert!(crowd.refused > 0 && crowd.left > 0 && crowd.silent > 0 && crowd.received > 0);
+    for number in 1..=clients {
+        let (now, own) = (world.now(), *World::address(number).ip());
+        world.node_mut(number).leave(own, now);
+    }
+    world.run(world.now() + idle, |_, _, _, _, _| {});
+    assert!(world.node(0).is_closed(), "the host still has {} peers", world.node(0).peers().count());
+    let before = LIVE.get();
+    world.replace(0, Endpoint::host(config()));
+    let heap = before - LIVE.get();
+    // The table of peers keeps its places, of which there are at most 256.
+    assert!(heap < 128 << 10, "an empty host keeps {heap} bytes");
+}
+
+/// Everyone who comes and goes.
+#[derive(Default)]
+struct Crowd {
+    /// How often each node has asked to be let in.
+    nonces: Vec<u32>,
+    /// Of each peer that the host knows: whose it is, what was said to it, what it said.
+    known: BTreeMap<PeerId, Known>,
+    /// Of each node: what it said, what it heard.
+    told: BTreeMap<usize, (u64, u64)>,
+    received: u64,
+    refused: u64,
+    left: u64,
+    silent: u64,
+    most: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    node: usize,
+    said: u64,
+    heard: u64,
+}
+
+impl std::fmt::Display for Crowd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { received, refused, left, silent, most, .. } = self;
+        write!(
+            f,
+            "{received} received, {refused} refused, {left} left, {silent} silent, at most {most} at once"
+        )
+    }
+}
+
+impl Crowd {
+    /// Who is in leaves, sometimes without a word; who is out comes back.
+    fn change_mind(&mut self, world: &mut World, number: usize, rng: &mut Rng) {
+        let (now, own) = (world.now(), *World::address(number).ip());
+        self.told.remove(&number);
+        if world.node(number).id() != PeerId::UNASSIGNED && !world.node(number).is_closed() && rng.chance(0.9)
+        {
+            return world.node_mut(number).leave(own, now);
+        }
+        self.nonces[number] += 1;
+        let endpoint = if rng.chance(0.4) {
+            // Somebody who never says a word.
+            Endpoint::host(config())
+        } else {
+            world.client(number, config(), self.nonces[number])
+        };
+        world.replace(number, endpoint);
+    }
+
+    /// Everyone says something to the host, and the host to everyone.
+    fn talk(&mut self, world: &mut World) {
+        let now = world.now();
+        for (peer, known) in &mut self.known {
+            let text = words(self.nonces[known.node], known.said);
+            if world.node_mut(0).send(*peer, &text, Quality::Reliable, now).is_ok() {
+                known.said += 1;
+            }
+        }
+        for (number, (said, _)) in &mut self.told {
+            let text = words(self.nonces[*number], *said);
+            if world.node_mut(*number).send(HOST, &text, Quality::Reliable, now).is_ok() {
+                *said += 1;
+            }
+        }
+    }
+
+    fn hear(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
+        match (node, event) {
+            // Who has asked again since then, or left, can be neither let in nor refused.
+            (0, Event::Request { from, .. }) => match endpoint.admit(from, now) {
+                Some(_) => {}
+                None => self.refused += u64::from(endpoint.refuse(from, BootReason(3), now)),
+            },
+            // Not when it is let in: whoever had its id before may still have to be told as gone.
+            (0, Event::Joined { peer }) => {
+                if let Some(from) = endpoint.address(peer) {
+                    let node = (from.ip().to_bits() - World::address(0).ip().to_bits()) as usize;
+                    let old = self.known.insert(peer, Known { node, said: 0, heard: 0 });
+                    assert!(old.is_none(), "{peer} is given to two");
+                }
+            }
+            (0, Event::Left { peer, reason }) => {
+                self.known.remove(&peer);
+                match reason {
+                    bcnet_transport::Leave::Silent => self.silent += 1,
+                    _ => self.left += 1,
+                }
+            }
+            (0, Event::Received { peer }) => {
+                let known = self.known.get_mut(&peer).expect("somebody who joined");
+                // What a node said before it came again may still be under way from its last life.
+                assert_eq!(bytes[4..], known.heard.to_le_bytes(), "from {peer}");
+                known.heard += 1;
+                self.received += 1;
+            }
+            (_, Event::Joined { .. }) => drop(self.told.insert(node, (0, 0))),
+            (_, Event::Received { .. }) => {
+                if let Some((_, heard)) = self.told.get_mut(&node) {
+                    assert_eq!(bytes[4..], heard.to_le_bytes(), "to node {node}");
+                    *heard += 1;
+                    self.received += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn words(nonce: u32, number: u64) -> Vec<u8> {
+    [&nonce.to_le_bytes()[..], &number.to_le_bytes()].concat()
+}

@@ -1,0 +1,171 @@
+//! What simulations have found, each as small as it can be told.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::{Faults, World};
+use bcnet_transport::wire::{
+    Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Writer,
+};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+
+/// T-64: nothing waits once the parts of a message are all there, so nobody is given up 360 s later.
+#[test]
+fn a_split_message_is_not_waited_for_after_it_was_delivered() {
+    let faults = Faults { delay: Duration::from_millis(25), ..Faults::default() };
+    let mut world = World::pair(faults, 1, &Config::default(), Duration::ZERO);
+    let now = world.now();
+    world.node_mut(0).send(PeerId(2), &[7; 1000], Quality::Reliable, now).expect("joined");
+    stays(&mut world);
+}
+
+/// T-64: the same for messages that were held until an earlier one came.
+#[test]
+fn a_message_is_not_waited_for_after_it_was_overtaken() {
+    let faults = Faults {
+        delay: Duration::from_millis(25),
+        reorder: 0.5,
+        reorder_by: Duration::from_millis(30),
+        ..Faults::default()
+    };
+    for seed in 1..20 {
+        let mut world = World::pair(faults.clone(), seed, &Config::default(), Duration::ZERO);
+        for _ in 0..4 {
+            let now = world.now() + Duration::from_millis(1);
+            world.run(now, |_, _, _, _, _| {});
+            world.node_mut(0).send(PeerId(2), &[7; 10], Quality::Reliable, now).expect("joined");
+        }
+        stays(&mut world);
+    }
+}
+
+/// Nobody leaves for ten minutes.
+fn stays(world: &mut World) {
+    world.run(world.now() + Duration::from_secs(600), |node, event, _, _, now| {
+        if let Event::Left { peer, reason } = event {
+            panic!("at {now} {peer} left node {node}: {reason}");
+        }
+    });
+}
+
+/// T-51: game data that overtakes the host's reply is not acknowledged before it can be delivered.
+#[test]
+fn data_that_overtakes_the_reply_is_not_lost() {
+    let faults = Faults { loss: 0.3, delay: Duration::from_millis(25), ..Faults::default() };
+    for seed in 1..50 {
+        let mut world = World::new(faults.clone(), seed);
+        world.add(Endpoint::host(Config::default()), Duration::ZERO);
+        world.add_client(Config::default(), 1, Duration::ZERO);
+        let mut sent = 0;
+        let mut heard = Vec::new();
+        for step in 0..300 {
+            let now = Time::ZERO + Duration::from_millis(100 * step);
+            world.run(now, |node, event, bytes, endpoint, now| match event {
+                Event::Request { from, .. } => assert!(endpoint.admit(from, now).is_some()),
+                Event::Received { .. } if node == 1 => heard.push(bytes[0]),
+                _ => {}
+            });
+            if world.node(0).peers().next().is_some() && sent < 10 {
+                world.node_mut(0).send(PeerId(2), &[sent], Quality::Reliable, now).expect("joined");
+                sent += 1;
+            }
+        }
+        assert_eq!(heard, (0..10).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// T-62: a message that one peer never acknowledges, though it acknowledges all others, is repeated ever more seldom,
+/// however many later ones overtake it.
+#[test]
+fn one_message_that_is_never_acknowledged_is_repeated_ever_more_seldom() {
+    let (mut host, mut now) = joined(Config { cipher: false, ..Config::default() });
+    let mut sends = 0;
+    for _ in 0..60 * 60 {
+        now = now + Duration::from_micros(16_667);
+        host.send(PeerId(2), b"x", Quality::Reliable, now).expect("joined");
+        sends += exchange(&mut host, now, |id| id.seq != Seq(0)).0;
+    }
+    assert!((10..60).contains(&sends), "sent {sends} times within a minute");
+}
+
+/// T-62: the pause stays within 5 s, also when the peer has nothing to say.
+#[test]
+fn a_message_to_a_quiet_peer_is_repeated_at_least_every_five_seconds() {
+    let (mut host, mut now) = joined(Config { cipher: false, ..Config::default() });
+    host.send(PeerId(2), b"x", Quality::Reliable, now).expect("joined");
+    let (mut sends, mut last, mut longest) = (0, now, Duration::ZERO);
+    for step in 0..300_000 {
+        now = now + Duration::from_millis(1);
+        if step % 5000 == 0 {
+            host.handle_datagram(CLIENT, &mut [2, 1, 2], now);
+        }
+        host.handle_timeout(now);
+        let (more, _) = exchange(&mut host, now, |_| false);
+        if more > 0 {
+            longest = longest.max(now.since(last));
+            (sends, last) = (sends + more, now);
+        }
+    }
+    assert!(longest <= Duration::from_millis(5_200), "a pause of {longest:?}");
+    assert!((60..100).contains(&sends), "sent {sends} times in 300 s");
+}
+
+/// T-69: a peer takes a message that is half a circle ahead for an old one and acknowledges it, so none is sent that
+/// far ahead of one that is not acknowledged.
+#[test]
+fn nothing_is_sent_further_ahead_than_a_peer_can_tell() {
+    let (mut host, now) = joined(Config { cipher: false, ..Config::default() });
+    let mut taken = 0;
+    let mut furthest = 0;
+    for step in 0..1000 {
+        let now = now + Duration::from_millis(step);
+        while taken < 40_000 && host.send(PeerId(2), b"", Quality::Reliable, now).is_ok() {
+            taken += 1;
+        }
+        furthest = furthest.max(exchange(&mut host, now, |id| (1..0x4000).contains(&id.seq.0)).1);
+    }
+    let now = now + Duration::from_secs(2);
+    let _ = host.send(PeerId(2), b"", Quality::Urgent, now);
+    furthest = furthest.max(exchange(&mut host, now, |_| false).1);
+    assert!(furthest < 0x4000, "sequence number {furthest} was sent before 0 was acknowledged");
+}
+
+/// A host to which one client was let in.
+fn joined(config: Config) -> (Endpoint, Time) {
+    let mut host = Endpoint::host(config);
+    let now = Time::from_micros(1_000_000);
+    let mut buffer = [0; 512];
+    let mut writer = Writer::new(&mut buffer, PeerId::UNASSIGNED);
+    let body = Body::ConnectRequest { address: *CLIENT.ip(), nonce: 1, password: Default::default() };
+    assert!(writer.push(&Message::Control(Control::new(Seq(0), body))));
+    host.handle_datagram(CLIENT, writer.finish().expect("one message"), now);
+    assert_eq!(host.admit(CLIENT, now), Some(PeerId(2)));
+    exchange(&mut host, now, |_| true);
+    (host, now)
+}
+
+/// Lets the client acknowledge what `is_acknowledged` says, 15 ms later. How often game message 0 was sent, and the
+/// highest number that was.
+fn exchange(host: &mut Endpoint, now: Time, is_acknowledged: impl Fn(MessageId) -> bool) -> (usize, u16) {
+    let (mut ids, mut buffer) = (Vec::new(), [0; 512]);
+    host.handle_timeout(now);
+    while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
+        let datagram = Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("well formed");
+        ids.extend(
+            datagram.messages().filter(|message| !matches!(message, Message::Ack(_))).filter_map(|m| m.id()),
+        );
+    }
+    let game = ids.iter().filter(|id| id.channel == Channel::Game);
+    let told =
+        (game.clone().filter(|id| id.seq == Seq(0)).count(), game.map(|id| id.seq.0).max().unwrap_or(0));
+    let acknowledged: Vec<_> =
+        ids.into_iter().filter(|id| id.channel == Channel::Control || is_acknowledged(*id)).collect();
+    for some in acknowledged.chunks(100) {
+        let mut writer = Writer::new(&mut buffer, PeerId(2));
+        some.iter().for_each(|id| assert!(writer.push(&Message::Ack(Ack::new(*id)))));
+        host.handle_datagram(CLIENT, writer.finish().expect("some ACKs"), now + Duration::from_millis(15));
+    }
+    told
+}

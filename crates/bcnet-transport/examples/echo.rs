@@ -1,0 +1,121 @@
+//! A host that sends every payload back, or a client that talks to it, over real UDP.
+//!
+//! ```sh
+//! cargo run -p bcnet-transport --example echo -- host 127.0.0.1:22101
+//! cargo run -p bcnet-transport --example echo -- client 127.0.0.1:22101
+//! ```
+
+use std::env;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant};
+
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [role, address] = &arguments[..] else { return Err(usage()) };
+    let address: SocketAddrV4 = address.parse().map_err(|_| usage())?;
+    let clock = Clock::start();
+    match role.as_str() {
+        "host" => {
+            let socket = UdpSocket::bind(address)?;
+            drive(Endpoint::host(Config::default()), &socket, &clock, echo)
+        }
+        "client" => {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            // A real program takes a random number here.
+            let nonce = std::process::id() | 1;
+            let own = Ipv4Addr::LOCALHOST;
+            let client =
+                Endpoint::connect(Config::default(), address, own, nonce, Text::default(), clock.now());
+            drive(client, &socket, &clock, talk)
+        }
+        _ => Err(usage()),
+    }
+}
+
+/// Lets everyone in and sends everything back.
+fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
+    match event {
+        Event::Request { from, .. } => {
+            endpoint.admit(from, now);
+        }
+        Event::Received { peer } => {
+            if let Err(error) = endpoint.send(peer, payload, Quality::Reliable, now) {
+                eprintln!("{peer}: {error}");
+            }
+        }
+        Event::Joined { peer } => println!("{peer} joined"),
+        Event::Left { peer, reason } => println!("{peer} left: {reason}"),
+        _ => {}
+    }
+}
+
+/// Says something, waits for the answer and leaves.
+fn talk(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
+    match event {
+        Event::Joined { peer } => {
+            println!("joined as {peer}");
+            // A message that takes many datagrams.
+            let long = "the quick brown fox ".repeat(500);
+            endpoint.send(PeerId::HOST, long.as_bytes(), Quality::Reliable, now).expect("just joined");
+        }
+        Event::Received { .. } => {
+            println!("{} bytes came back", payload.len());
+            endpoint.leave(Ipv4Addr::LOCALHOST, now);
+        }
+        Event::Left { peer, reason } => println!("{peer} left: {reason}"),
+        _ => {}
+    }
+}
+
+type OnEvent = fn(&mut Endpoint, Event, &[u8], Time);
+
+/// The drive loop: datagrams and time go in, datagrams and events come out.
+fn drive(mut endpoint: Endpoint, socket: &UdpSocket, clock: &Clock, on_event: OnEvent) -> io::Result<()> {
+    let mut buffer = [0; 65_536];
+    let mut payload = Vec::new();
+    let is_host = endpoint.id() == PeerId::HOST;
+    while is_host || !endpoint.is_closed() {
+        let now = clock.now();
+        endpoint.handle_timeout(now);
+        while let Some(event) = endpoint.poll_event(&mut payload) {
+            on_event(&mut endpoint, event, &payload, now);
+        }
+        while let Some(transmit) = endpoint.poll_transmit(&mut buffer, now) {
+            socket.send_to(&buffer[..transmit.len], transmit.to)?;
+        }
+        let due = endpoint.next_timeout().unwrap_or(now + Duration::from_secs(1));
+        // A timeout of zero would mean to wait for ever.
+        socket.set_read_timeout(Some(due.since(clock.now()).max(Duration::from_millis(1))))?;
+        match socket.recv_from(&mut buffer) {
+            Ok((len, SocketAddr::V4(from))) => {
+                endpoint.handle_datagram(from, &mut buffer[..len], clock.now())
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Real time as the endpoint wants it.
+struct Clock(Instant);
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.0.elapsed()
+    }
+}
+
+fn usage() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "usage: echo host|client ADDRESS:PORT")
+}

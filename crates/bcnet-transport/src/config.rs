@@ -1,0 +1,148 @@
+//! Every tunable of an endpoint, with its default.
+
+use core::time::Duration;
+
+use crate::time::micros;
+use crate::wire::{MAX_DATAGRAM, MAX_MESSAGE};
+
+/// How an endpoint behaves. The defaults suit a game server and stock peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Cipher datagrams. Without it they are not wire-compatible, unless the caller does it (in batches, say).
+    pub cipher: bool,
+    /// The largest datagram to send, in bytes (T-04).
+    pub datagram_limit: usize,
+    /// The largest message to send before it is split, in bytes with its header (T-23).
+    pub message_limit: usize,
+    /// The most peers a host admits, at most 124 (T-50).
+    pub peers: usize,
+    /// The most connection attempts that wait for [`admit`](crate::Endpoint::admit) at once.
+    pub pending: usize,
+    /// A keepalive goes to a peer after this long without anything queued for it (T-55).
+    pub keepalive: Duration,
+    /// A peer of which nothing is heard for this long is gone (T-56).
+    pub silence: Duration,
+    /// How long a connection attempt waits for the caller's decision.
+    pub pending_timeout: Duration,
+    /// A reliable message that nobody acknowledges for this long ends the connection (T-64).
+    pub undeliverable: Duration,
+    /// How long the last words to a peer that leaves are repeated (T-57).
+    pub linger: Duration,
+    /// An ACK waits for company at most this long, if this side has sent data within [`ack_company`](Self::ack_company).
+    pub ack_delay: Duration,
+    /// Whoever sent data this recently is likely to send again soon.
+    pub ack_company: Duration,
+    /// The time to a retransmission before any round trip is known (T-61).
+    pub first_timeout: Duration,
+    /// The least and the most time to a retransmission.
+    pub least_timeout: Duration,
+    /// See [`least_timeout`](Self::least_timeout).
+    pub most_timeout: Duration,
+    /// How often the caller services the endpoint, if it does so at fixed times (a game loop); zero if it keeps to
+    /// [`next_timeout`](crate::Endpoint::next_timeout). A retransmission happens at the service nearest to its time.
+    pub tick: Duration,
+    /// The most messages that wait for one peer, parts counted singly; more is an error at `send`. So are, in any case,
+    /// more than 16,384 reliable payloads from the oldest that is not acknowledged on (T-69).
+    pub queue_messages: usize,
+    /// The most bytes that wait for one peer; more is an error at `send`.
+    pub queue_bytes: usize,
+    /// The most bytes held for one peer while earlier messages or parts are missing.
+    pub hold_bytes: usize,
+    /// The most bytes in events that the caller has not polled; more is left to the peers to send again.
+    pub event_bytes: usize,
+    /// Unacknowledged bytes to one peer at the start, and at the most (T-63).
+    pub first_budget: usize,
+    /// See [`first_budget`](Self::first_budget).
+    pub most_budget: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cipher: true,
+            datagram_limit: MAX_DATAGRAM,
+            message_limit: MAX_MESSAGE,
+            peers: 124,
+            pending: 32,
+            keepalive: Duration::from_secs(5),
+            silence: Duration::from_secs(45),
+            pending_timeout: Duration::from_secs(10),
+            undeliverable: Duration::from_secs(360),
+            linger: Duration::from_secs(15),
+            ack_delay: Duration::from_millis(20),
+            ack_company: Duration::from_millis(50),
+            first_timeout: Duration::from_secs(1),
+            least_timeout: Duration::from_millis(25),
+            most_timeout: Duration::from_secs(5),
+            tick: Duration::ZERO,
+            queue_messages: 32_768,
+            queue_bytes: 1 << 20,
+            hold_bytes: 256 << 10,
+            event_bytes: 4 << 20,
+            first_budget: 40 * MAX_DATAGRAM,
+            most_budget: 512 * MAX_DATAGRAM,
+        }
+    }
+}
+
+/// A [`Config`] as the engine uses it: times in the unit of [`Time`](crate::Time), so that nothing is converted for
+/// every datagram.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) cipher: bool,
+    pub(crate) datagram_limit: usize,
+    pub(crate) message_limit: usize,
+    pub(crate) peers: usize,
+    pub(crate) pending: usize,
+    pub(crate) keepalive: u64,
+    pub(crate) silence: u64,
+    pub(crate) pending_timeout: u64,
+    pub(crate) undeliverable: u64,
+    pub(crate) linger: u64,
+    pub(crate) ack_delay: u64,
+    pub(crate) ack_company: u64,
+    pub(crate) first_timeout: u64,
+    pub(crate) least_timeout: u64,
+    pub(crate) most_timeout: u64,
+    /// T-61: a retransmission happens at the service nearest to its time, so as much too early.
+    pub(crate) half_tick: u64,
+    pub(crate) queue_messages: usize,
+    pub(crate) queue_bytes: usize,
+    pub(crate) hold_bytes: usize,
+    pub(crate) event_bytes: usize,
+    pub(crate) first_budget: usize,
+    pub(crate) most_budget: usize,
+}
+
+impl From<Config> for Settings {
+    fn from(config: Config) -> Self {
+        Self {
+            cipher: config.cipher,
+            datagram_limit: config.datagram_limit,
+            message_limit: config.message_limit,
+            peers: config.peers.min(MOST_PEERS),
+            pending: config.pending.min(MOST_PENDING),
+            keepalive: micros(config.keepalive),
+            silence: micros(config.silence),
+            pending_timeout: micros(config.pending_timeout),
+            undeliverable: micros(config.undeliverable),
+            linger: micros(config.linger),
+            ack_delay: micros(config.ack_delay),
+            ack_company: micros(config.ack_company),
+            first_timeout: micros(config.first_timeout),
+            least_timeout: micros(config.least_timeout),
+            most_timeout: micros(config.most_timeout),
+            half_tick: micros(config.tick) / 2,
+            queue_messages: config.queue_messages,
+            queue_bytes: config.queue_bytes,
+            hold_bytes: config.hold_bytes,
+            event_bytes: config.event_bytes,
+            first_budget: config.first_budget,
+            most_budget: config.most_budget,
+        }
+    }
+}
+
+/// T-50: ids 2 to 126 without 0x5C.
+const MOST_PEERS: usize = 124;
+const MOST_PENDING: usize = 100;

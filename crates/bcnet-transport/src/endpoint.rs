@@ -1,0 +1,299 @@
+//! One socket's worth of peers: who is let in, under which id, what each says and when each is gone.
+//!
+//! Owns T-50 to T-58. Delivery is in [`peer`](crate::peer) and below.
+
+mod control;
+mod receive;
+mod send;
+mod table;
+
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use crate::cipher;
+use crate::config::{Config, Settings};
+use crate::event::{Event, Events, Leave};
+use crate::fragment::Pool;
+use crate::peer::{Name, Peer, State};
+use crate::queue::Queue;
+use crate::snapshot::Snapshot;
+use crate::stats::{Counters, Rejected};
+use crate::time::{Deadlines, Time};
+use crate::wire::{Body, BootReason, PeerId, Role, Text};
+use control::MOST_NAME;
+pub use send::{Quality, SendError};
+use table::Table;
+
+/// One end of any number of conversations over one UDP socket, without the socket.
+///
+/// Feed it with [`handle_datagram`](Self::handle_datagram) and [`handle_timeout`](Self::handle_timeout), then empty
+/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), then sleep until
+/// [`next_timeout`](Self::next_timeout) or the next datagram. Time is whatever the caller says it is.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Settings,
+    role: Role,
+    /// The own id; a client has none until the host gives it one.
+    id: PeerId,
+    /// The caller said goodbye: nobody is let in any more.
+    left: bool,
+    peers: Table,
+    /// Peers to look at before anything else: something may have to be sent, or a deadline has moved.
+    ready: Queue<u32>,
+    deadlines: Deadlines,
+    events: Events,
+    pool: Pool,
+    rejected: Rejected,
+}
+
+/// A datagram to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// To whom.
+    pub to: SocketAddrV4,
+    /// How many bytes of the buffer.
+    pub len: usize,
+}
+
+impl Endpoint {
+    /// A host, to which clients connect.
+    #[must_use]
+    pub fn host(config: Config) -> Self {
+        Self::new(config, Role::Host, PeerId::HOST)
+    }
+
+    /// A client that asks `host` to be let in.
+    ///
+    /// `address` is the own address as far as it is known. `nonce` must be random and differ from attempt to attempt.
+    /// `password` is UTF-16LE; see [`Text::encode`].
+    #[must_use]
+    pub fn connect(
+        config: Config,
+        host: SocketAddrV4,
+        address: Ipv4Addr,
+        nonce: u32,
+        password: Text<'_>,
+        now: Time,
+    ) -> Self {
+        let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
+        let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
+        peer.nonce = nonce;
+        peer.queue_control(Body::ConnectRequest { address, nonce, password }, now);
+        endpoint.add(peer);
+        endpoint
+    }
+
+    fn new(config: Config, role: Role, id: PeerId) -> Self {
+        Self {
+            config: config.into(),
+            role,
+            id,
+            left: false,
+            peers: Table::new(),
+            ready: Queue::default(),
+            deadlines: Deadlines::new(),
+            events: Events::default(),
+            pool: Pool::default(),
+            rejected: Rejected::default(),
+        }
+    }
+
+    /// The own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
+    #[must_use]
+    pub const fn id(&self) -> PeerId {
+        self.id
+    }
+
+    /// The peers that messages can be sent to, in no particular order.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.peers.iter().filter(|peer| peer.state == State::Live).map(|peer| peer.id)
+    }
+
+    /// Where a peer's datagrams come from.
+    #[must_use]
+    pub fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
+        self.peer(peer).map(|peer| peer.address)
+    }
+
+    /// Everything that waits for and from a peer, for logs and tools.
+    #[must_use]
+    pub fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
+        self.peer(peer).map(|peer| peer.snapshot(&self.config, now))
+    }
+
+    /// What a peer has sent and received so far.
+    #[must_use]
+    pub fn counters(&self, peer: PeerId) -> Option<Counters> {
+        self.peer(peer).map(|peer| peer.counters)
+    }
+
+    /// What arrived from nobody in particular and had no effect.
+    #[must_use]
+    pub const fn rejected(&self) -> Rejected {
+        self.rejected
+    }
+
+    /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
+    /// than 100 characters is cut.
+    pub fn identify(&mut self, address: Ipv4Addr, name: Text<'_>, now: Time) {
+        let name = name.as_bytes();
+        let name = Text::new(name.get(..MOST_NAME).unwrap_or(name)).unwrap_or_default();
+        self.tell(Body::Identity { peer: self.id, address, name }, now);
+    }
+
+    /// To a host: lets a client in that asked for it with [`Event::Request`]. `None` if it is gone or all ids are taken.
+    pub fn admit(&mut self, from: SocketAddrV4, now: Time) -> Option<PeerId> {
+        let place = self.peers.find_address(from)?;
+        if !matches!(self.peers.get(place)?.state, State::Pending { .. }) {
+            return None;
+        }
+        let id = self.peers.assign(place, self.config.peers)?;
+        // T-52: the newcomer learns who is there.
+        let named = |peer: &Peer| (peer.state == State::Live).then(|| Some((peer.id, peer.name.clone()?)))?;
+        let known: Vec<(PeerId, Name)> = self.peers.iter().filter_map(named).collect();
+        let peer = self.peers.get_mut(place)?;
+        peer.state = State::Live;
+        peer.queue_control(Body::ConnectReply { assigned: id }, now);
+        for (peer_id, Name { address, utf16le }) in &known {
+            let name = Text::new(utf16le).unwrap_or_default();
+            peer.queue_control(Body::Identity { peer: *peer_id, address: *address, name }, now);
+        }
+        self.events.push(Event::Joined { peer: id }, &[]);
+        self.touch(place);
+        Some(id)
+    }
+
+    /// To a host: turns a client away that asked with [`Event::Request`]. `false` if it is gone.
+    pub fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> bool {
+        let until = now.plus(self.config.pending_timeout);
+        let Some(place) = self.peers.find_address(from) else { return false };
+        let Some(peer) = self.peers.get_mut(place).filter(|peer| matches!(peer.state, State::Pending { .. }))
+        else {
+            return false;
+        };
+        peer.queue_control(Body::Boot { reason, target: PeerId::UNASSIGNED }, now);
+        peer.state = State::Leaving { until };
+        self.touch(place);
+        true
+    }
+
+    /// To a host: throws a peer out and tells everyone. `false` if there is no such peer.
+    pub fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
+        let Some(place) = self.peers.find(peer).filter(|_| self.role == Role::Host) else { return false };
+        if self.peers.get(place).is_none_or(|peer| peer.state != State::Live) {
+            return false;
+        }
+        self.tell(Body::Boot { reason, target: peer }, now);
+        self.start_leaving(place, now);
+        self.events.push(Event::Left { peer, reason: Leave::Booted(reason) }, &[]);
+        true
+    }
+
+    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): the goodbye is repeated until it is
+    /// acknowledged or the linger time is over.
+    pub fn leave(&mut self, address: Ipv4Addr, now: Time) {
+        self.left = true;
+        self.tell(Body::Disconnect { peer: self.id, address }, now);
+        for place in self.peers.places() {
+            let Some(peer) = self.peers.get(place) else { continue };
+            let (id, state) = (peer.id, peer.state);
+            match state {
+                State::Live => self.start_leaving(place, now),
+                State::Pending { .. } | State::Connecting => drop(self.remove(place)),
+                State::Leaving { .. } => {}
+            }
+            if matches!(state, State::Live | State::Connecting) {
+                self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
+            }
+        }
+    }
+
+    /// Whether nobody is left to talk to.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.peers.iter().next().is_none()
+    }
+
+    /// A deadline has passed, or any time has: serves every timer that is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, place)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
+            self.deadlines.set(place, None);
+            self.serve(place, now);
+            self.touch(place);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due. After a change this is at once, until
+    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
+    }
+
+    /// Writes the next datagram to send into `buffer`, which should have room for
+    /// [`datagram_limit`](Config::datagram_limit) bytes.
+    pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        while let Some(&place) = self.ready.front() {
+            if let Some(peer) = self.peers.get_mut(place) {
+                if let Some(datagram) = peer.fill(buffer, self.id, &self.config, now) {
+                    if self.config.cipher {
+                        cipher::encrypt(datagram);
+                    }
+                    return Some(Transmit { to: peer.address, len: datagram.len() });
+                }
+                peer.listed = false;
+                self.deadlines.set(place, Some(peer.next_timeout(&self.config)));
+                // T-57: who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
+                if (self.role == Role::Client || self.left)
+                    && matches!(peer.state, State::Leaving { .. })
+                    && peer.is_settled()
+                {
+                    self.remove(place);
+                    continue;
+                }
+            }
+            self.ready.skip(1);
+        }
+        None
+    }
+
+    /// The next thing that happened; its bytes, if it has any, are put into `payload`.
+    pub fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event> {
+        self.events.pop(payload)
+    }
+
+    fn add(&mut self, peer: Peer) -> Option<u32> {
+        let place = self.peers.add(peer)?;
+        self.touch(place);
+        Some(place)
+    }
+
+    fn remove(&mut self, place: u32) -> Option<Peer> {
+        let mut peer = self.peers.remove(place)?;
+        peer.inbox.iter_mut().for_each(|inbox| inbox.clear(&mut self.pool));
+        self.deadlines.set(place, None);
+        self.ready.remove(place);
+        Some(peer)
+    }
+
+    /// Puts a peer on the list of those to look at.
+    #[inline]
+    fn touch(&mut self, place: u32) {
+        if let Some(peer) = self.peers.get_mut(place) {
+            list(peer, place, &mut self.ready);
+        }
+    }
+
+    fn peer(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.find(id).and_then(|place| self.peers.get(place))
+    }
+}
+
+/// Puts a peer on the list of those to look at, if it is not there.
+#[inline]
+fn list(peer: &mut Peer, place: u32, ready: &mut Queue<u32>) {
+    if !peer.listed {
+        peer.listed = true;
+        ready.push(place);
+    }
+}

@@ -1,0 +1,173 @@
+//! Control messages take effect, and timers that end a peer.
+
+use core::net::Ipv4Addr;
+
+use super::Endpoint;
+use crate::event::{Event, Leave};
+use crate::peer::{Name, State};
+use crate::stats::Cause;
+use crate::time::Time;
+use crate::wire::{Body, BootReason, PeerId, Role, Text};
+
+impl Endpoint {
+    /// A control message takes effect, in its order.
+    pub(super) fn obey(&mut self, place: u32, body: &Body<'_>, now: Time) {
+        let result = match self.role {
+            Role::Host => self.obey_client(place, body, now),
+            Role::Client => self.obey_host(place, body, now),
+        };
+        if let Err(cause) = result {
+            self.refuse_control(place, cause);
+        }
+    }
+
+    fn obey_client(&mut self, place: u32, body: &Body<'_>, now: Time) -> Result<(), Cause> {
+        let peer = self.peers.get(place).ok_or(Cause::UnknownSender)?;
+        match *body {
+            Body::ConnectRequest { address, password, .. } => {
+                if matches!(peer.state, State::Pending { .. }) {
+                    self.events.push(Event::Request { from: peer.address, address }, password.as_bytes());
+                }
+                Ok(())
+            }
+            Body::Identity { peer: subject, address, name } if subject == peer.id => {
+                self.rename(place, address, name, now)
+            }
+            Body::Disconnect { peer: leaver, address }
+                if leaver == peer.id || peer.id == PeerId::UNASSIGNED =>
+            {
+                self.left(place, address, now);
+                Ok(())
+            }
+            Body::Identity { .. } | Body::Disconnect { .. } => Err(Cause::Impostor),
+            Body::ConnectReply { .. } | Body::Boot { .. } => Err(Cause::NotAllowed),
+        }
+    }
+
+    fn obey_host(&mut self, place: u32, body: &Body<'_>, now: Time) -> Result<(), Cause> {
+        match *body {
+            Body::ConnectReply { assigned } => self.connected(place, assigned),
+            Body::Identity { peer, address, name } => {
+                self.events.push(Event::Identity { peer, address }, name.as_bytes());
+                Ok(())
+            }
+            Body::Boot { reason, target } => {
+                self.gone(place, target, Leave::Booted(reason), now);
+                Ok(())
+            }
+            Body::Disconnect { peer, .. } => {
+                self.gone(place, peer, Leave::Disconnected, now);
+                Ok(())
+            }
+            Body::ConnectRequest { .. } => Err(Cause::NotAllowed),
+        }
+    }
+
+    /// T-52: a host keeps the name and passes it on to everyone, its owner included.
+    fn rename(&mut self, place: u32, address: Ipv4Addr, name: Text<'_>, now: Time) -> Result<(), Cause> {
+        let peer = self.peers.get_mut(place).ok_or(Cause::UnknownSender)?;
+        if peer.state != State::Live {
+            return Err(Cause::NotAllowed);
+        }
+        if now < peer.next_name || name.as_bytes().len() > MOST_NAME {
+            return Err(Cause::Flood);
+        }
+        peer.next_name = now.plus(NAME_INTERVAL);
+        peer.name = Some(Name { address, utf16le: name.as_bytes().into() });
+        let id = peer.id;
+        self.events.push(Event::Identity { peer: id, address }, name.as_bytes());
+        self.tell(Body::Identity { peer: id, address, name }, now);
+        Ok(())
+    }
+
+    /// T-57: a client leaves; a host passes that on.
+    fn left(&mut self, place: u32, address: Ipv4Addr, now: Time) {
+        let Some(peer) = self.peers.get(place) else { return };
+        let (id, live) = (peer.id, peer.state == State::Live);
+        self.start_leaving(place, now);
+        if live {
+            self.events.push(Event::Left { peer: id, reason: Leave::Disconnected }, &[]);
+            self.tell(Body::Disconnect { peer: id, address }, now);
+        }
+    }
+
+    /// T-51: the host lets this client in.
+    fn connected(&mut self, place: u32, assigned: PeerId) -> Result<(), Cause> {
+        let peer = self.peers.get_mut(place).ok_or(Cause::UnknownSender)?;
+        if peer.state != State::Connecting || !assigned.is_assignable() {
+            return Err(Cause::NotAllowed);
+        }
+        peer.state = State::Live;
+        self.id = assigned;
+        self.events.push(Event::Joined { peer: assigned }, &[]);
+        Ok(())
+    }
+
+    /// To a client: somebody is gone. If it is the host or this client, so is the session.
+    fn gone(&mut self, place: u32, who: PeerId, reason: Leave, now: Time) {
+        self.events.push(Event::Left { peer: who, reason }, &[]);
+        if who == self.id || who == PeerId::HOST || who == PeerId::UNASSIGNED {
+            self.start_leaving(place, now);
+        }
+    }
+
+    /// Sends a control message to every live peer.
+    pub(super) fn tell(&mut self, body: Body<'_>, now: Time) {
+        for place in self.peers.places() {
+            if let Some(peer) = self.peers.get_mut(place).filter(|peer| peer.state == State::Live) {
+                peer.queue_control(body, now);
+                self.touch(place);
+            }
+        }
+    }
+
+    /// A peer's deadline has passed.
+    pub(super) fn serve(&mut self, place: u32, now: Time) {
+        let config = &self.config;
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        match peer.state {
+            State::Pending { since } if now >= since.plus(config.pending_timeout) => {
+                return drop(self.remove(place));
+            }
+            State::Leaving { until } if now >= until => return drop(self.remove(place)),
+            State::Live | State::Connecting if peer.is_silent(config, now) => {
+                return self.lose(place, Leave::Silent, now);
+            }
+            State::Live if peer.is_undeliverable(config, now) => {
+                return self.lose(place, Leave::Undeliverable, now);
+            }
+            _ => {}
+        }
+        peer.keep_alive(config, now);
+        peer.find_lost(config, now);
+        if peer.shrink(now) && self.peers.iter().all(|peer| peer.is_at_rest()) {
+            self.pool.shrink();
+            self.events.shrink();
+        }
+    }
+
+    /// T-56: a peer is given up; a host tells everyone.
+    fn lose(&mut self, place: u32, reason: Leave, now: Time) {
+        let Some(peer) = self.remove(place) else { return };
+        self.events.push(Event::Left { peer: peer.id, reason }, &[]);
+        if self.role == Role::Host {
+            self.tell(Body::Boot { reason: BootReason::TIMED_OUT, target: peer.id }, now);
+        }
+    }
+
+    /// T-57: what was said last is still repeated and acknowledged for a while.
+    pub(super) fn start_leaving(&mut self, place: u32, now: Time) {
+        let until = now.plus(self.config.linger);
+        if let Some(peer) = self.peers.get_mut(place)
+            && !matches!(peer.state, State::Leaving { .. })
+        {
+            peer.state = State::Leaving { until };
+            self.touch(place);
+        }
+    }
+}
+
+/// The longest name that is passed on, in bytes of UTF-16LE.
+pub(super) const MOST_NAME: usize = 200;
+/// How often a peer may change its name, in microseconds.
+const NAME_INTERVAL: u64 = 250_000;

@@ -1,0 +1,325 @@
+//! What arrives: datagrams find their peer, messages their inbox, ACKs their outbox.
+
+use core::net::SocketAddrV4;
+
+use super::{Endpoint, list};
+use crate::cipher;
+use crate::event::{Event, Events, Leave};
+use crate::inbox::{Accepted, Refusal};
+use crate::peer::{CONTROL_ROOM, News, Peer, State};
+use crate::stats::Cause;
+use crate::time::Time;
+use crate::wire::{
+    Body, Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, PeerId, Role,
+    Seq,
+};
+
+impl Endpoint {
+    /// A datagram arrived. It is deciphered in place.
+    pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        if bytes.first() == Some(&PeerId::GAMESPY.0) {
+            return self.handle_query(from, bytes);
+        }
+        if self.config.cipher {
+            cipher::decrypt(bytes);
+        }
+        let Ok(datagram) = Datagram::parse(bytes, Some(self.other_role())) else {
+            return self.reject(from, Cause::Malformed);
+        };
+        let place = match self.resolve(from, &datagram, now) {
+            Ok(place) => place,
+            Err(cause) => return self.reject(from, cause),
+        };
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.heard(datagram.as_bytes().len(), &self.config, now);
+        }
+        let assigned = datagram.sender() != PeerId::UNASSIGNED;
+        let mut news = News::default();
+        let mut messages = datagram.messages();
+        loop {
+            self.handle_frequent(place, assigned, &mut messages, &mut news, now);
+            let before = messages.rest();
+            let Some(message) = messages.next() else { break };
+            match message {
+                Message::Ack(ack) => {
+                    if let Some(peer) = self.peers.get_mut(place) {
+                        peer.settle_one(ack.id, &mut news, now);
+                    }
+                }
+                Message::Data(data) if assigned => self.handle_data(place, &data, now),
+                other => {
+                    let raw = before.get(..before.len() - messages.rest().len()).unwrap_or_default();
+                    self.handle_rare(place, assigned, &other, raw, now);
+                }
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.learn(&news, &self.config);
+            peer.find_lost(&self.config, now);
+            list(peer, place, &mut self.ready);
+        }
+    }
+
+    fn handle_query(&mut self, from: SocketAddrV4, text: &[u8]) {
+        if self.events.waiting() < self.config.event_bytes {
+            self.events.push(Event::Query { from }, text);
+        } else {
+            self.reject(from, Cause::Full);
+        }
+    }
+
+    /// T-51, T-58: whose datagram is this?
+    fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Result<u32, Cause> {
+        let sender = datagram.sender();
+        if self.role == Role::Client || sender != PeerId::UNASSIGNED {
+            let place = self.peers.find(sender).ok_or(Cause::UnknownSender)?;
+            let known = self.peers.get(place).is_some_and(|peer| peer.address == from);
+            return if known { Ok(place) } else { Err(Cause::WrongAddress) };
+        }
+        let nonce = datagram.messages().find_map(|message| match message {
+            Message::Control(Control { body: Body::ConnectRequest { nonce, .. }, .. }) => Some(nonce),
+            _ => None,
+        });
+        match (self.peers.find_address(from), nonce) {
+            (Some(place), None) => Ok(place),
+            (None, None) => Err(Cause::UnknownSender),
+            (None, Some(nonce)) => self.knock(from, nonce, now),
+            (Some(place), Some(nonce)) => {
+                if self.peers.get(place).is_some_and(|peer| peer.nonce == nonce) {
+                    return Ok(place);
+                }
+                self.replace(place, now);
+                self.knock(from, nonce, now)
+            }
+        }
+    }
+
+    /// T-53: the address of a peer connects with another nonce, so it has started anew.
+    fn replace(&mut self, place: u32, now: Time) {
+        let Some(peer) = self.remove(place) else { return };
+        if peer.state == State::Live {
+            self.events.push(Event::Left { peer: peer.id, reason: Leave::Replaced }, &[]);
+            self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
+        }
+    }
+
+    /// A new connection attempt, if there is room.
+    fn knock(&mut self, from: SocketAddrV4, nonce: u32, now: Time) -> Result<u32, Cause> {
+        if self.left {
+            return Err(Cause::NotAllowed);
+        }
+        if self.peers.iter().filter(|peer| peer.id == PeerId::UNASSIGNED).count() >= self.config.pending {
+            return Err(Cause::Crowded);
+        }
+        let mut peer = Peer::new(from, PeerId::UNASSIGNED, State::Pending { since: now }, &self.config, now);
+        peer.nonce = nonce;
+        self.add(peer).ok_or(Cause::Crowded)
+    }
+
+    /// Handles the messages that most datagrams are made of: ACKs of whole messages, then data that is next in order.
+    #[inline]
+    fn handle_frequent(
+        &mut self,
+        place: u32,
+        assigned: bool,
+        messages: &mut Messages<'_>,
+        news: &mut News,
+        now: Time,
+    ) {
+        let Self { peers, events, config, .. } = self;
+        let Some(peer) = peers.get_mut(place) else { return };
+        if messages.has_plain_ack() {
+            peer.settle_all(messages, news, now);
+        }
+        if assigned && peer.state == State::Live && messages.has_whole_data() {
+            let first = peer.inbox(Channel::Game).expected();
+            let taken = take_next(peer, messages, events, config.event_bytes);
+            if taken > 0 {
+                peer.note_taken(first, taken, config, now);
+            }
+        }
+    }
+
+    fn handle_data(&mut self, place: u32, data: &Data<'_>, now: Time) {
+        let room = self.events.waiting() < self.config.event_bytes;
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        peer.counters.messages_in.add(Kind::DATA, 1);
+        let (id, live) = (peer.id, peer.state == State::Live);
+        // T-51: data that overtakes the connect reply cannot be delivered yet, so it is not acknowledged either.
+        if peer.state == State::Connecting {
+            return self.reject_from(place, Cause::NotAllowed);
+        }
+        let (seq, part) = match data.delivery {
+            Delivery::Reliable(seq) => (seq, None),
+            Delivery::Fragment(seq, part) => (seq, Some(part)),
+            Delivery::Unreliable if live && room => {
+                return self.events.push(Event::Received { peer: id }, data.payload);
+            }
+            Delivery::Unreliable => {
+                return self.reject_from(place, if live { Cause::Full } else { Cause::NotAllowed });
+            }
+            Delivery::LoosePart(_) => return self.reject_from(place, Cause::Contradiction),
+        };
+        // Nothing is acknowledged that could not be kept; what was delivered before is.
+        if !room && seq.distance_from(peer.inbox(Channel::Game).expected()) >= 0 {
+            return self.reject_from(place, Cause::Full);
+        }
+        let Some(accepted) = self.accept(place, Channel::Game, seq, part, data.payload, now) else { return };
+        if accepted == Accepted::Now && live {
+            self.events.push(Event::Received { peer: id }, data.payload);
+        }
+        let delivered = self.deliver_ready(place, live);
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.note_stall(accepted == Accepted::Now || delivered, now);
+        }
+    }
+
+    /// Hands a reliable message to its inbox and owes the ACK. `None` if it was refused or is a duplicate.
+    fn accept(
+        &mut self,
+        place: u32,
+        channel: Channel,
+        seq: Seq,
+        part: Option<Part>,
+        bytes: &[u8],
+        now: Time,
+    ) -> Option<Accepted> {
+        let peer = self.peers.get_mut(place)?;
+        let accepted = peer.inbox(channel).accept(seq, part, bytes, self.config.hold_bytes, &mut self.pool);
+        let cause = match accepted {
+            Accepted::Refused(Refusal::Window) => Cause::Window,
+            Accepted::Refused(Refusal::Full) => Cause::Full,
+            Accepted::Refused(Refusal::Contradiction) => Cause::Contradiction,
+            Accepted::Now | Accepted::Kept | Accepted::Duplicate => {
+                peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
+                if accepted == Accepted::Duplicate {
+                    peer.counters.duplicates += 1;
+                    return None;
+                }
+                return Some(accepted);
+            }
+        };
+        self.reject_from(place, cause);
+        None
+    }
+
+    /// Delivers the game messages that waited for what has just arrived. `false` if there are none.
+    #[inline]
+    fn deliver_ready(&mut self, place: u32, live: bool) -> bool {
+        let Some(peer) = self.peers.get_mut(place) else { return false };
+        let id = peer.id;
+        let mut delivered = false;
+        while let Some(held) = peer.inbox(Channel::Game).next_ready() {
+            let room =
+                if live { self.events.reserve(Event::Received { peer: id }, held.len()) } else { None };
+            match room {
+                Some(room) => held.take(room, &mut self.pool),
+                None => held.free(&mut self.pool),
+            }
+            delivered = true;
+        }
+        delivered
+    }
+
+    /// Everything but ACKs and data.
+    fn handle_rare(&mut self, place: u32, assigned: bool, message: &Message<'_>, raw: &[u8], now: Time) {
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.counters.messages_in.add(message.kind(), 1);
+        }
+        match message {
+            Message::Control(control) if assigned || is_first_word(&control.body) => {
+                self.handle_control(place, control, raw, now);
+            }
+            Message::Control(_) | Message::Data(_) => self.reject_from(place, Cause::NotAllowed),
+            Message::Ack(_) | Message::Keepalive => {}
+        }
+    }
+
+    fn handle_control(&mut self, place: u32, control: &Control<'_>, raw: &[u8], now: Time) {
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        let old = control.reliable && control.seq.distance_from(peer.inbox(Channel::Control).expected()) < 0;
+        if !old && self.events.waiting() >= self.config.event_bytes {
+            return self.reject_from(place, Cause::Full);
+        }
+        if !control.reliable {
+            return self.obey(place, &control.body, now);
+        }
+        let Some(accepted) = self.accept(place, Channel::Control, control.seq, None, raw, now) else {
+            return;
+        };
+        let mut delivered = accepted == Accepted::Now;
+        if delivered {
+            self.obey(place, &control.body, now);
+        }
+        while let Some(held) =
+            self.peers.get_mut(place).and_then(|peer| peer.inbox(Channel::Control).next_ready())
+        {
+            delivered = true;
+            let mut buffer = [0; CONTROL_ROOM];
+            let Some(room) = buffer.get_mut(..held.len()) else {
+                held.free(&mut self.pool);
+                continue;
+            };
+            held.take(room, &mut self.pool);
+            if let Ok(Message::Control(control)) = Message::parse(room, Some(self.other_role())) {
+                self.obey(place, &control.body, now);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.note_stall(delivered, now);
+        }
+    }
+
+    const fn other_role(&self) -> Role {
+        match self.role {
+            Role::Host => Role::Client,
+            Role::Client => Role::Host,
+        }
+    }
+
+    fn reject_from(&mut self, place: u32, cause: Cause) {
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.counters.rejected.add(cause);
+            let from = peer.address;
+            self.tell_rejected(from, cause);
+        }
+    }
+
+    fn reject(&mut self, from: SocketAddrV4, cause: Cause) {
+        self.rejected.add(cause);
+        self.tell_rejected(from, cause);
+    }
+
+    fn tell_rejected(&mut self, from: SocketAddrV4, cause: Cause) {
+        if self.events.waiting() < REJECTED_ROOM {
+            self.events.push(Event::Rejected { from, cause }, &[]);
+        }
+    }
+
+    /// As [`reject_from`](Self::reject_from), for the control messages.
+    pub(super) fn refuse_control(&mut self, place: u32, cause: Cause) {
+        self.reject_from(place, cause);
+    }
+}
+
+/// Takes payloads that are next in order while fewer than `most` bytes wait to be polled. How many.
+#[inline(never)]
+fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events, most: usize) -> u8 {
+    let received = Event::Received { peer: peer.id };
+    let inbox = peer.inbox(Channel::Game);
+    messages.take_data(|seq, payload| {
+        let next = events.waiting() < most && inbox.accept_next(seq);
+        if next {
+            events.push(received, payload);
+        }
+        next
+    })
+}
+
+/// What somebody without an id may say.
+const fn is_first_word(body: &Body<'_>) -> bool {
+    matches!(body, Body::ConnectRequest { .. } | Body::Disconnect { .. })
+}
+
+/// Rejections are told only while no more than this waits to be polled.
+const REJECTED_ROOM: usize = 4096;

@@ -1,0 +1,169 @@
+//! Payloads become messages that wait to be sent.
+
+use core::fmt;
+use core::num::NonZeroU8;
+
+use super::{Endpoint, list};
+use crate::config::Settings;
+use crate::fragment;
+use crate::peer::{Peer, State};
+use crate::time::Time;
+use crate::wire::{Channel, Kind, Part, PeerId};
+
+/// How a payload is to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Quality {
+    /// Once and in order, whatever the network does.
+    #[default]
+    Reliable,
+    /// As [`Reliable`](Self::Reliable), ahead of everything else that waits to be sent for the first time.
+    Urgent,
+    /// At most once, without waiting for anything. What is too large for one message is sent reliably (T-67).
+    Unreliable,
+}
+
+/// Why a payload was not taken. Nothing of it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No peer has this id, or it is not connected yet: send after its `Joined` event.
+    UnknownPeer(PeerId),
+    /// The peer is leaving or was booted; nothing more reaches it.
+    Leaving(PeerId),
+    /// More than 255 parts: send less, or in several messages.
+    TooLarge {
+        /// The size of the payload.
+        len: usize,
+        /// The largest that can be sent.
+        most: usize,
+    },
+    /// Too much waits for this peer already: send later, or boot it.
+    QueueFull {
+        /// How many messages wait.
+        messages: usize,
+        /// How many bytes wait.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPeer(peer) => write!(f, "{peer} is not connected: send after its Joined event"),
+            Self::Leaving(peer) => write!(f, "{peer} is leaving: nothing more reaches it"),
+            Self::TooLarge { len, most } => {
+                write!(f, "{len} bytes are more than the {most} a payload can have: send less, or in several")
+            }
+            Self::QueueFull { messages, bytes } => {
+                write!(f, "{messages} messages with {bytes} bytes wait already: send later, or boot the peer")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SendError {}
+
+impl Endpoint {
+    /// Queues a payload for a peer. An empty payload is legal.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was queued then.
+    pub fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
+        let config = &self.config;
+        let place = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
+        let peer = self.peers.get_mut(place).ok_or(SendError::UnknownPeer(to))?;
+        match peer.state {
+            State::Live => {}
+            State::Leaving { .. } => return Err(SendError::Leaving(to)),
+            State::Pending { .. } | State::Connecting => return Err(SendError::UnknownPeer(to)),
+        }
+        // T-67: what does not fit one message is reliable, and that is decided before it gets its number.
+        let header = if quality == Quality::Unreliable { 3 } else { 5 };
+        let Some(parts) = fragment::parts(payload.len(), header, config.message_limit) else {
+            let most = fragment::largest(config.message_limit);
+            return Err(SendError::TooLarge { len: payload.len(), most });
+        };
+        match NonZeroU8::new(parts) {
+            None => {
+                check_room(peer, 1, payload.len(), config)?;
+                queue_whole(peer, payload, quality, now);
+            }
+            Some(total) => {
+                check_room(peer, total.get().into(), payload.len(), config)?;
+                queue_parts(peer, payload, total, quality, config.message_limit, now);
+            }
+        }
+        list(peer, place, &mut self.ready);
+        Ok(())
+    }
+}
+
+/// Whether so many more messages with so many bytes may wait for a peer.
+#[inline(always)]
+fn check_room(peer: &Peer, more: usize, len: usize, config: &Settings) -> Result<(), SendError> {
+    let (messages, bytes) = peer.queued();
+    let bytes_full = bytes.saturating_add(len + 7 * more) > config.queue_bytes;
+    if messages + more > config.queue_messages || bytes_full || peer.is_held_up(config) {
+        return Err(SendError::QueueFull { messages, bytes });
+    }
+    Ok(())
+}
+
+/// Queues a payload that fits one message.
+#[inline(always)]
+fn queue_whole(peer: &mut Peer, payload: &[u8], quality: Quality, now: Time) {
+    if quality == Quality::Unreliable {
+        return queue_loose(peer, payload, now);
+    }
+    let seq = peer.take_seq(Channel::Game);
+    let ([low, high], [a, b]) = (word(5 + payload.len(), RELIABLE), seq.0.to_le_bytes());
+    let outbox = peer.start_queueing(now);
+    outbox.queue(Channel::Game, seq, |head| *head = [Kind::DATA.0, low, high, a, b], payload);
+    if quality == Quality::Urgent {
+        outbox.hurry(seq);
+    }
+}
+
+/// Queues an unreliable payload that fits one message.
+#[inline(never)]
+fn queue_loose(peer: &mut Peer, payload: &[u8], now: Time) {
+    let [low, high] = word(3 + payload.len(), 0);
+    peer.queue_loose(|head| *head = [Kind::DATA.0, low, high], payload, now);
+}
+
+/// T-67: queues a payload in parts, which all have one sequence number.
+#[inline(never)]
+fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quality, limit: usize, now: Time) {
+    let seq = peer.take_seq(Channel::Game);
+    let ([a, b], parts) = (seq.0.to_le_bytes(), total.get());
+    let outbox = peer.start_queueing(now);
+    for (part, body) in fragment::split(payload, total, limit) {
+        match part {
+            Part::First { .. } => {
+                let [low, high] = word(7 + body.len(), RELIABLE | FRAGMENT);
+                outbox.queue_part(seq, parts, |head| *head = [Kind::DATA.0, low, high, a, b, 0, parts], body);
+            }
+            Part::Later { index } => {
+                let [low, high] = word(6 + body.len(), RELIABLE | FRAGMENT);
+                outbox.queue_part(
+                    seq,
+                    parts,
+                    |head| *head = [Kind::DATA.0, low, high, a, b, index.get()],
+                    body,
+                );
+            }
+        }
+    }
+    if quality == Quality::Urgent {
+        outbox.hurry(seq);
+    }
+}
+
+/// T-12.
+#[inline]
+fn word(size: usize, flags: u16) -> [u8; 2] {
+    (u16::try_from(size).unwrap_or(0) | flags).to_le_bytes()
+}
+
+const RELIABLE: u16 = 1 << 15;
+const FRAGMENT: u16 = 1 << 13;

@@ -1,0 +1,262 @@
+//! Splits payloads into parts as stock does, and keeps the parts that arrive until all are there.
+//!
+//! Owns T-67 and T-68.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+
+use crate::wire::Part;
+
+/// T-67: how many parts a payload of `len` bytes takes if no message may be larger than `limit`. `Some(0)` if it fits one message as it is, `None` if 255
+/// parts are not enough. `header` is the header of the message in one piece.
+pub(crate) fn parts(len: usize, header: usize, limit: usize) -> Option<u8> {
+    if header + len <= limit {
+        return Some(0);
+    }
+    let (first, later) = (limit.saturating_sub(FIRST_HEADER), limit.saturating_sub(LATER_HEADER));
+    if later == 0 {
+        return None;
+    }
+    u8::try_from(1 + len.saturating_sub(first).div_ceil(later)).ok()
+}
+
+/// The largest payload that 255 parts can hold.
+pub(crate) const fn largest(limit: usize) -> usize {
+    limit.saturating_sub(FIRST_HEADER) + 254 * limit.saturating_sub(LATER_HEADER)
+}
+
+/// T-67: the parts of `payload`, in order: the first one byte shorter than the others, the last what is left.
+pub(crate) fn split(payload: &[u8], total: NonZeroU8, limit: usize) -> impl Iterator<Item = (Part, &[u8])> {
+    let mut rest = payload;
+    (0..total.get()).map(move |index| {
+        let (part, header) = match NonZeroU8::new(index) {
+            None => (Part::First { total }, FIRST_HEADER),
+            Some(index) => (Part::Later { index }, LATER_HEADER),
+        };
+        let len = limit.saturating_sub(header).min(rest.len());
+        let (slice, after) = rest.split_at_checked(len).unwrap_or_default();
+        rest = after;
+        (part, slice)
+    })
+}
+
+/// Bytes held for later, in blocks that are used again.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    blocks: Vec<Block>,
+    /// The first free block.
+    free: Link,
+    used: usize,
+    /// Sets that are used again.
+    #[expect(clippy::vec_box, reason = "a set is large and moves between here and the inboxes")]
+    sets: Vec<Box<Set>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    next: Link,
+    bytes: [u8; BLOCK],
+}
+
+/// The number of a block, or none.
+type Link = Option<core::num::NonZeroU32>;
+
+/// Some bytes in a [`Pool`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Chain {
+    first: Link,
+    len: u32,
+}
+
+impl Chain {
+    pub(crate) const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// What it takes of the pool.
+    pub(crate) const fn cost(self) -> usize {
+        self.len().div_ceil(BLOCK) * size_of::<Block>()
+    }
+}
+
+impl Pool {
+    /// What storing `len` bytes takes.
+    pub(crate) const fn cost(len: usize) -> usize {
+        len.div_ceil(BLOCK) * size_of::<Block>()
+    }
+
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> Chain {
+        let mut first = None;
+        // From the last block to the first, so that each knows its successor.
+        for chunk in bytes.chunks(BLOCK).rev() {
+            first = self.put(chunk, first);
+        }
+        Chain { first, len: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
+    }
+
+    fn put(&mut self, chunk: &[u8], next: Link) -> Link {
+        self.used += 1;
+        let link = match self.free {
+            Some(link) => {
+                self.free = self.blocks.get(link.get() as usize - 1).and_then(|block| block.next);
+                Some(link)
+            }
+            None => {
+                self.blocks.push(Block { next: None, bytes: [0; BLOCK] });
+                u32::try_from(self.blocks.len()).ok().and_then(core::num::NonZeroU32::new)
+            }
+        }?;
+        let block = self.blocks.get_mut(link.get() as usize - 1)?;
+        block.next = next;
+        block.bytes.get_mut(..chunk.len())?.copy_from_slice(chunk);
+        Some(link)
+    }
+
+    /// Copies a chain out and frees it. `out` is as long as the chain.
+    pub(crate) fn take(&mut self, chain: Chain, out: &mut [u8]) {
+        let mut link = chain.first;
+        for chunk in out.chunks_mut(BLOCK) {
+            let Some(block) = link.and_then(|link| self.blocks.get(link.get() as usize - 1)) else { break };
+            if let Some(bytes) = block.bytes.get(..chunk.len()) {
+                chunk.copy_from_slice(bytes);
+            }
+            link = block.next;
+        }
+        self.free(chain);
+    }
+
+    pub(crate) fn free(&mut self, chain: Chain) {
+        let mut link = chain.first;
+        while let Some(here) = link {
+            let Some(block) = self.blocks.get_mut(here.get() as usize - 1) else { break };
+            link = block.next;
+            block.next = self.free;
+            self.free = Some(here);
+            self.used -= 1;
+        }
+    }
+
+    pub(crate) fn set(&mut self) -> Box<Set> {
+        self.sets.pop().unwrap_or_default()
+    }
+
+    /// Frees a set with all its parts.
+    pub(crate) fn free_set(&mut self, mut set: Box<Set>) {
+        for slot in &mut set.parts {
+            if let Some(chain) = slot.take() {
+                self.free(chain);
+            }
+        }
+        *set = Set { total: None, count: 0, len: 0, parts: set.parts };
+        self.sets.push(set);
+    }
+
+    /// Gives memory back if nothing is held.
+    pub(crate) fn shrink(&mut self) {
+        if self.used == 0 {
+            *self = Self::default();
+        }
+    }
+}
+
+/// The parts of one payload that have arrived.
+#[derive(Debug)]
+pub(crate) struct Set {
+    total: Option<NonZeroU8>,
+    count: u8,
+    len: usize,
+    parts: [Option<Chain>; 255],
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        Self { total: None, count: 0, len: 0, parts: [None; 255] }
+    }
+}
+
+/// Why a part does not fit its set (T-68).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// It is there already.
+    Duplicate,
+    /// Its index or its total contradicts what other parts say.
+    Contradiction,
+}
+
+impl Set {
+    /// T-68: whether `part` belongs here.
+    pub(crate) fn check(&self, part: Part) -> Result<(), Misfit> {
+        let index = part.index();
+        let total = match (self.total, part.total()) {
+            (Some(known), Some(said)) if known != said => return Err(Misfit::Contradiction),
+            (known, said) => known.or(said),
+        };
+        if total.is_some_and(|total| index >= total.get()) {
+            return Err(Misfit::Contradiction);
+        }
+        if let Some(total) = part.total()
+            && self.parts.iter().skip(usize::from(total.get())).any(Option::is_some)
+        {
+            return Err(Misfit::Contradiction);
+        }
+        match self.parts.get(usize::from(index)) {
+            Some(None) => Ok(()),
+            Some(Some(_)) => Err(Misfit::Duplicate),
+            None => Err(Misfit::Contradiction),
+        }
+    }
+
+    /// Keeps a part that was checked.
+    pub(crate) fn insert(&mut self, part: Part, chain: Chain) {
+        self.total = self.total.or_else(|| part.total());
+        if let Some(slot) = self.parts.get_mut(usize::from(part.index())) {
+            *slot = Some(chain);
+            self.count += 1;
+            self.len += chain.len();
+        }
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.total.is_some_and(|total| total.get() == self.count)
+    }
+
+    /// The length of the whole payload, as far as it has arrived.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn count(&self) -> u8 {
+        self.count
+    }
+
+    pub(crate) const fn total(&self) -> Option<NonZeroU8> {
+        self.total
+    }
+
+    /// Copies all parts to `out`, which is [`len`](Self::len) bytes long, and frees the set.
+    pub(crate) fn take(mut self: Box<Self>, out: &mut [u8], pool: &mut Pool) {
+        let mut rest = out;
+        for slot in &mut self.parts {
+            let Some(chain) = slot.take() else { break };
+            let (here, after) = rest.split_at_mut_checked(chain.len()).unwrap_or_default();
+            pool.take(chain, here);
+            rest = after;
+        }
+        pool.free_set(self);
+    }
+
+    /// What it takes of the pool.
+    pub(crate) fn cost(&self) -> usize {
+        self.parts.iter().flatten().map(|chain| chain.cost()).sum::<usize>() + size_of::<Self>()
+    }
+}
+
+/// The headers of reliable parts (T-20).
+const FIRST_HEADER: usize = 7;
+const LATER_HEADER: usize = 6;
+const BLOCK: usize = 412;
+
+#[cfg(test)]
+#[path = "fragment_model.rs"]
+mod model;

@@ -1,0 +1,122 @@
+//! Splitting and keeping parts against the plainest way to do it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+
+fn random(state: &mut u64, below: u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from((*state >> 33) % below).unwrap_or(0)
+}
+
+/// T-67: the parts of a payload are its bytes in order, the first one byte shorter than the others, at most 255.
+#[test]
+fn splitting_cuts_a_payload_into_the_pieces_that_stock_cuts() {
+    let payload: Vec<u8> = (0..105_000_u32).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
+    for (limit, header) in [(412, 5), (412, 3), (100, 5), (8, 5)] {
+        let (first, later) = (limit - 7, limit - 6);
+        let most = first + 254 * later;
+        assert_eq!(largest(limit), most);
+        let ends =
+            [limit - header, limit - header + 1, first + later, first + later + 1, most - 1, most, most + 1];
+        for len in (0..1300).chain(ends).filter(|len| *len <= payload.len()) {
+            let whole = &payload[..len];
+            let Some(total) = parts(len, header, limit) else {
+                assert!(len > most, "{len} bytes fit");
+                continue;
+            };
+            let Some(total) = NonZeroU8::new(total) else {
+                assert!(header + len <= limit, "{len} bytes do not fit one message");
+                continue;
+            };
+            assert!(header + len > limit && len <= most);
+            let pieces: Vec<(Part, &[u8])> = split(whole, total, limit).collect();
+            let head = &whole[..first.min(len)];
+            let naive: Vec<&[u8]> = core::iter::once(head).chain(whole[head.len()..].chunks(later)).collect();
+            assert_eq!(pieces.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), naive, "{len} at {limit}");
+            assert!(pieces.iter().map(|(part, _)| usize::from(part.index())).eq(0..usize::from(total.get())));
+            assert_eq!(pieces[0].0.total(), Some(total));
+        }
+    }
+}
+
+/// T-68: chains and sets keep what they are given, freed blocks are used again, and none is lost.
+#[test]
+fn the_pool_keeps_what_a_map_keeps() {
+    for seed in 1..=40 {
+        let mut state = seed;
+        let mut pool = Pool::default();
+        let mut kept: Vec<(Chain, Vec<u8>)> = Vec::new();
+        let (mut used, mut most) = (0, 0);
+        for step in 0..3000_usize {
+            if random(&mut state, 100) < 52 && kept.len() < 40 {
+                let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random(&mut state, 1300)];
+                used += bytes.len().div_ceil(BLOCK);
+                most = most.max(used);
+                kept.push((pool.store(&bytes), bytes));
+            } else if !kept.is_empty() {
+                let (chain, bytes) = kept.swap_remove(random(&mut state, kept.len() as u64));
+                used -= bytes.len().div_ceil(BLOCK);
+                assert_eq!(chain.len(), bytes.len());
+                if random(&mut state, 4) == 0 {
+                    pool.free(chain);
+                } else {
+                    let mut out = vec![0; chain.len()];
+                    pool.take(chain, &mut out);
+                    assert_eq!(out, bytes, "seed {seed} step {step}");
+                }
+            }
+            assert_eq!(pool.used, used, "seed {seed} step {step}");
+            assert_eq!(pool.blocks.len(), most, "seed {seed} step {step}: a free block was not used");
+        }
+        kept.into_iter().for_each(|(chain, _)| pool.free(chain));
+        pool.shrink();
+        assert_eq!(pool.blocks.capacity(), 0);
+    }
+}
+
+/// T-68: a set is complete when every part is there, whatever the order, and gives back the payload.
+#[test]
+fn a_set_gives_back_what_a_map_of_parts_gives_back() {
+    let mut pool = Pool::default();
+    for seed in 1..=400 {
+        let mut state = seed;
+        let total = u8::try_from(1 + random(&mut state, 255)).unwrap_or(1);
+        let total = NonZeroU8::new(total).expect("at least one");
+        let mut set = pool.set();
+        let mut naive: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+        let mut told = false;
+        while !set.is_complete() {
+            let index = u8::try_from(random(&mut state, 255)).unwrap_or(0);
+            let part = match NonZeroU8::new(index) {
+                Some(index) => Part::Later { index },
+                None => Part::First { total },
+            };
+            let beyond = naive.keys().any(|known| *known >= total.get()) || index >= total.get();
+            let expected = if (told || index == 0) && beyond {
+                Err(Misfit::Contradiction)
+            } else if naive.contains_key(&index) {
+                Err(Misfit::Duplicate)
+            } else {
+                Ok(())
+            };
+            assert_eq!(set.check(part), expected, "seed {seed} part {index} of {total}");
+            // Parts beyond the total would keep the set from ever getting complete.
+            if expected.is_ok() && index < total.get() {
+                let bytes = vec![index; random(&mut state, 500)];
+                set.insert(part, pool.store(&bytes));
+                naive.insert(index, bytes);
+                told |= index == 0;
+            }
+            assert_eq!(usize::from(set.count()), naive.len());
+            assert_eq!(set.is_complete(), naive.len() == usize::from(total.get()), "seed {seed}");
+            assert_eq!(set.len(), naive.values().map(Vec::len).sum::<usize>());
+        }
+        let mut out = vec![0; set.len()];
+        set.take(&mut out, &mut pool);
+        assert_eq!(out, naive.into_values().flatten().collect::<Vec<u8>>(), "seed {seed}");
+        assert_eq!(pool.used, 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,152 @@
+//! The inbox against a naive one: a map from number to what has come.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+
+use super::*;
+
+/// The same rules without any care for cost.
+#[derive(Default)]
+struct Naive {
+    /// Not wrapped.
+    expected: i64,
+    held: BTreeMap<i64, Kept>,
+}
+
+enum Kept {
+    Whole(Vec<u8>),
+    Parts(Option<u8>, BTreeMap<u8, Vec<u8>>),
+}
+
+impl Naive {
+    fn accept(&mut self, number: i64, part: Option<Part>, bytes: &[u8]) -> Accepted {
+        let contradiction = Accepted::Refused(Refusal::Contradiction);
+        match number - self.expected {
+            ..0 => return Accepted::Duplicate,
+            0 if part.is_none() => {
+                self.held.remove(&number);
+                self.expected += 1;
+                return Accepted::Now;
+            }
+            0x4000.. => return Accepted::Refused(Refusal::Window),
+            _ => {}
+        }
+        match (self.held.get_mut(&number), part) {
+            (None, None) => drop(self.held.insert(number, Kept::Whole(bytes.to_vec()))),
+            (Some(Kept::Whole(_)), None) => return Accepted::Duplicate,
+            (Some(Kept::Whole(_)), Some(_)) | (Some(Kept::Parts(..)), None) => return contradiction,
+            (None, Some(part)) => {
+                let total = part.total().map(NonZeroU8::get);
+                if part.index() >= total.unwrap_or(255) {
+                    return contradiction;
+                }
+                let parts = BTreeMap::from([(part.index(), bytes.to_vec())]);
+                self.held.insert(number, Kept::Parts(total, parts));
+            }
+            (Some(Kept::Parts(total, parts)), Some(part)) => {
+                let said = part.total().map(NonZeroU8::get);
+                let all = total.or(said);
+                let highest = parts.keys().copied().max().unwrap_or(0).max(part.index());
+                if (total.is_some() && said.is_some() && *total != said) || highest >= all.unwrap_or(255) {
+                    return contradiction;
+                }
+                if parts.contains_key(&part.index()) {
+                    return Accepted::Duplicate;
+                }
+                *total = all;
+                parts.insert(part.index(), bytes.to_vec());
+            }
+        }
+        Accepted::Kept
+    }
+
+    fn next_ready(&mut self) -> Option<Vec<u8>> {
+        let bytes = match self.held.get(&self.expected)? {
+            Kept::Whole(bytes) => bytes.clone(),
+            Kept::Parts(Some(total), parts) if parts.len() == usize::from(*total) => {
+                parts.values().flatten().copied().collect()
+            }
+            Kept::Parts(..) => return None,
+        };
+        self.held.remove(&self.expected);
+        self.expected += 1;
+        Some(bytes)
+    }
+}
+
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+fn draw_part(state: &mut u64) -> Option<Part> {
+    // Mostly of sets of four, so that some get complete and some are contradicted.
+    let index = u8::try_from([0, 1, 2, 3, 3, 4, 254, 255][below(state, 8)]).ok()?;
+    match (random(state, 5), NonZeroU8::new(index)) {
+        (0, _) => None,
+        (_, Some(index)) => Some(Part::Later { index }),
+        (kind, None) => Some(Part::First { total: NonZeroU8::new(if kind == 1 { 2 } else { 4 })? }),
+    }
+}
+
+fn below(state: &mut u64, bound: usize) -> usize {
+    usize::try_from(random(state, bound as u64)).unwrap_or(0)
+}
+
+/// T-68, T-69: whatever comes in whatever order, the same is accepted, refused and delivered; with little room, only what
+/// does not fit is refused besides.
+#[test]
+fn the_inbox_does_what_a_naive_one_does() {
+    for seed in 1..=60 {
+        let mut state = seed;
+        let limit = if seed % 3 == 0 { 4 << 10 } else { usize::MAX / 2 };
+        let (mut inbox, mut naive, mut pool) = (Inbox::default(), Naive::default(), Pool::default());
+        // Close to the wrap of the numbers.
+        while naive.expected < 0xFFE0 {
+            let seq = inbox.expected();
+            assert_eq!(inbox.accept(seq, None, &[], limit, &mut pool), Accepted::Now);
+            naive.expected += 1;
+        }
+        let mut full = 0;
+        for step in 0..4000_u64 {
+            let ahead = match random(&mut state, 40) {
+                0 => 0x4000,
+                3 => 0x4000 + i64::try_from(random(&mut state, 0x3FF0)).unwrap_or(0),
+                1 => -i64::try_from(random(&mut state, 100)).unwrap_or(0),
+                2 if limit > 1 << 20 => 0x3FFF,
+                _ => i64::try_from(random(&mut state, 8)).unwrap_or(0),
+            };
+            let number = naive.expected + ahead;
+            let seq = Seq(u16::try_from(number & 0xFFFF).unwrap_or(0));
+            let part = draw_part(&mut state);
+            let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); below(&mut state, 900)];
+            let accepted = inbox.accept(seq, part, &bytes, limit, &mut pool);
+            if accepted == Accepted::Refused(Refusal::Full) {
+                assert!(ahead > 0, "seed {seed} step {step}: what is waited for finds no room");
+                full += 1;
+            } else {
+                assert_eq!(
+                    accepted,
+                    naive.accept(number, part, &bytes),
+                    "seed {seed} step {step}: {seq} {part:?}"
+                );
+            }
+            while let Some(held) = inbox.next_ready() {
+                let mut out = vec![0; held.len()];
+                held.take(&mut out, &mut pool);
+                assert_eq!(Some(out), naive.next_ready(), "seed {seed} step {step}");
+            }
+            assert!(naive.next_ready().is_none(), "seed {seed} step {step}: something should be ready");
+            let (held, cost) = inbox.held();
+            assert_eq!(held, naive.held.len(), "seed {seed} step {step}");
+            assert_eq!(inbox.is_waiting(), held > 0, "seed {seed} step {step}");
+            assert!(cost <= limit + RESERVE && (held > 0 || cost == 0), "seed {seed} step {step}: {cost}");
+            assert_eq!(i64::from(inbox.expected().0), naive.expected & 0xFFFF, "seed {seed} step {step}");
+        }
+        assert_eq!(full > 0, limit < 1 << 20, "seed {seed}: {full} found no room");
+        inbox.clear(&mut pool);
+        assert!(!inbox.is_waiting());
+    }
+}

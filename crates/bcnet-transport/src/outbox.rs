@@ -1,0 +1,251 @@
+//! What must be sent to one peer: owed ACKs, messages that were lost, fresh ones; and how they fill a datagram.
+//!
+//! Owns T-60 (ACKs); [`fill`] owns T-66 (order), [`settle`] T-62 (loss) and T-65 (plain ACKs for parts).
+
+mod fill;
+mod settle;
+mod stream;
+
+use alloc::collections::VecDeque;
+
+use crate::queue::Queue;
+use crate::ring::ByteRing;
+use crate::time::Time;
+use crate::wire::{Channel, MessageId, Seq};
+pub(crate) use fill::{Filled, Readiness};
+pub(crate) use settle::{Pace, Settled};
+use stream::{State, Stream, Unit};
+
+/// An unreliable message.
+#[derive(Debug, Clone, Copy)]
+struct Loose {
+    at: u32,
+    len: u16,
+    /// It leaves after all that was queued before it, which is all before this number.
+    before: Seq,
+}
+
+/// What was sent in one datagram, for finding what was not acknowledged in time: a part, or messages with numbers from
+/// `seq` on.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Time,
+    datagram: u32,
+    seq: Seq,
+    part: u8,
+    count: u8,
+    channel: Channel,
+}
+
+/// ACKs that are owed: for a part, or for whole messages with numbers from that of `first` on.
+#[derive(Debug, Clone, Copy)]
+struct Owed {
+    first: MessageId,
+    count: u8,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    control: Stream,
+    game: Stream,
+    /// Fresh entries of the game channel that go ahead of the others.
+    urgent: Queue<Seq>,
+    loose: Queue<Loose>,
+    loose_bytes: ByteRing,
+    sent: Queue<Sent>,
+    lost: VecDeque<(Channel, Seq, u8)>,
+    acks: Queue<Owed>,
+    /// How many ACKs that is.
+    owed: usize,
+    /// Datagrams made so far.
+    datagrams: u32,
+    /// The newest datagram of which something was acknowledged.
+    newest: u32,
+    in_flight: usize,
+    /// Messages and bytes that are not acknowledged, or unreliable and not sent.
+    queued: usize,
+    queued_bytes: usize,
+}
+
+impl Outbox {
+    /// T-60: an ACK is owed once per receipt, here for a part, or for `count` messages with numbers from that of `first`
+    /// on. `false` if there are too many already; the peer will ask again.
+    pub(crate) fn owe(&mut self, first: MessageId, count: u8) -> bool {
+        let count = u8::try_from(MOST_ACKS - self.owed).unwrap_or(u8::MAX).min(count);
+        if count == 0 {
+            return false;
+        }
+        self.owed += usize::from(count);
+        match self.acks.back_mut() {
+            Some(run) if run.goes_on_with(first, count) => run.count += count,
+            _ => self.acks.push(Owed { first, count }),
+        }
+        true
+    }
+
+    /// Takes a reliable message.
+    #[inline]
+    pub(crate) fn queue<const N: usize>(
+        &mut self,
+        channel: Channel,
+        seq: Seq,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+    ) {
+        let len = self.stream(channel).queue(seq, head, body);
+        self.note_queued(len);
+    }
+
+    /// Takes the next part of a game message that has so many.
+    pub(crate) fn queue_part<const N: usize>(
+        &mut self,
+        seq: Seq,
+        parts: u8,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+    ) {
+        let len = self.game.queue_part(seq, parts, head, body);
+        self.note_queued(len);
+    }
+
+    #[inline]
+    fn note_queued(&mut self, len: Option<usize>) {
+        if let Some(len) = len {
+            self.queued += 1;
+            self.queued_bytes += len;
+        }
+    }
+
+    /// The game message with this number, all its parts, goes ahead of what is not urgent.
+    pub(crate) fn hurry(&mut self, seq: Seq) {
+        self.urgent.push(seq);
+    }
+
+    /// Takes an unreliable message. `next` is the number that the next reliable one will have.
+    #[inline]
+    pub(crate) fn queue_loose<const N: usize>(
+        &mut self,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+        next: Seq,
+    ) {
+        let Some(at) = self.loose_bytes.store(head, body) else { return };
+        let len = N + body.len();
+        self.loose.push(Loose { at, len: u16::try_from(len).unwrap_or(u16::MAX), before: next });
+        self.note_queued(Some(len));
+    }
+
+    #[inline]
+    pub(crate) const fn owes(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// Whether something was sent of which it is not known that it arrived.
+    #[inline]
+    pub(crate) const fn has_sent(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// When the oldest transmission times out.
+    #[inline]
+    pub(crate) fn next_timeout(&self, timeout: u64) -> Option<Time> {
+        self.sent.front().map(|sent| sent.at.plus(timeout))
+    }
+
+    /// When the oldest reliable message that is not acknowledged was sent first.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        Time::earliest(self.control.oldest(), self.game.oldest())
+    }
+
+    pub(crate) fn acks(&self) -> impl Iterator<Item = MessageId> {
+        self.acks.iter().flat_map(|run| (0..run.count).map(|place| run.after(place).first))
+    }
+
+    /// How many messages were never sent.
+    pub(crate) fn fresh(&self) -> usize {
+        let fresh = |stream: &Stream| stream.units().filter(|(_, unit)| unit.state == State::Fresh).count();
+        fresh(&self.control) + fresh(&self.game) + self.loose.len()
+    }
+
+    /// What was sent and is not acknowledged: id, sends, time of the first send.
+    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (MessageId, u8, Time)> {
+        let channels = [(Channel::Control, &self.control), (Channel::Game, &self.game)];
+        channels.into_iter().flat_map(|(channel, stream)| {
+            let sent = stream.units().filter(|(_, unit)| !matches!(unit.state, State::Fresh | State::Done));
+            sent.map(move |((seq, part), unit)| {
+                (MessageId { channel, seq, part }, unit.sends, unit.first_sent)
+            })
+        })
+    }
+
+    pub(crate) const fn queued(&self) -> usize {
+        self.queued
+    }
+
+    pub(crate) const fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether nothing waits here, so that the memory can go.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued == 0 && self.owed == 0
+    }
+
+    /// The game messages from the oldest that is not acknowledged on, and the bytes they lie in.
+    #[inline]
+    pub(crate) fn retained(&self) -> (usize, usize) {
+        self.game.retained()
+    }
+
+    /// How many control messages wait, from the oldest that is not acknowledged on.
+    pub(crate) fn control_backlog(&self) -> usize {
+        self.control.retained().0
+    }
+
+    /// Whether every control message was acknowledged.
+    pub(crate) fn is_control_settled(&self) -> bool {
+        self.control.is_empty()
+    }
+
+    fn unit(&self, channel: Channel, seq: Seq, part: u8) -> Option<&Unit> {
+        match channel {
+            Channel::Control => self.control.unit(seq, part),
+            Channel::Game => self.game.unit(seq, part),
+        }
+    }
+
+    #[inline]
+    const fn stream(&mut self, channel: Channel) -> &mut Stream {
+        match channel {
+            Channel::Control => &mut self.control,
+            Channel::Game => &mut self.game,
+        }
+    }
+}
+
+impl Owed {
+    /// Whether so many more from `first` on can be added.
+    fn goes_on_with(&self, first: MessageId, count: u8) -> bool {
+        let whole = first.part.is_none() && self.first.part.is_none();
+        whole && self.after(self.count).first == first && self.count.checked_add(count).is_some()
+    }
+
+    /// Without the first `count`.
+    #[inline]
+    const fn after(&self, count: u8) -> Self {
+        let MessageId { channel, seq, part } = self.first;
+        let seq = Seq(seq.0.wrapping_add(count as u16));
+        Self { first: MessageId { channel, seq, part }, count: self.count.saturating_sub(count) }
+    }
+}
+
+/// More ACKs than any honest peer makes necessary between two flushes.
+const MOST_ACKS: usize = 2048;
+
+#[cfg(test)]
+#[path = "outbox_model.rs"]
+mod model;

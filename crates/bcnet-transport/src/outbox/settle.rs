@@ -1,0 +1,250 @@
+//! What becomes of what was sent: it is acknowledged, or taken for lost.
+
+use super::stream::{Found, State};
+use super::{Outbox, Sent};
+use crate::retry::RoundTrip;
+use crate::time::Time;
+use crate::wire::{Channel, MessageId, Seq};
+
+/// What an ACK did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Nothing waited for it.
+    Useless,
+    /// A plain ACK for a part: counted, nothing settled yet.
+    Noted,
+    /// `bytes` arrived; the round trip, if it can be told, and the most it can have been if it was sent again.
+    Arrived { bytes: usize, trip: Option<u64>, most: Option<u64> },
+}
+
+/// When something is sent again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// In microseconds after it was sent.
+    pub(crate) timeout: u64,
+    /// From this many sends of one message on, it waits longer.
+    pub(crate) patient_from: u8,
+}
+
+impl Outbox {
+    /// T-60, T-65: an ACK arrived. After the last of a datagram comes [`trim`](Self::trim).
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, id: MessageId, trip: &RoundTrip, now: Time) -> Settled {
+        let (unit, flown) = match (self.stream(id.channel).find(id.seq), id.part) {
+            (Some(Found::Whole(unit)), None) => (*unit, unit.arrive()),
+            (Some(Found::Split(group)), Some(part)) => match group.units.get_mut(usize::from(part)) {
+                Some(unit) => {
+                    let (copy, flown) = (*unit, unit.arrive());
+                    group.left -= u8::from(flown.is_some());
+                    group.waiting -= u8::from(copy.state == State::Waiting);
+                    (copy, flown)
+                }
+                None => return Settled::Useless,
+            },
+            (Some(Found::Split(_)), None) => return self.note_plain(id.channel, id.seq),
+            (Some(Found::Whole(_)), Some(_)) | (None, _) => return Settled::Useless,
+        };
+        let Some(flown) = flown else { return Settled::Useless };
+        self.in_flight -= flown;
+        self.queued -= 1;
+        self.queued_bytes -= unit.len();
+        let since_last = now.micros_since(unit.last_sent);
+        if unit.sends == 1 {
+            self.note_newest(unit.datagram);
+            return Settled::Arrived { bytes: unit.len(), trip: Some(since_last), most: None };
+        }
+        // An ACK that comes much sooner after a repeat than a round trip takes answers an earlier send. It must not make
+        // others seem overtaken if it may, and is measured only if it does.
+        let answers_last = |trip: u32| since_last >= u64::from(trip - trip / 4);
+        if answers_last(trip.smoothed().unwrap_or(0)) {
+            self.note_newest(unit.datagram);
+        }
+        let most = now.micros_since(unit.first_sent);
+        let answers_first = unit.sends == 2 && !answers_last(trip.least());
+        Settled::Arrived { bytes: unit.len(), trip: answers_first.then_some(most), most: Some(most) }
+    }
+
+    /// Something of this datagram was acknowledged.
+    #[inline]
+    const fn note_newest(&mut self, datagram: u32) {
+        if self.newest.wrapping_sub(datagram).cast_signed() < 0 {
+            self.newest = datagram;
+        }
+    }
+
+    /// T-65: a plain ACK for a message that was split does not tell which part arrived. The message is settled when in
+    /// one round every part was sent and every send was answered.
+    #[cold]
+    fn note_plain(&mut self, channel: Channel, seq: Seq) -> Settled {
+        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return Settled::Useless };
+        if group.left == 0 {
+            return Settled::Useless;
+        }
+        group.plain = true;
+        group.answers = group.answers.saturating_add(1);
+        if group.sends < u16::from(group.left) || group.answers < group.sends {
+            return Settled::Noted;
+        }
+        let (mut flown, mut count, mut bytes) = (0, 0, 0);
+        for unit in &mut group.units {
+            if let Some(unit_flown) = unit.arrive() {
+                (flown, count, bytes) = (flown + unit_flown, count + 1, bytes + unit.len());
+            }
+        }
+        (group.left, group.waiting) = (0, 0);
+        self.in_flight -= flown;
+        self.queued -= count;
+        self.queued_bytes -= bytes;
+        Settled::Arrived { bytes, trip: None, most: None }
+    }
+
+    /// Drops what was settled, and the oldest transmissions if nothing of them is left.
+    pub(crate) fn trim(&mut self) {
+        self.control.trim();
+        self.game.trim();
+        while let Some(&sent) = self.sent.front() {
+            let last = Seq(sent.seq.0.wrapping_add(u16::from(sent.count) - 1));
+            if self.stream(sent.channel).has(last) {
+                break;
+            }
+            self.sent.skip(1);
+        }
+    }
+
+    /// T-62: finds what was lost: timed out, or overtaken by the ACKs of later datagrams. Returns how many bytes.
+    pub(crate) fn find_lost(&mut self, pace: Pace, now: Time) -> usize {
+        let mut bytes = 0;
+        while let Some(&sent) = self.sent.front() {
+            let Some(waiting) = self.first_waiting(sent) else {
+                self.sent.skip(1);
+                continue;
+            };
+            let overtaken = self.newest.wrapping_sub(sent.datagram).cast_signed() >= OVERTAKEN;
+            // T-62: once it waits longer than a timeout, nothing hurries it.
+            let unit = self.unit(waiting.channel, waiting.seq, waiting.part);
+            let patient = unit.is_some_and(|unit| unit.skips > 0 || pace.patience(unit.sends) > 0);
+            let due = overtaken && !patient || sent.at.plus(pace.timeout) <= now;
+            let rest = if due { waiting.after_first() } else { waiting };
+            match self.sent.front_mut() {
+                Some(front) if rest.count > 0 => *front = rest,
+                _ => self.sent.skip(1),
+            }
+            if !due {
+                break;
+            }
+            bytes += self.give_up(waiting, pace, now);
+        }
+        bytes
+    }
+
+    /// What is left of a transmission after what was acknowledged, or sent again, at its beginning.
+    #[inline]
+    fn first_waiting(&mut self, mut sent: Sent) -> Option<Sent> {
+        let stream = self.stream(sent.channel);
+        while sent.count > 0 {
+            let done = match stream.unit(sent.seq, sent.part) {
+                Some(unit) if unit.is_flying_since(sent.datagram, sent.at) => return Some(sent),
+                Some(_) => 1,
+                // Nothing of what is behind the first that is still here waits.
+                None => u8::try_from(stream.behind(sent.seq)).unwrap_or(u8::MAX).max(1),
+            };
+            sent.seq = Seq(sent.seq.0.wrapping_add(done.into()));
+            sent.count = sent.count.saturating_sub(done);
+        }
+        None
+    }
+
+    /// A transmission was lost: its first unit is sent again, or waits a little longer. Returns how many bytes were
+    /// lost.
+    fn give_up(&mut self, sent: Sent, pace: Pace, now: Time) -> usize {
+        let Sent { seq, part, channel, .. } = sent;
+        let (unit, plain) = match self.stream(channel).find(seq) {
+            Some(Found::Whole(unit)) => (unit, None),
+            Some(Found::Split(group)) => {
+                let plain = group.plain.then_some((&mut group.waiting, group.left));
+                let Some(unit) = group.units.get_mut(usize::from(part)) else { return 0 };
+                (unit, plain)
+            }
+            None => return 0,
+        };
+        let patience = if plain.is_some() { 1 } else { pace.patience(unit.sends) };
+        if unit.skips < patience {
+            unit.skips += 1;
+            unit.last_sent = now;
+            self.sent.push(Sent { at: now, count: 1, ..sent });
+            return 0;
+        }
+        unit.skips = 0;
+        let len = unit.len();
+        match plain {
+            None => {
+                unit.state = State::Lost;
+                self.insert_lost(channel, seq, part);
+            }
+            Some((waiting, left)) => {
+                unit.state = State::Waiting;
+                *waiting += 1;
+                if *waiting >= left {
+                    self.next_round(channel, seq);
+                }
+            }
+        }
+        self.in_flight -= len;
+        len
+    }
+
+    /// T-65: nothing of the last round can still be answered, so all parts that are left are sent again.
+    #[cold]
+    fn next_round(&mut self, channel: Channel, seq: Seq) {
+        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return };
+        (group.waiting, group.sends, group.answers) = (0, 0, 0);
+        let parts = u8::try_from(group.units.len()).unwrap_or(u8::MAX);
+        for part in 0..parts {
+            if let Some(Found::Split(group)) = self.stream(channel).find(seq)
+                && let Some(unit) = group.units.get_mut(usize::from(part))
+                && unit.state == State::Waiting
+            {
+                unit.state = State::Lost;
+                self.insert_lost(channel, seq, part);
+            }
+        }
+    }
+
+    /// T-66: what was lost is sent again in the order of queueing. A peer that can hold no more still has room for what
+    /// it waits for, so that must come first.
+    fn insert_lost(&mut self, channel: Channel, seq: Seq, part: u8) {
+        let (control, game) = (self.control.base(), self.game.base());
+        let key = |(channel, seq, part): (Channel, Seq, u8)| match channel {
+            Channel::Control => (channel, seq.distance_from(control), part),
+            Channel::Game => (channel, seq.distance_from(game), part),
+        };
+        let new = (channel, seq, part);
+        let place = match self.lost.back() {
+            Some(last) if key(*last) > key(new) => self.lost.partition_point(|other| key(*other) <= key(new)),
+            _ => self.lost.len(),
+        };
+        self.lost.insert(place, new);
+    }
+}
+
+impl Sent {
+    /// Without its first message.
+    const fn after_first(self) -> Self {
+        Self { seq: self.seq.next(), count: self.count - 1, ..self }
+    }
+}
+
+impl Pace {
+    /// T-62: how many timeouts a message waits beyond the first. One that stays unanswered after many sends is repeated
+    /// ever more seldom: it is not the link that is bad then.
+    fn patience(self, sends: u8) -> u8 {
+        let extra = sends.saturating_sub(self.patient_from).min(6);
+        let most = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);
+        u8::try_from(most).unwrap_or(u8::MAX).min((1 << extra) - 1)
+    }
+}
+
+/// In microseconds; a longer timeout is waited for once.
+const LONGEST_PAUSE: u64 = 5_000_000;
+/// T-62: as many later datagrams were acknowledged.
+const OVERTAKEN: i32 = 3;

@@ -1,0 +1,395 @@
+//! The reliable messages of one channel, from `queue` until they are acknowledged, as they go over the wire.
+//!
+//! Every operation on one message costs the same however many there are: its sequence number is its place in a queue.
+//! Messages that were queued one after the other lie one after the other, so a datagram takes many in one piece.
+
+use alloc::vec::Vec;
+
+use crate::queue::Queue;
+use crate::ring::ByteRing;
+use crate::time::Time;
+use crate::wire::Seq;
+
+/// A message, or a part of one, that waits for its ACK.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unit {
+    pub(super) first_sent: Time,
+    pub(super) last_sent: Time,
+    /// The datagram that carried it last.
+    pub(super) datagram: u32,
+    /// Where its bytes lie.
+    at: u32,
+    len: u16,
+    pub(super) sends: u8,
+    /// How often a timeout passed without sending again.
+    pub(super) skips: u8,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Never sent.
+    Fresh,
+    /// Sent, and an ACK is hoped for.
+    Flying,
+    /// To be sent again.
+    Lost,
+    /// Timed out, but waits for the other parts before all are sent again (T-65).
+    Waiting,
+    /// Acknowledged.
+    Done,
+}
+
+/// What one sequence number stands for.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    Whole(Unit),
+    /// The place of its group.
+    Split(u32),
+}
+
+/// The parts of a message that was split.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub(super) units: Vec<Unit>,
+    /// How many are not done.
+    pub(super) left: u8,
+    /// How many wait for the others.
+    pub(super) waiting: u8,
+    /// The peer answers parts with plain ACKs (T-65).
+    pub(super) plain: bool,
+    /// Sends and plain ACKs in this round.
+    pub(super) sends: u16,
+    pub(super) answers: u16,
+}
+
+/// What a sequence number stands for, to be changed.
+pub(super) enum Found<'a> {
+    Whole(&'a mut Unit),
+    Split(&'a mut Group),
+}
+
+/// Something that was never sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Next {
+    pub(super) seq: Seq,
+    pub(super) part: u8,
+    pub(super) len: usize,
+}
+
+/// What still fits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) bytes: usize,
+    pub(super) messages: u8,
+}
+
+/// Fresh messages that lie in one piece.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) first: Seq,
+    pub(super) count: u8,
+    /// Another message follows, for which there is no room.
+    pub(super) full: bool,
+    at: u32,
+    pub(super) len: usize,
+}
+
+/// One channel's reliable messages, in order.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    entries: Queue<Entry>,
+    /// The number of the first entry.
+    base: Seq,
+    bytes: ByteRing,
+    /// The first entry that may have something fresh, and its part, counted from `base`.
+    fresh: (u16, u8),
+    groups: Vec<Group>,
+    /// Groups that are used again.
+    spare: Vec<u32>,
+}
+
+impl Stream {
+    /// Takes a message. How many bytes it has, or `None` if it is too long to be kept.
+    #[inline(always)]
+    pub(super) fn queue<const N: usize>(
+        &mut self,
+        seq: Seq,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+    ) -> Option<usize> {
+        let unit = self.store(seq, head, body)?;
+        self.entries.push(Entry::Whole(unit));
+        Some(unit.len())
+    }
+
+    /// Takes the next part of the message with this number, which has so many parts.
+    pub(super) fn queue_part<const N: usize>(
+        &mut self,
+        seq: Seq,
+        parts: u8,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+    ) -> Option<usize> {
+        let unit = self.store(seq, head, body)?;
+        if self.index(seq) >= self.entries.len() {
+            let place = self.new_group(parts)?;
+            self.entries.push(Entry::Split(place));
+        }
+        if let Some(Found::Split(group)) = self.find(seq) {
+            group.units.push(unit);
+        }
+        Some(unit.len())
+    }
+
+    #[inline(always)]
+    fn store<const N: usize>(
+        &mut self,
+        seq: Seq,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+    ) -> Option<Unit> {
+        let at = self.bytes.store(head, body)?;
+        if self.entries.is_empty() {
+            (self.base, self.fresh) = (seq, (0, 0));
+        }
+        let len = u16::try_from(N + body.len()).unwrap_or(u16::MAX);
+        let (never, state) = (Time::ZERO, State::Fresh);
+        Some(Unit { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state })
+    }
+
+    fn new_group(&mut self, parts: u8) -> Option<u32> {
+        let place = match self.spare.pop() {
+            Some(place) => place,
+            None => {
+                self.groups.push(Group::default());
+                u32::try_from(self.groups.len() - 1).ok()?
+            }
+        };
+        let group = self.groups.get_mut(place as usize)?;
+        *group = Group { units: core::mem::take(&mut group.units), left: parts, ..Group::default() };
+        group.units.clear();
+        Some(place)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of the first entry.
+    pub(super) const fn base(&self) -> Seq {
+        self.base
+    }
+
+    /// How many numbers are in use from the oldest that is not acknowledged on, and the bytes their messages lie in.
+    #[inline]
+    pub(super) fn retained(&self) -> (usize, usize) {
+        (self.entries.len(), self.bytes.used())
+    }
+
+    /// Whether a number still stands for something.
+    #[inline]
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        self.index(seq) < self.entries.len()
+    }
+
+    /// How many numbers `seq` is behind the first that is still here.
+    #[inline]
+    pub(super) const fn behind(&self, seq: Seq) -> u16 {
+        self.base.0.wrapping_sub(seq.0)
+    }
+
+    /// What a number stands for.
+    #[inline]
+    pub(super) fn find(&mut self, seq: Seq) -> Option<Found<'_>> {
+        let index = self.index(seq);
+        match self.entries.get_mut(index)? {
+            Entry::Whole(unit) => Some(Found::Whole(unit)),
+            Entry::Split(place) => self.groups.get_mut(*place as usize).map(Found::Split),
+        }
+    }
+
+    /// A message, or a part if it is split.
+    #[inline]
+    pub(super) fn unit(&self, seq: Seq, part: u8) -> Option<&Unit> {
+        match self.entries.get(self.index(seq))? {
+            Entry::Whole(unit) => Some(unit),
+            Entry::Split(place) => self.groups.get(*place as usize)?.units.get(usize::from(part)),
+        }
+    }
+
+    pub(super) fn bytes(&self, unit: &Unit) -> &[u8] {
+        self.bytes.get(unit.at, unit.len())
+    }
+
+    pub(super) fn run_bytes(&self, run: &Run) -> &[u8] {
+        self.bytes.get(run.at, run.len)
+    }
+
+    /// The next part that was never sent, or the message if it is whole.
+    #[inline]
+    pub(super) fn next_fresh(&mut self) -> Option<Next> {
+        loop {
+            let (index, part) = self.fresh;
+            let unit = match self.entries.get(usize::from(index))? {
+                Entry::Whole(unit) => (unit.state == State::Fresh).then_some(unit),
+                Entry::Split(place) => {
+                    self.groups.get(*place as usize).and_then(|group| group.units.get(usize::from(part)))
+                }
+            };
+            match unit {
+                Some(unit) if unit.state == State::Fresh => {
+                    return Some(Next { seq: Seq(self.base.0.wrapping_add(index)), part, len: unit.len() });
+                }
+                Some(_) if part < u8::MAX => self.fresh = (index, part + 1),
+                _ => self.fresh = (index.wrapping_add(1), 0),
+            }
+        }
+    }
+
+    /// Notes as sent what is fresh, whole, in one piece and has `room`, from what [`next_fresh`](Self::next_fresh) gave.
+    #[inline]
+    pub(super) fn send_run(&mut self, room: Room, datagram: u32, now: Time) -> Run {
+        let (mut index, _) = self.fresh;
+        let first = Seq(self.base.0.wrapping_add(index));
+        let mut run = Run { first, count: 0, full: false, at: 0, len: 0 };
+        let mut end = None;
+        while let Some(Entry::Whole(unit)) = self.entries.get_mut(usize::from(index)) {
+            let len = run.len + unit.len();
+            // What is next by its offset may lie at the other end of the ring.
+            let in_one_piece = *end.get_or_insert(unit.at) == unit.at
+                && (run.count == 0 || self.bytes.is_one_piece(run.at, len));
+            if unit.state != State::Fresh || !in_one_piece {
+                break;
+            }
+            if len > room.bytes || run.count == room.messages {
+                run.full = true;
+                break;
+            }
+            if run.count == 0 {
+                run.at = unit.at;
+            }
+            end = Some(unit.at.wrapping_add(unit.len.into()));
+            unit.send(datagram, now);
+            (run.len, run.count, index) = (len, run.count + 1, index.wrapping_add(1));
+        }
+        self.fresh.0 = index;
+        run
+    }
+
+    /// The first part of a message that was never sent.
+    pub(super) fn first_fresh_part(&self, seq: Seq) -> Option<u8> {
+        match self.entries.get(self.index(seq))? {
+            Entry::Whole(unit) => (unit.state == State::Fresh).then_some(0),
+            Entry::Split(place) => {
+                let units = &self.groups.get(*place as usize)?.units;
+                u8::try_from(units.iter().position(|unit| unit.state == State::Fresh)?).ok()
+            }
+        }
+    }
+
+    /// Drops what is done from the front.
+    #[inline]
+    pub(super) fn trim(&mut self) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut done = 0;
+        let keep = loop {
+            match self.entries.get(done) {
+                Some(Entry::Whole(unit)) if unit.state != State::Done => break Some(unit.at),
+                Some(Entry::Whole(_)) => {}
+                Some(&Entry::Split(place)) => {
+                    let group = self.groups.get(place as usize);
+                    match group.filter(|group| group.left > 0) {
+                        Some(group) => break group.units.first().map(|unit| unit.at),
+                        None => self.spare.push(place),
+                    }
+                }
+                None => break None,
+            }
+            done += 1;
+        };
+        if done == 0 {
+            return;
+        }
+        self.entries.skip(done);
+        let done = u16::try_from(done).unwrap_or(u16::MAX);
+        self.base = Seq(self.base.0.wrapping_add(done));
+        let (index, part) = self.fresh;
+        self.fresh = index.checked_sub(done).map_or((0, 0), |index| (index, part));
+        match keep {
+            Some(at) => self.bytes.release_to(at),
+            None => {
+                self.fresh = (0, 0);
+                self.bytes.release_all();
+            }
+        }
+    }
+
+    /// When the first message was sent first, if it was.
+    #[inline]
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let unit = match self.entries.front()? {
+            Entry::Whole(unit) => unit,
+            Entry::Split(place) => {
+                let units = &self.groups.get(*place as usize)?.units;
+                units.iter().find(|unit| unit.state != State::Done)?
+            }
+        };
+        (unit.sends > 0).then_some(unit.first_sent)
+    }
+
+    /// All units with their number and part.
+    pub(super) fn units(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &Unit)> {
+        (0_u16..).zip(self.entries.iter()).flat_map(|(index, entry)| {
+            let seq = Seq(self.base.0.wrapping_add(index));
+            let (whole, group) = match entry {
+                Entry::Whole(unit) => (Some(unit), None),
+                Entry::Split(place) => (None, self.groups.get(*place as usize)),
+            };
+            let parts = group.into_iter().flat_map(|group| &group.units);
+            let parts = (0..=u8::MAX).zip(parts).map(move |(part, unit)| ((seq, Some(part)), unit));
+            whole.map(|unit| ((seq, None), unit)).into_iter().chain(parts)
+        })
+    }
+
+    #[inline]
+    fn index(&self, seq: Seq) -> usize {
+        usize::from(seq.0.wrapping_sub(self.base.0))
+    }
+}
+
+impl Unit {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether the last that became of it is that it was sent so.
+    #[inline]
+    pub(super) fn is_flying_since(&self, datagram: u32, at: Time) -> bool {
+        self.state == State::Flying && self.last_sent == at && self.datagram == datagram
+    }
+
+    /// It leaves in `datagram`.
+    #[inline]
+    pub(super) fn send(&mut self, datagram: u32, now: Time) {
+        if self.sends == 0 {
+            self.first_sent = now;
+        }
+        self.sends = self.sends.saturating_add(1);
+        (self.last_sent, self.datagram, self.state) = (now, datagram, State::Flying);
+    }
+
+    /// It has arrived. How many of its bytes were under way, or `None` if it was not waited for.
+    #[inline]
+    pub(super) fn arrive(&mut self) -> Option<usize> {
+        let flown = if self.state == State::Flying { self.len() } else { 0 };
+        if matches!(self.state, State::Fresh | State::Done) {
+            return None;
+        }
+        self.state = State::Done;
+        Some(flown)
+    }
+}

@@ -1,0 +1,340 @@
+//! The outbox against a naive one: a list that is searched from the front each time.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+
+use super::*;
+use crate::retry::RoundTrip;
+use crate::wire::{Body, Control, Data, Datagram, Delivery, Message, Part, PeerId, Role, Writer};
+
+/// A message or part as the naive outbox has it.
+#[derive(Debug, Clone)]
+struct Item {
+    id: MessageId,
+    len: usize,
+    urgent: bool,
+    state: State,
+    sends: u8,
+    at: Time,
+    datagram: u32,
+}
+
+/// What may follow in a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Ack(MessageId),
+    Unit(MessageId),
+    /// An unreliable message, by its number.
+    Loose(u32),
+}
+
+#[derive(Default)]
+struct Naive {
+    /// In the order of queueing; what is acknowledged stays.
+    items: Vec<Item>,
+    /// Unreliable messages that wait: number, length, and how many items were queued before.
+    loose: Vec<(u32, usize, usize)>,
+    acks: Vec<MessageId>,
+    datagrams: u32,
+    newest: u32,
+}
+
+impl Naive {
+    fn in_flight(&self) -> usize {
+        self.items.iter().filter(|item| item.state == State::Flying).map(|item| item.len).sum()
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter(|item| item.state != State::Done)
+    }
+
+    /// T-66: everything that could be sent, in its order.
+    fn order(&self) -> Vec<Next> {
+        let of = |channel: Channel, state: State| {
+            let items = self.items.iter().enumerate();
+            items.filter(move |(_, item)| item.id.channel == channel && item.state == state)
+        };
+        let units = |channel, state| of(channel, state).map(|(_, item)| Next::Unit(item.id));
+        let mut order: Vec<Next> = self.acks.iter().map(|id| Next::Ack(*id)).collect();
+        order.extend(units(Channel::Control, State::Lost));
+        order.extend(units(Channel::Game, State::Lost));
+        order.extend(units(Channel::Control, State::Fresh));
+        let fresh = of(Channel::Game, State::Fresh);
+        let (urgent, normal): (Vec<_>, Vec<_>) = fresh.partition(|(_, item)| item.urgent);
+        order.extend(urgent.iter().map(|(_, item)| Next::Unit(item.id)));
+        let mut rest: Vec<(usize, Next)> =
+            normal.iter().map(|(at, item)| (*at, Next::Unit(item.id))).collect();
+        // One that was queued after n items stands before the item n.
+        for (number, _, before) in &self.loose {
+            let place = rest.iter().position(|(at, next)| matches!(next, Next::Unit(_)) && at >= before);
+            rest.insert(place.unwrap_or(rest.len()), (*before, Next::Loose(*number)));
+        }
+        order.extend(rest.into_iter().map(|(_, next)| next));
+        order
+    }
+
+    /// T-60, T-66: what was sent is the beginning of what could be, and as much of it as fits.
+    fn sent(&mut self, datagram: Option<&[u8]>, budget: usize, now: Time) {
+        self.datagrams += 1;
+        let (ready, mut acks) = (self.is_ready(budget), 0);
+        let mut size = 2;
+        let mut order = self.order().into_iter().peekable();
+        let parsed = datagram.map(|bytes| Datagram::parse(bytes, Some(Role::Client)).expect("well formed"));
+        for message in parsed.iter().flat_map(|datagram| datagram.messages()) {
+            size += message.wire_len();
+            let found = match (message, message.id()) {
+                (Message::Ack(ack), _) => Next::Ack(ack.id),
+                (_, Some(id)) => Next::Unit(id),
+                (Message::Data(data), None) => Next::Loose(number(data.payload)),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(Some(found), order.next());
+            match found {
+                Next::Ack(_) => {
+                    self.acks.remove(0);
+                    acks += 1;
+                }
+                Next::Loose(_) => drop(self.loose.remove(0)),
+                Next::Unit(id) => {
+                    assert!(self.in_flight() == 0 || self.in_flight() + message.wire_len() <= budget);
+                    let datagram = self.datagrams;
+                    let item = self.items.iter_mut().find(|item| item.id == id).expect("it was in the order");
+                    assert_eq!(item.len, message.wire_len());
+                    (item.state, item.at, item.datagram, item.sends) =
+                        (State::Flying, now, datagram, item.sends + 1);
+                }
+            }
+        }
+        let fits = match order.next() {
+            None => false,
+            // T-60: at most 16 if there is nothing else.
+            Some(Next::Ack(id)) => (ready || acks < 16) && size + 4 + usize::from(id.part.is_some()) <= 512,
+            Some(Next::Loose(found)) => {
+                self.loose.iter().any(|(number, len, _)| *number == found && size + len <= 512)
+            }
+            Some(Next::Unit(id)) => {
+                let item = self.items.iter().find(|item| item.id == id).expect("it is in the order");
+                let room = self.in_flight() == 0 || self.in_flight() + item.len <= budget;
+                room && size + item.len <= 512
+            }
+        };
+        assert!(ready || acks <= 16, "{acks} ACKs in one datagram");
+        assert!(!fits, "there was room for more after {size} bytes");
+    }
+
+    /// Whether something besides ACKs may be sent.
+    fn is_ready(&self, budget: usize) -> bool {
+        let first = self.order().into_iter().find_map(|next| match next {
+            Next::Ack(_) => None,
+            Next::Loose(_) => Some(0),
+            Next::Unit(id) => self.items.iter().find(|item| item.id == id).map(|item| item.len),
+        });
+        let room = |len| self.in_flight() == 0 || self.in_flight() + len <= budget;
+        !self.loose.is_empty() || first.is_some_and(room)
+    }
+
+    /// T-61, T-62: timed out, or overtaken by three datagrams.
+    fn find_lost(&mut self, timeout: u64, now: Time) -> usize {
+        let newest = self.newest;
+        let late = |item: &Item| item.at.plus(timeout) <= now || newest >= item.datagram + 3;
+        let lost = self.items.iter_mut().filter(|item| item.state == State::Flying && late(item));
+        lost.map(|item| {
+            item.state = State::Lost;
+            item.len
+        })
+        .sum()
+    }
+}
+
+fn random(state: &mut u64, below: usize) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from((*state >> 33) % below as u64).unwrap_or(0)
+}
+
+fn number(payload: &[u8]) -> u32 {
+    u32::from_le_bytes(payload[..4].try_into().expect("a number"))
+}
+
+/// A message as it goes over the wire.
+fn encoded(message: &Message<'_>) -> Vec<u8> {
+    let mut buffer = [0; 512];
+    let mut writer = Writer::new(&mut buffer, PeerId(2));
+    assert!(writer.push(message));
+    writer.finish().expect("one message")[2..].to_vec()
+}
+
+/// Both outboxes, and what the test needs to feed them.
+struct Pair {
+    state: u64,
+    outbox: Outbox,
+    naive: Naive,
+    seqs: [Seq; 2],
+    numbers: u32,
+    now: Time,
+}
+
+impl Pair {
+    fn queue(&mut self, channel: Channel, parts: Option<u8>, bytes: &[u8], id: MessageId, urgent: bool) {
+        let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
+        match parts {
+            None => self.outbox.queue(channel, id.seq, |room| *room = *head, body),
+            Some(parts) => self.outbox.queue_part(id.seq, parts, |room| *room = *head, body),
+        }
+        let (len, state) = (bytes.len(), State::Fresh);
+        self.naive.items.push(Item { id, len, urgent, state, sends: 0, at: Time::ZERO, datagram: 0 });
+    }
+
+    fn take_seq(&mut self, channel: Channel) -> Seq {
+        let seq = &mut self.seqs[channel as usize];
+        *seq = seq.next();
+        *seq
+    }
+
+    fn queue_control(&mut self) {
+        let (channel, part) = (Channel::Control, None);
+        let seq = self.take_seq(channel);
+        let body = Body::Disconnect { peer: PeerId(2), address: core::net::Ipv4Addr::LOCALHOST };
+        let bytes = encoded(&Message::Control(Control::new(seq, body)));
+        self.queue(channel, None, &bytes, MessageId { channel, seq, part }, false);
+    }
+
+    fn queue_game(&mut self) {
+        let (channel, urgent) = (Channel::Game, random(&mut self.state, 5) == 0);
+        let seq = self.take_seq(channel);
+        let total = u8::try_from(random(&mut self.state, 6).saturating_sub(1)).unwrap_or(0);
+        let payload = vec![7; random(&mut self.state, 400)];
+        let mut add = |delivery: Delivery| {
+            let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
+            let part = delivery.part().map(Part::index);
+            let parts = delivery.part().map(|_| total);
+            self.queue(channel, parts, &bytes, MessageId { channel, seq, part }, urgent);
+        };
+        match NonZeroU8::new(total) {
+            None => add(Delivery::Reliable(seq)),
+            Some(total) => {
+                add(Delivery::Fragment(seq, Part::First { total }));
+                let later = (1..total.get()).filter_map(NonZeroU8::new);
+                later.for_each(|index| add(Delivery::Fragment(seq, Part::Later { index })));
+            }
+        }
+        if urgent {
+            self.outbox.hurry(seq);
+        }
+    }
+
+    fn queue_loose(&mut self) {
+        self.numbers += 1;
+        let mut payload = vec![7; 4 + random(&mut self.state, 300)];
+        payload[..4].copy_from_slice(&self.numbers.to_le_bytes());
+        let delivery = Delivery::Unreliable;
+        let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
+        let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
+        self.outbox.queue_loose(|room| *room = *head, body, self.seqs[Channel::Game as usize].next());
+        self.naive.loose.push((self.numbers, bytes.len(), self.naive.items.len()));
+    }
+
+    fn owe(&mut self) {
+        let channel = Channel::Game;
+        let seq = Seq(u16::try_from(random(&mut self.state, 0x1_0000)).unwrap_or(0));
+        let part = (random(&mut self.state, 2) == 0).then_some(3);
+        let id = MessageId { channel, seq, part };
+        assert!(self.outbox.owe(id, 1));
+        self.naive.acks.push(id);
+    }
+
+    fn fill(&mut self) {
+        let budget = [600, 2000, 50_000][random(&mut self.state, 3)];
+        let mut buffer = [0; 512];
+        let mut writer = Writer::new(&mut buffer, PeerId(2));
+        let ready = self.outbox.readiness(budget);
+        self.outbox.fill(&mut writer, ready, budget, self.now);
+        self.naive.sent(writer.finish().as_deref(), budget, self.now);
+    }
+
+    /// An ACK comes: of something that was sent, or of something that was not.
+    fn settle(&mut self) {
+        let sent: Vec<usize> = (0..self.naive.items.len())
+            .filter(|at| !matches!(self.naive.items[*at].state, State::Fresh))
+            .filter(|at| self.naive.items[*at].state != State::Done || random(&mut self.state, 50) == 0)
+            .collect();
+        if sent.is_empty() {
+            return;
+        }
+        // The first is the likeliest, and one that was sent often is not left to wait longer (T-62).
+        let tired = sent
+            .iter()
+            .position(|at| self.naive.items[*at].sends >= 7 && self.naive.items[*at].state != State::Done);
+        let pick = tired.unwrap_or_else(|| random(&mut self.state, sent.len().min(12)));
+        let item = &mut self.naive.items[sent[pick]];
+        let settled = self.outbox.settle(item.id, &RoundTrip::default(), self.now);
+        self.outbox.trim();
+        if item.state == State::Done {
+            return assert_eq!(settled, Settled::Useless);
+        }
+        let Settled::Arrived { bytes, trip, .. } = settled else { panic!("{settled:?}") };
+        assert_eq!(bytes, item.len);
+        assert_eq!(trip, (item.sends == 1).then(|| self.now.micros_since(item.at)));
+        item.state = State::Done;
+        self.naive.newest = self.naive.newest.max(item.datagram);
+    }
+
+    fn compare(&self, step: usize) {
+        let (outbox, naive) = (&self.outbox, &self.naive);
+        assert_eq!(outbox.queued(), naive.waiting().count() + naive.loose.len(), "step {step}");
+        let bytes = naive.waiting().map(|item| item.len).chain(naive.loose.iter().map(|(_, len, _)| *len));
+        assert_eq!(outbox.queued_bytes(), bytes.sum::<usize>(), "step {step}");
+        assert_eq!(outbox.in_flight(), naive.in_flight(), "step {step}");
+        assert!(outbox.acks().eq(naive.acks.iter().copied()), "step {step}");
+        let fresh = naive.items.iter().filter(|item| item.state == State::Fresh).count();
+        assert_eq!(outbox.fresh(), fresh + naive.loose.len(), "step {step}");
+        let mut waiting: Vec<MessageId> = outbox.unacknowledged().map(|(id, ..)| id).collect();
+        let sent = naive.waiting().filter(|item| item.state != State::Fresh);
+        assert!(
+            sent.map(|item| item.id).all(|id| waiting
+                .iter()
+                .position(|w| *w == id)
+                .map(|at| waiting.swap_remove(at))
+                .is_some()),
+            "step {step}"
+        );
+        assert!(waiting.is_empty(), "step {step}");
+    }
+}
+
+/// T-60 to T-62, T-66: the same leaves in the same order, the same is lost and the same is settled.
+#[test]
+fn the_outbox_does_what_a_naive_one_does() {
+    for seed in 1..=25 {
+        let (outbox, naive) = (Outbox::default(), Naive::default());
+        // Close to the wrap of the numbers.
+        let seqs = [Seq(0xFFF0), Seq(0xFF80)];
+        let now = Time::from_micros(1);
+        let mut pair = Pair { state: seed, outbox, naive, seqs, numbers: 0, now };
+        for step in 0..1500 {
+            match random(&mut pair.state, 20) {
+                0 => pair.queue_control(),
+                1..3 => pair.queue_game(),
+                3 => pair.queue_loose(),
+                4 | 5 => (0..random(&mut pair.state, 12)).for_each(|_| pair.owe()),
+                6..11 => pair.fill(),
+                11..18 => pair.settle(),
+                _ => {
+                    pair.now = pair.now.plus(u64::try_from(random(&mut pair.state, 30_000)).unwrap_or(0));
+                    let (now, timeout) = (pair.now, 40_000);
+                    assert_eq!(
+                        pair.outbox.find_lost(Pace { timeout, patient_from: 8 }, now),
+                        pair.naive.find_lost(timeout, now),
+                        "seed {seed} step {step}"
+                    );
+                }
+            }
+            pair.compare(step);
+        }
+        while pair.outbox.queued() > 0 || pair.outbox.owes() {
+            pair.fill();
+            pair.settle();
+        }
+        assert!(pair.outbox.is_empty() && pair.outbox.in_flight() == 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,390 @@
+//! One remote: what is known of it, what it is owed, what it has said.
+
+mod acks;
+
+use alloc::boxed::Box;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use crate::config::Settings;
+use crate::inbox::{Inbox, WINDOW};
+use crate::outbox::{Filled, Outbox, Pace, Readiness};
+use crate::retry::{Budget, RoundTrip};
+use crate::stats::Counters;
+use crate::time::Time;
+use crate::wire::{Body, Channel, Control, Kind, Message, MessageId, PeerId, Seq, Writer};
+
+pub(crate) use acks::News;
+
+/// Where a peer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Host: asked to be let in, the caller has not decided.
+    Pending { since: Time },
+    /// Client: asked the host to be let in.
+    Connecting,
+    /// Messages flow.
+    Live,
+    /// Only the last words are still repeated and acknowledged.
+    Leaving { until: Time },
+}
+
+/// What a peer is called.
+#[derive(Debug, Clone)]
+pub(crate) struct Name {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) utf16le: Box<[u8]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddrV4,
+    pub(crate) id: PeerId,
+    pub(crate) state: State,
+    pub(crate) nonce: u32,
+    pub(crate) name: Option<Name>,
+    /// When a further change of name is listened to.
+    pub(crate) next_name: Time,
+    pub(crate) last_heard: Time,
+    last_queued: Time,
+    last_data: Time,
+    /// When owed ACKs leave at the latest.
+    ack_due: Option<Time>,
+    /// Since when something is held that cannot be delivered.
+    stalled: Option<Time>,
+    /// T-55: a sign of life is due. It is not in the outbox, so that a peer that is only kept alive has none.
+    keepalive: bool,
+    /// How often the timeout was doubled because the peer is silent.
+    backoff: u8,
+    /// T-61: the timeout, less what makes a retransmission happen at the service nearest to its time, not only after it.
+    resend_after: u64,
+    /// How many datagrams with ACKs in a row told nothing of the round trip.
+    blind: u8,
+    /// Whether it stands in the endpoint's list of peers to look at.
+    pub(crate) listed: bool,
+    next_seq: [Seq; 2],
+    pub(crate) inbox: [Inbox; 2],
+    trip: RoundTrip,
+    budget: Budget,
+    outbox: Option<Box<Outbox>>,
+    pub(crate) counters: Counters,
+}
+
+impl Peer {
+    pub(crate) fn new(address: SocketAddrV4, id: PeerId, state: State, config: &Settings, now: Time) -> Self {
+        let mut peer = Self {
+            address,
+            id,
+            state,
+            nonce: 0,
+            name: None,
+            next_name: now,
+            last_heard: now,
+            last_queued: now,
+            last_data: Time::ZERO,
+            ack_due: None,
+            stalled: None,
+            keepalive: false,
+            backoff: 0,
+            resend_after: 0,
+            blind: 0,
+            listed: false,
+            next_seq: [Seq(0); 2],
+            inbox: [Inbox::default(), Inbox::default()],
+            trip: RoundTrip::default(),
+            budget: Budget::new(config),
+            outbox: None,
+            counters: Counters::default(),
+        };
+        peer.set_timeout(config);
+        peer
+    }
+
+    #[inline]
+    pub(crate) fn inbox(&mut self, channel: Channel) -> &mut Inbox {
+        let [control, game] = &mut self.inbox;
+        match channel {
+            Channel::Control => control,
+            Channel::Game => game,
+        }
+    }
+
+    /// Takes the next sequence number of a channel.
+    #[inline]
+    pub(crate) const fn take_seq(&mut self, channel: Channel) -> Seq {
+        let [control, game] = &mut self.next_seq;
+        let next = match channel {
+            Channel::Control => control,
+            Channel::Game => game,
+        };
+        let seq = *next;
+        *next = seq.next();
+        seq
+    }
+
+    #[inline]
+    pub(crate) fn outbox(&mut self) -> &mut Outbox {
+        self.outbox.get_or_insert_with(new_outbox)
+    }
+
+    pub(crate) fn outbox_ref(&self) -> Option<&Outbox> {
+        self.outbox.as_deref()
+    }
+
+    /// Round trip, timeout in microseconds, budget in bytes.
+    pub(crate) fn pace(&self, config: &Settings) -> (RoundTrip, u64, usize) {
+        (self.trip, self.timeout(config), self.budget.bytes())
+    }
+
+    #[inline]
+    pub(crate) fn queued(&self) -> (usize, usize) {
+        self.outbox.as_ref().map_or((0, 0), |outbox| (outbox.queued(), outbox.queued_bytes()))
+    }
+
+    /// Whether one old message that is not acknowledged keeps too many later ones from being forgotten.
+    #[inline]
+    pub(crate) fn is_held_up(&self, config: &Settings) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| {
+            let (numbers, bytes) = outbox.retained();
+            numbers >= WINDOW || bytes / 2 > config.queue_bytes
+        })
+    }
+
+    /// Queues a control message, reliable and ahead of all game data.
+    pub(crate) fn queue_control(&mut self, body: Body<'_>, now: Time) {
+        if self.is_deaf() {
+            return;
+        }
+        let seq = self.take_seq(Channel::Control);
+        let mut buffer = [0; CONTROL_ROOM];
+        let message = Message::Control(Control::new(seq, body));
+        let mut writer = Writer::new(&mut buffer, PeerId::NULL);
+        let written = writer.push(&message);
+        if let (true, Some(datagram)) = (written, writer.finish())
+            && let Some(message) = datagram.get(2..)
+        {
+            self.start_queueing(now).queue(Channel::Control, seq, |[]| (), message);
+        }
+    }
+
+    /// The outbox, to queue something of which T-55 shall know.
+    #[inline]
+    pub(crate) fn start_queueing(&mut self, now: Time) -> &mut Outbox {
+        self.last_queued = now;
+        self.outbox()
+    }
+
+    /// Queues an unreliable game message.
+    #[inline]
+    pub(crate) fn queue_loose<const N: usize>(
+        &mut self,
+        head: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+        now: Time,
+    ) {
+        let [_, next] = self.next_seq;
+        self.start_queueing(now).queue_loose(head, body, next);
+    }
+
+    /// `count` game messages, the first with this number, have been taken as they came.
+    pub(crate) fn note_taken(&mut self, first: Seq, count: u8, config: &Settings, now: Time) {
+        let id = MessageId { channel: Channel::Game, seq: first, part: None };
+        self.counters.messages_in.add(Kind::DATA, count.into());
+        self.owe(id, count, config, now);
+        self.note_stall(true, now);
+    }
+
+    /// T-60: the ACK leaves now, or soon in company if this side is sending anyway. `count` is that of
+    /// [`Outbox::owe`].
+    pub(crate) fn owe(&mut self, first: MessageId, count: u8, config: &Settings, now: Time) {
+        if self.outbox().owe(first, count) && self.ack_due.is_none() {
+            let company =
+                now.micros_since(self.last_data) <= config.ack_company && self.last_data > Time::ZERO;
+            self.ack_due = Some(if company { now.plus(config.ack_delay) } else { now });
+        }
+    }
+
+    #[inline]
+    pub(crate) fn heard(&mut self, len: usize, config: &Settings, now: Time) {
+        self.last_heard = now;
+        if self.backoff > 0 {
+            self.backoff = 0;
+            self.set_timeout(config);
+        }
+        self.counters.datagrams_in += 1;
+        self.counters.bytes_in += len as u64;
+    }
+
+    /// After a datagram or a timeout: what was lost?
+    #[inline]
+    pub(crate) fn find_lost(&mut self, config: &Settings, now: Time) {
+        let Some(outbox) = &self.outbox else { return };
+        if outbox.has_sent() {
+            self.find_lost_of(config, now);
+        }
+        self.budget.review(&mut self.trip, config, now);
+    }
+
+    /// As [`find_lost`](Self::find_lost), for a peer that was sent something.
+    #[inline(never)]
+    fn find_lost_of(&mut self, config: &Settings, now: Time) {
+        let Some(outbox) = &mut self.outbox else { return };
+        let timeout = self.resend_after;
+        let due = outbox.next_timeout(timeout).is_some_and(|due| due <= now);
+        // T-51: only a connect request is repeated without end and at the same pace.
+        let asks = self.state == State::Connecting;
+        let patient_from = if asks { u8::MAX } else { PATIENT_FROM };
+        let lost = outbox.find_lost(Pace { timeout, patient_from }, now);
+        if lost > 0 {
+            self.budget.lost(lost);
+        }
+        // T-61: only a peer that is wholly silent is asked ever more seldom.
+        let silence = now.micros_since(self.last_heard);
+        if due && !asks && silence > 2 * timeout && self.backoff < MOST_BACKOFF {
+            self.backoff += 1;
+            self.set_timeout(config);
+        }
+    }
+
+    fn timeout(&self, config: &Settings) -> u64 {
+        (self.trip.timeout(config) << self.backoff).min(config.most_timeout)
+    }
+
+    /// After a change of the round trip or of the backoff.
+    fn set_timeout(&mut self, config: &Settings) {
+        self.resend_after = self.timeout(config).saturating_sub(config.half_tick);
+    }
+
+    /// Fills one datagram. `None` if there is nothing to send now.
+    pub(crate) fn fill<'b>(
+        &mut self,
+        buffer: &'b mut [u8],
+        from: PeerId,
+        config: &Settings,
+        now: Time,
+    ) -> Option<&'b mut [u8]> {
+        let budget = self.budget.bytes();
+        let ack_now = self.ack_due.is_some_and(|due| due <= now);
+        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
+        if !ack_now && ready != Readiness::Now && !self.keepalive {
+            return None;
+        }
+        let mut writer = Writer::with_limit(buffer, from, config.datagram_limit);
+        let mut filled = Filled::default();
+        if let Some(outbox) = &mut self.outbox {
+            filled = outbox.fill(&mut writer, ready, budget, now);
+            if !outbox.owes() {
+                self.ack_due = None;
+            }
+        }
+        if self.keepalive && writer.push_encoded(&[Kind::KEEPALIVE.0]) {
+            self.keepalive = false;
+            filled.fresh += 1;
+        }
+        let Filled { acks, again, fresh, game } = filled;
+        let datagram = writer.finish()?;
+        if game {
+            self.last_data = now;
+        }
+        self.counters.acks_out += u64::from(acks);
+        self.counters.retransmits += u64::from(again);
+        self.counters.messages_out += u64::from(fresh);
+        self.counters.datagrams_out += 1;
+        self.counters.bytes_out += datagram.len() as u64;
+        Some(datagram)
+    }
+
+    /// T-55: a sign of life is due.
+    pub(crate) fn keep_alive(&mut self, config: &Settings, now: Time) {
+        if self.state == State::Live && now >= self.last_queued.plus(config.keepalive) {
+            self.last_queued = now;
+            self.keepalive = true;
+        }
+    }
+
+    /// Remembers since when something waits for an earlier message.
+    #[inline]
+    pub(crate) fn note_stall(&mut self, progress: bool, now: Time) {
+        let waiting = self.inbox.iter().any(Inbox::is_waiting);
+        self.stalled = match (waiting, self.stalled) {
+            (false, _) => None,
+            (true, Some(since)) if !progress => Some(since),
+            (true, _) => Some(now),
+        };
+    }
+
+    pub(crate) fn is_silent(&self, config: &Settings, now: Time) -> bool {
+        now >= self.last_heard.plus(config.silence)
+    }
+
+    /// T-64: a reliable message stays unacknowledged, or one that others wait for does not come.
+    pub(crate) fn is_undeliverable(&self, config: &Settings, now: Time) -> bool {
+        self.undeliverable_at(config).is_some_and(|at| at <= now)
+    }
+
+    /// T-64: so many control messages are not acknowledged that the peer could not even take more.
+    fn is_deaf(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| outbox.control_backlog() >= WINDOW)
+    }
+
+    fn undeliverable_at(&self, config: &Settings) -> Option<Time> {
+        if self.is_deaf() {
+            return Some(Time::ZERO);
+        }
+        let oldest = self.outbox.as_ref().and_then(|outbox| outbox.oldest());
+        Time::earliest(oldest, self.stalled).map(|since| since.plus(config.undeliverable))
+    }
+
+    /// Whether everything that must be acknowledged before leaving is.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.outbox.as_ref().is_none_or(|outbox| outbox.is_control_settled() && !outbox.owes())
+    }
+
+    /// The next time at which something is due.
+    pub(crate) fn next_timeout(&self, config: &Settings) -> Time {
+        let silence = self.last_heard.plus(config.silence);
+        let own = match self.state {
+            State::Pending { since } => since.plus(config.pending_timeout),
+            State::Connecting => silence,
+            State::Live => silence.min(self.last_queued.plus(config.keepalive)),
+            State::Leaving { until } => until,
+        };
+        let Some(outbox) = &self.outbox else { return own };
+        let resend = outbox.next_timeout(self.resend_after);
+        let shrink = outbox.is_empty().then(|| self.last_queued.max(self.last_heard).plus(IDLE));
+        let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };
+        let due = Time::earliest(Time::earliest(resend, self.ack_due), undeliverable);
+        Time::earliest(due, shrink).map_or(own, |due| own.min(due))
+    }
+
+    /// Gives memory back that was not used for a while. `false` if it was.
+    pub(crate) fn shrink(&mut self, now: Time) -> bool {
+        if now < self.last_queued.max(self.last_heard).plus(IDLE) {
+            return false;
+        }
+        if self.outbox.as_ref().is_some_and(|outbox| outbox.is_empty()) {
+            self.outbox = None;
+        }
+        self.inbox.iter_mut().for_each(Inbox::shrink);
+        true
+    }
+
+    /// Whether nothing waits for it or from it.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queued() == (0, 0) && !self.inbox.iter().any(Inbox::is_waiting)
+    }
+}
+
+/// Seldom needed, and large.
+#[cold]
+#[inline(never)]
+fn new_outbox() -> Box<Outbox> {
+    Box::default()
+}
+
+/// The largest control message: an identity with a long name.
+pub(crate) const CONTROL_ROOM: usize = 512;
+const MOST_BACKOFF: u8 = 8;
+/// T-62: from this many sends of one message on the pauses between them grow.
+const PATIENT_FROM: u8 = 8;
+/// A peer that was quiet this long has no need for buffers.
+const IDLE: u64 = 4_000_000;

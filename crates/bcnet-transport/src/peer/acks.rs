@@ -1,0 +1,78 @@
+//! ACKs arrive: what they settle, and what they tell about the link.
+
+use super::Peer;
+use crate::config::Settings;
+use crate::outbox::Settled;
+use crate::time::Time;
+use crate::wire::{Kind, MessageId, Messages};
+
+/// What the ACKs of one datagram tell about the link.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct News {
+    bytes: usize,
+    trip: Option<u64>,
+    /// The most that the round trip can have been, of what was sent more than once.
+    most: Option<u64>,
+    /// How many told nothing.
+    useless: u32,
+}
+
+impl News {
+    #[inline(always)]
+    fn add(&mut self, settled: Settled) {
+        match settled {
+            Settled::Useless => self.useless += 1,
+            Settled::Noted => {}
+            Settled::Arrived { bytes, trip, most } => {
+                self.bytes += bytes;
+                self.trip = trip.or(self.trip);
+                self.most = most.or(self.most);
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// ACKs of whole messages, as many as come next; what they tell is added to `news`.
+    #[inline(never)]
+    pub(crate) fn settle_all(&mut self, messages: &mut Messages<'_>, news: &mut News, now: Time) {
+        let (mut all, trip) = (*news, &self.trip);
+        let mut outbox = self.outbox.as_deref_mut();
+        let count = messages.settle_acks(|channel, seq| {
+            let id = MessageId { channel, seq, part: None };
+            all.add(outbox.as_mut().map_or(Settled::Useless, |outbox| outbox.settle(id, trip, now)));
+        });
+        *news = all;
+        self.counters.messages_in.add(Kind::ACK, count.into());
+    }
+
+    /// As [`settle_all`](Self::settle_all), for one ACK of any kind.
+    pub(crate) fn settle_one(&mut self, id: MessageId, news: &mut News, now: Time) {
+        let trip = &self.trip;
+        news.add(self.outbox.as_mut().map_or(Settled::Useless, |outbox| outbox.settle(id, trip, now)));
+        self.counters.messages_in.add(Kind::ACK, 1);
+    }
+
+    /// After all ACKs of a datagram: the round trip is measured once, by the last of them that can tell.
+    pub(crate) fn learn(&mut self, news: &News, config: &Settings) {
+        self.counters.acks_useless += u64::from(news.useless);
+        if news.bytes == 0 {
+            return;
+        }
+        if let Some(outbox) = &mut self.outbox {
+            outbox.trim();
+        }
+        // T-61: if nothing can be told for long, the way may have become longer than the timeout.
+        self.blind = if news.trip.is_some() { 0 } else { self.blind.saturating_add(1) };
+        let guess = if self.blind > MOST_BLIND { news.most } else { None };
+        if let Some(sample) = news.trip.or(guess) {
+            self.trip.sample(sample);
+            self.set_timeout(config);
+            self.blind = 0;
+        }
+        let in_flight = self.outbox.as_ref().map_or(0, |outbox| outbox.in_flight()) + news.bytes;
+        self.budget.acknowledged(news.bytes, in_flight, news.trip, &self.trip, config);
+    }
+}
+
+const MOST_BLIND: u8 = 8;

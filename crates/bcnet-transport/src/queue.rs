@@ -1,0 +1,166 @@
+//! A queue of small values in a ring.
+//!
+//! What `VecDeque` does, with two differences that the hot path is made of: a place is found by a mask instead of a
+//! comparison, and what leaves the front is not moved out.
+
+use alloc::vec::Vec;
+
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    /// Its length is zero or a power of two.
+    slots: Vec<T>,
+    /// The place of the first value; only its lower bits count.
+    first: usize,
+    len: usize,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), first: 0, len: 0 }
+    }
+}
+
+impl<T: Copy> Queue<T> {
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The value at `index`, counted from the front.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        if index >= self.len {
+            return None;
+        }
+        self.slots.get(self.place(index))
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        if index >= self.len {
+            return None;
+        }
+        let place = self.place(index);
+        self.slots.get_mut(place)
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.get(0)
+    }
+
+    #[inline]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(0)
+    }
+
+    #[inline]
+    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(self.len.wrapping_sub(1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, value: T) {
+        if self.len == self.slots.len() {
+            self.grow(value);
+        }
+        let place = self.place(self.len);
+        if let Some(slot) = self.slots.get_mut(place) {
+            *slot = value;
+            self.len += 1;
+        }
+    }
+
+    /// Drops the first `count` values, which must be there.
+    #[inline]
+    pub(crate) const fn skip(&mut self, count: usize) {
+        self.first = self.first.wrapping_add(count);
+        self.len -= count;
+    }
+
+    /// Drops every value that equals `value`.
+    pub(crate) fn remove(&mut self, value: T)
+    where
+        T: PartialEq,
+    {
+        for _ in 0..self.len {
+            let Some(&first) = self.front() else { return };
+            self.skip(1);
+            if first != value {
+                self.push(first);
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len).filter_map(|index| self.get(index))
+    }
+
+    #[inline]
+    const fn place(&self, index: usize) -> usize {
+        self.first.wrapping_add(index) & self.slots.len().wrapping_sub(1)
+    }
+
+    /// Doubles the ring. The new places hold `filler` until they are used.
+    #[cold]
+    fn grow(&mut self, filler: T) {
+        let size = (2 * self.slots.len()).max(SMALLEST);
+        let mut slots = Vec::with_capacity(size);
+        slots.extend(self.iter().copied());
+        slots.resize(size, filler);
+        (self.slots, self.first) = (slots, 0);
+    }
+}
+
+const SMALLEST: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+
+    #[test]
+    fn it_is_a_queue_however_it_wraps_and_grows() {
+        let mut state = 3_u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut queue = Queue { first: usize::MAX - 5, ..Queue::default() };
+        let mut model = VecDeque::new();
+        for step in 0..20_000_u64 {
+            match random(if step % 4000 < 2000 { 5 } else { 3 }) {
+                0 => {
+                    let count = usize::try_from(random(3)).expect("small").min(model.len());
+                    queue.skip(count);
+                    model.drain(..count);
+                }
+                2 if random(20) == 0 => {
+                    let value = model.get(model.len() / 2).copied().unwrap_or(0);
+                    queue.remove(value);
+                    model.retain(|other| *other != value);
+                }
+                1 if random(2) == 0 => {
+                    if let (Some(ours), Some(theirs)) = (queue.back_mut(), model.back_mut()) {
+                        (*ours, *theirs) = (step, step);
+                    }
+                }
+                _ => {
+                    queue.push(step);
+                    model.push_back(step);
+                }
+            }
+            assert_eq!((queue.len(), queue.is_empty()), (model.len(), model.is_empty()));
+            assert_eq!((queue.front(), queue.get(model.len())), (model.front(), None));
+            if step % 64 == 0 {
+                assert!(queue.iter().eq(&model), "step {step}");
+            }
+        }
+        assert!(queue.slots.len().is_power_of_two());
+    }
+}

@@ -1,0 +1,144 @@
+//! When to send again, and how much may be under way: round-trip estimate, timeout, budget.
+//!
+//! Owns T-61 and T-63. Times are microseconds.
+
+use crate::config::Settings;
+use crate::time::Time;
+
+/// The measured round trip to one peer (RFC 6298), and the timeout that follows from it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RoundTrip {
+    /// Zero before the first sample.
+    smoothed: u32,
+    variation: u32,
+    least: u32,
+}
+
+impl RoundTrip {
+    /// T-61: only messages that were sent once are measured, so that a sample is never ambiguous (Karn's rule).
+    pub(crate) fn sample(&mut self, micros: u64) {
+        let sample = u32::try_from(micros).unwrap_or(u32::MAX).clamp(1, LONGEST_SAMPLE);
+        if self.smoothed == 0 {
+            *self = Self { smoothed: sample, variation: sample / 2, least: sample };
+            return;
+        }
+        let error = self.smoothed.abs_diff(sample);
+        self.variation = self.variation - self.variation / 4 + error / 4;
+        self.smoothed = self.smoothed - self.smoothed / 8 + sample / 8;
+        self.least = self.least.min(sample);
+    }
+
+    /// Lets the least round trip rise a little, so that a change of route is found.
+    const fn drift(&mut self) {
+        self.least += self.least / 1024;
+    }
+
+    pub(crate) const fn smoothed(&self) -> Option<u32> {
+        if self.smoothed == 0 { None } else { Some(self.smoothed) }
+    }
+
+    pub(crate) const fn variation(&self) -> u32 {
+        self.variation
+    }
+
+    pub(crate) const fn least(&self) -> u32 {
+        self.least
+    }
+
+    /// How long to wait for an ACK.
+    pub(crate) fn timeout(&self, config: &Settings) -> u64 {
+        if self.smoothed == 0 {
+            return config.first_timeout;
+        }
+        let margin = u64::from(self.smoothed / 16).clamp(LEAST_MARGIN, MOST_MARGIN);
+        let timeout = u64::from(self.smoothed) + (4 * u64::from(self.variation)).max(margin);
+        timeout.max(config.least_timeout).min(config.most_timeout)
+    }
+}
+
+/// How many unacknowledged bytes may be under way to one peer (T-63).
+///
+/// It grows while the round trip stays near its least, and shrinks when the round trip shows that a queue builds up
+/// on the way, or when most of what was sent is lost. Loss alone does not shrink it: on a lossy link that would
+/// starve the game without helping anyone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    bytes: u32,
+    /// Bytes that were acknowledged and lost since `since`.
+    delivered: u32,
+    lost: u32,
+    since: Time,
+}
+
+impl Budget {
+    pub(crate) fn new(config: &Settings) -> Self {
+        let bytes = u32::try_from(config.first_budget).unwrap_or(u32::MAX);
+        Self { bytes, delivered: 0, lost: 0, since: Time::ZERO }
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// `bytes` arrived of `in_flight`, and the round trip was measured as `sample`.
+    pub(crate) fn acknowledged(
+        &mut self,
+        bytes: usize,
+        in_flight: usize,
+        sample: Option<u64>,
+        trip: &RoundTrip,
+        config: &Settings,
+    ) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.delivered = self.delivered.saturating_add(bytes);
+        let Some(sample) = sample else { return };
+        let least = u64::from(trip.least);
+        let waited = sample.saturating_sub(least);
+        let used = 2 * in_flight >= self.bytes();
+        if used && waited < (least / 4).max(QUEUE_BEGINS) {
+            let most = u32::try_from(config.most_budget).unwrap_or(u32::MAX);
+            self.bytes = self.bytes.saturating_add(bytes).min(most);
+        }
+    }
+
+    /// `bytes` did not arrive.
+    pub(crate) fn lost(&mut self, bytes: usize) {
+        self.lost = self.lost.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Once per round trip: is what is under way too much?
+    #[inline]
+    pub(crate) fn review(&mut self, trip: &mut RoundTrip, config: &Settings, now: Time) {
+        if now.micros_since(self.since) < u64::from(trip.smoothed).max(SHORTEST_REVIEW) {
+            return;
+        }
+        self.review_now(trip, config, now);
+    }
+
+    fn review_now(&mut self, trip: &mut RoundTrip, config: &Settings, now: Time) {
+        let queued = trip.smoothed.saturating_sub(trip.least);
+        let queue = u64::from(queued) > u64::from(trip.least).max(QUEUE_HURTS);
+        let total = self.delivered.saturating_add(self.lost);
+        let mostly_lost = total >= ENOUGH_TO_JUDGE && self.lost > total / 2;
+        if queue || mostly_lost {
+            let least = u32::try_from(LEAST_DATAGRAMS * config.datagram_limit).unwrap_or(u32::MAX);
+            self.bytes = (self.bytes - self.bytes / 4).max(least.min(self.bytes));
+        }
+        if total > 0 {
+            trip.drift();
+        }
+        (self.delivered, self.lost, self.since) = (0, 0, now);
+    }
+}
+
+/// What a timeout adds to a round trip that never varies.
+const LEAST_MARGIN: u64 = 1_000;
+const MOST_MARGIN: u64 = 5_000;
+const LONGEST_SAMPLE: u32 = 60_000_000;
+/// Extra round trip from which on nothing more is added.
+const QUEUE_BEGINS: u64 = 10_000;
+/// Extra round trip from which on less is sent.
+const QUEUE_HURTS: u64 = 40_000;
+const SHORTEST_REVIEW: u64 = 20_000;
+const ENOUGH_TO_JUDGE: u32 = 8 * 512;
+const LEAST_DATAGRAMS: usize = 8;

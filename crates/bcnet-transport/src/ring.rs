@@ -1,0 +1,175 @@
+//! Bytes of many messages in one growing ring: each message in one piece, freed in order.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A ring of bytes. A place in it is named by an offset that only grows (and wraps with `u32`), so it stays valid while
+/// the ring grows. No piece crosses the end of the ring, and none longer than [`LONGEST`] is taken.
+#[derive(Debug, Default)]
+pub(crate) struct ByteRing {
+    buffer: Vec<u8>,
+    /// The length of the buffer: zero or a power of two.
+    size: u32,
+    head: u32,
+    tail: u32,
+}
+
+impl ByteRing {
+    /// Room for `len` bytes in one piece, and where it is. `None` if `len` is more than [`LONGEST`].
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self, len: usize) -> Option<(u32, &mut [u8])> {
+        if len > LONGEST as usize {
+            return None;
+        }
+        let len = u32::try_from(len).ok()?;
+        let at = match self.fit(len) {
+            Some(at) => at,
+            None => {
+                self.grow(len);
+                self.fit(len)?
+            }
+        };
+        self.head = at.wrapping_add(len);
+        let start = self.index(at);
+        Some((at, self.buffer.get_mut(start..start + len as usize)?))
+    }
+
+    /// Keeps a head of `N` bytes, which `write` makes, and `body` as one piece and tells where it is.
+    #[inline(always)]
+    pub(crate) fn store<const N: usize>(
+        &mut self,
+        write: impl FnOnce(&mut [u8; N]),
+        body: &[u8],
+    ) -> Option<u32> {
+        let (at, room) = self.reserve(body.len().checked_add(N)?)?;
+        let (head, rest) = room.split_first_chunk_mut()?;
+        write(head);
+        rest.copy_from_slice(body);
+        Some(at)
+    }
+
+    /// The `len` bytes at `at`.
+    #[inline]
+    pub(crate) fn get(&self, at: u32, len: usize) -> &[u8] {
+        let start = self.index(at);
+        self.buffer.get(start..start + len).unwrap_or_default()
+    }
+
+    /// Whether the `len` bytes from `at` on do not cross the end of the ring. A single piece never does.
+    #[inline]
+    pub(crate) fn is_one_piece(&self, at: u32, len: usize) -> bool {
+        self.index(at) + len <= self.buffer.len()
+    }
+
+    /// Frees everything before `at`.
+    pub(crate) const fn release_to(&mut self, at: u32) {
+        self.tail = at;
+    }
+
+    /// Frees everything.
+    pub(crate) const fn release_all(&mut self) {
+        self.tail = self.head;
+    }
+
+    /// The bytes between the oldest piece and the newest.
+    #[inline]
+    pub(crate) const fn used(&self) -> usize {
+        self.head.wrapping_sub(self.tail) as usize
+    }
+
+    /// Where a piece of `len` bytes would go, if there is room.
+    #[inline(always)]
+    fn fit(&self, len: u32) -> Option<u32> {
+        let size = self.size;
+        if size == 0 {
+            return None;
+        }
+        let left = size - (self.head & (size - 1));
+        let at = if left < len { self.head.wrapping_add(left) } else { self.head };
+        (at.wrapping_add(len).wrapping_sub(self.tail) <= size).then_some(at)
+    }
+
+    /// Doubles until `len` more bytes fit. Pieces stay whole: the ends of a larger ring are ends of the smaller one too.
+    #[cold]
+    fn grow(&mut self, len: u32) {
+        let (old_size, mut size) = (self.size, self.size.max(SMALLEST));
+        let used = self.head.wrapping_sub(self.tail);
+        while size - used.min(size) < 2 * len {
+            size *= 2;
+        }
+        let old = core::mem::replace(&mut self.buffer, vec![0; size as usize]);
+        self.size = size;
+        let mut at = self.tail;
+        while at != self.head && old_size != 0 {
+            let here = at & (old_size - 1);
+            let run = (old_size - here).min(self.head.wrapping_sub(at));
+            let target = self.index(at);
+            let from = old.get(here as usize..(here + run) as usize);
+            let to = self.buffer.get_mut(target..target + run as usize);
+            if let (Some(from), Some(to)) = (from, to) {
+                to.copy_from_slice(from);
+            }
+            at = at.wrapping_add(run);
+        }
+    }
+
+    #[inline]
+    const fn index(&self, at: u32) -> usize {
+        (at & self.size.wrapping_sub(1)) as usize
+    }
+}
+
+/// The longest piece: more than the largest payload there can be (255 parts).
+pub(crate) const LONGEST: u32 = 1 << 21;
+const SMALLEST: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+
+    #[test]
+    fn pieces_stay_whole_while_the_ring_wraps_and_grows() {
+        for seed in 1..20_u64 {
+            let mut state = seed;
+            let mut random = move |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            // Near the wrap of u32, so that offsets wrap as well.
+            let mut ring = ByteRing { head: 0xFFFF_F000, tail: 0xFFFF_F000, ..ByteRing::default() };
+            let mut model: VecDeque<(u32, Vec<u8>)> = VecDeque::new();
+            for step in 0..3000_u64 {
+                if random(100) < 48 || model.is_empty() {
+                    let len = usize::try_from(random(700)).expect("small");
+                    let piece = vec![u8::try_from(step % 251).expect("small"); len];
+                    let (at, room) = ring.reserve(len).expect("short enough");
+                    room.copy_from_slice(&piece);
+                    model.push_back((at, piece));
+                } else {
+                    model.pop_front();
+                    match model.front() {
+                        Some((at, _)) => ring.release_to(*at),
+                        None => ring.release_all(),
+                    }
+                }
+                for (at, piece) in &model {
+                    assert_eq!(ring.get(*at, piece.len()), piece, "seed {seed} step {step}");
+                }
+            }
+            assert!(ring.buffer.len() <= 1 << 19, "seed {seed}: {}", ring.buffer.len());
+        }
+    }
+
+    #[test]
+    fn steady_use_does_not_grow_it() {
+        let mut ring = ByteRing::default();
+        for _ in 0..10_000 {
+            let (at, room) = ring.reserve(37).expect("short enough");
+            room.fill(1);
+            ring.release_to(at);
+        }
+        assert_eq!(ring.buffer.len(), 256);
+        assert!(ring.reserve(LONGEST as usize + 1).is_none());
+    }
+}

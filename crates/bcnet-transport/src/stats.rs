@@ -1,0 +1,146 @@
+//! What happened so far: every counter with a one-line meaning.
+
+use core::fmt;
+
+use crate::wire::Kind;
+
+/// Why something that arrived had no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The datagram is not well formed.
+    Malformed,
+    /// Nobody has this sender id.
+    UnknownSender,
+    /// The sender id belongs to another address.
+    WrongAddress,
+    /// Something that only the other role, or only an admitted peer, may say.
+    NotAllowed,
+    /// A message that speaks for somebody else.
+    Impostor,
+    /// No room for another connection attempt.
+    Crowded,
+    /// A sequence number too far ahead.
+    Window,
+    /// Too much is held for this peer already, or too many events wait to be polled.
+    Full,
+    /// A part that contradicts its fellows, or has no sequence number.
+    Contradiction,
+    /// The peer changes its name too often.
+    Flood,
+}
+
+impl Cause {
+    /// All causes, in the order of [`Rejected`].
+    pub const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::UnknownSender,
+        Self::WrongAddress,
+        Self::NotAllowed,
+        Self::Impostor,
+        Self::Crowded,
+        Self::Window,
+        Self::Full,
+        Self::Contradiction,
+        Self::Flood,
+    ];
+
+    /// A short name for logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownSender => "unknown_sender",
+            Self::WrongAddress => "wrong_address",
+            Self::NotAllowed => "not_allowed",
+            Self::Impostor => "impostor",
+            Self::Crowded => "crowded",
+            Self::Window => "window",
+            Self::Full => "full",
+            Self::Contradiction => "contradiction",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How often each [`Cause`] occurred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rejected([u64; Cause::ALL.len()]);
+
+impl Rejected {
+    /// How often `cause` occurred.
+    #[must_use]
+    pub fn count(&self, cause: Cause) -> u64 {
+        self.0.get(cause as usize).copied().unwrap_or(0)
+    }
+
+    /// How often any cause occurred.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub(crate) fn add(&mut self, cause: Cause) {
+        if let Some(count) = self.0.get_mut(cause as usize) {
+            *count += 1;
+        }
+    }
+}
+
+/// Messages by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kinds([u64; 7]);
+
+impl Kinds {
+    /// How many messages of `kind`.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.0.get(Self::index(kind)).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, kind: Kind, more: u64) {
+        if let Some(count) = self.0.get_mut(Self::index(kind)) {
+            *count += more;
+        }
+    }
+
+    const fn index(kind: Kind) -> usize {
+        match kind {
+            Kind::DATA => 6,
+            Kind(low) => low as usize,
+        }
+    }
+}
+
+/// Cumulative counters of one peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Datagrams sent to it.
+    pub datagrams_out: u64,
+    /// Datagrams that came from it.
+    pub datagrams_in: u64,
+    /// Bytes of those sent.
+    pub bytes_out: u64,
+    /// Bytes of those that came.
+    pub bytes_in: u64,
+    /// Messages that came, by kind.
+    pub messages_in: Kinds,
+    /// Messages sent for the first time, ACKs aside.
+    pub messages_out: u64,
+    /// ACKs sent.
+    pub acks_out: u64,
+    /// ACKs that came for nothing that waited.
+    pub acks_useless: u64,
+    /// Messages sent again.
+    pub retransmits: u64,
+    /// Reliable messages that came again.
+    pub duplicates: u64,
+    /// What came and had no effect.
+    pub rejected: Rejected,
+}

@@ -1,0 +1,467 @@
+//! Who is let in, under which id, who learns of it, and how each conversation ends.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::slice;
+
+use bcnet_transport::wire::{Body, BootReason, Channel, Message, PeerId, Text};
+use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time};
+
+use crate::net::{
+    End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
+    pattern, plain, puppet, puppet_client, reliable, said, utf16,
+};
+
+const REASONS: [BootReason; 6] = [
+    BootReason::DEFAULT,
+    BootReason::TIMED_OUT,
+    BootReason::WRONG_PASSWORD,
+    BootReason::FULL,
+    BootReason::KICKED,
+    BootReason::BANNED,
+];
+
+/// T-51, T-52: a whole join, word by word: request, decision, reply, identity, and its relay to everyone.
+#[test]
+fn a_client_joins_and_everyone_learns_its_name() {
+    let (ann, bob) = (utf16("Ann"), utf16("Bob"));
+    let mut net = Net::joined(&plain(), 1);
+    let own = Ipv4Addr::new(10, 20, 0, 1);
+    net.clients[0].endpoint.identify(own, Text::new(&ann).expect("UTF-16LE"), net.now);
+    net.settle();
+    let identity = (Event::Identity { peer: PeerId(2), address: own }, ann.clone());
+    assert_eq!(net.host.events(), slice::from_ref(&identity));
+    assert_eq!(net.clients[0].events(), slice::from_ref(&identity), "the owner hears its own name too");
+
+    net.clients.push(End::client(plain(), 2, net.now));
+    let request = net.clients[1].flush(net.now);
+    assert_eq!(request[0].bytes[0], 0xFF);
+    net.deliver(&request[0]);
+    let asked = Event::Request { from: address(2), address: Ipv4Addr::new(10, 20, 0, 2) };
+    assert_eq!(net.host.events(), [(asked, vec![])]);
+    assert_eq!(net.host.says(net.now), ["ack control seq=0"], "before the caller has decided");
+    assert_eq!(net.host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
+
+    assert_eq!(net.host.endpoint.admit(address(2), net.now), Some(PeerId(3)));
+    assert_eq!(net.host.events(), [(Event::Joined { peer: PeerId(3) }, vec![])]);
+    assert_eq!(net.host.endpoint.admit(address(2), net.now), None, "once is enough");
+    let reply = net.host.flush(net.now);
+    let words = ["connect reply seq=0: you are peer 3", "identity seq=1: peer 2 at 10.20.0.1 is \"Ann\""];
+    assert_eq!(said(&reply), words);
+    net.deliver(&reply[0]);
+    assert_eq!(net.clients[1].endpoint.id(), PeerId(3));
+    assert_eq!(net.clients[1].events(), [(Event::Joined { peer: PeerId(3) }, vec![]), identity]);
+    assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender from now on");
+
+    let own = Ipv4Addr::new(10, 20, 0, 2);
+    net.clients[1].endpoint.identify(own, Text::new(&bob).expect("UTF-16LE"), net.now);
+    net.settle();
+    let identity = (Event::Identity { peer: PeerId(3), address: own }, bob);
+    assert_eq!(net.host.events(), slice::from_ref(&identity));
+    assert_eq!(net.clients[0].events(), slice::from_ref(&identity));
+    assert_eq!(net.clients[1].events(), [identity]);
+}
+
+/// T-52: a newcomer is told all identities that are known, after its reply and in no more than its own datagrams.
+#[test]
+fn a_newcomer_is_told_every_known_identity() {
+    let mut net = Net::joined(&plain(), 6);
+    let name = utf16("x");
+    for n in [0, 1, 3, 5] {
+        let own = *net.clients[n].address.ip();
+        net.clients[n].endpoint.identify(own, Text::new(&name).expect("UTF-16LE"), net.now);
+    }
+    net.settle();
+    assert!(net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now));
+    net.settle();
+    net.join(&plain(), 7);
+    net.clients.push(End::client(plain(), 8, net.now));
+    net.settle();
+    net.host.endpoint.admit(address(8), net.now);
+    let packets = net.host.flush(net.now);
+    let words = [
+        "connect reply seq=0: you are peer 9",
+        "identity seq=1: peer 2 at 10.20.0.1 is \"x\"",
+        "identity seq=2: peer 5 at 10.20.0.4 is \"x\"",
+        "identity seq=3: peer 7 at 10.20.0.6 is \"x\"",
+    ];
+    assert_eq!(said(&packets), words, "not those without a name, and not those that are gone");
+    assert!(packets.iter().all(|packet| packet.to == address(8)));
+}
+
+/// T-51: the password is handed to the caller as it came.
+#[test]
+fn a_request_carries_its_password_to_the_caller() {
+    let password = utf16("naïve");
+    let text = Text::new(&password).expect("UTF-16LE");
+    let mut client = Endpoint::connect(plain(), HOST, Ipv4Addr::LOCALHOST, 7, text, START);
+    let mut buffer = [0; 512];
+    let sent = client.poll_transmit(&mut buffer, START).expect("a request");
+    assert_eq!(sent.to, HOST);
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &buffer[..sent.len], START);
+    let asked = Event::Request { from: address(1), address: Ipv4Addr::LOCALHOST };
+    assert_eq!(host.events(), [(asked, password)]);
+}
+
+/// Lets the `n`th forged client in and acknowledges the reply in its name.
+fn admit(host: &mut End, n: u16, now: Time) -> Option<PeerId> {
+    host.hear_from(address(n), &connect(u32::from(n)), now);
+    let id = host.endpoint.admit(address(n), now)?;
+    host.flush(now);
+    host.hear_from(address(n), &from_peer(id.0, &[ack(Channel::Control, 0)]), now);
+    host.flush(now);
+    host.events();
+    Some(id)
+}
+
+/// T-50: ids go up from 2, 0x5C is left out, 124 is all there are.
+#[test]
+fn ids_go_upward_without_0x5c_and_there_are_124() {
+    let mut host = End::host(plain());
+    let ids: Vec<u8> = (1..=124).map(|n| admit(&mut host, n, START).expect("a free id").0).collect();
+    assert_eq!(ids, (2..=0x7E).filter(|id| *id != 0x5C).collect::<Vec<u8>>());
+    assert_eq!(admit(&mut host, 125, START), None);
+    assert!(host.endpoint.refuse(address(125), BootReason::FULL, START), "the caller can still tell it why");
+    assert!(host.says(START).contains(&"boot seq=0: unassigned, full".to_owned()));
+    assert_eq!(host.endpoint.peers().count(), 124);
+
+    // A freed id is given again only after its linger time, and only because there is no other.
+    assert!(host.endpoint.boot(PeerId(5), BootReason::KICKED, ms(1000)));
+    assert_eq!(admit(&mut host, 126, ms(15_999)), None);
+    host.flush(ms(16_000));
+    assert_eq!(admit(&mut host, 127, ms(16_000)), Some(PeerId(5)));
+}
+
+/// T-50: the id of one who is gone is not given again at once.
+#[test]
+fn a_freed_id_is_not_given_again_at_once() {
+    let mut host = End::host(plain());
+    for (n, id) in [(1, 2), (2, 3), (3, 4)] {
+        assert_eq!(admit(&mut host, n, START), Some(PeerId(id)));
+    }
+    host.hear_from(address(3), &from_peer(4, &[disconnect(1, 4)]), START);
+    host.flush(START);
+    host.flush(ms(15_000));
+    assert_eq!(host.endpoint.address(PeerId(4)), None);
+    assert_eq!(admit(&mut host, 4, ms(15_000)), Some(PeerId(5)));
+    // It wraps from 126 to 2, over those that are in use.
+    for n in 5..125 {
+        assert!(admit(&mut host, n, ms(15_000)).is_some());
+    }
+    assert_eq!(host.endpoint.address(PeerId(0x7E)), Some(address(124)));
+    assert_eq!(admit(&mut host, 125, ms(15_000)), Some(PeerId(4)));
+}
+
+/// T-50: a host can admit fewer.
+#[test]
+fn a_host_admits_no_more_than_it_is_told_to() {
+    let mut host = End::host(Config { peers: 2, ..plain() });
+    assert_eq!(admit(&mut host, 1, START), Some(PeerId(2)));
+    assert_eq!(admit(&mut host, 2, START), Some(PeerId(3)));
+    assert_eq!(admit(&mut host, 3, START), None);
+    let mut host = End::host(Config { peers: 1000, ..plain() });
+    assert_eq!((1..=130).filter(|n| admit(&mut host, *n, START).is_some()).count(), 124);
+}
+
+/// T-54, T-59: a client that is turned away learns why, by a boot that has no target, and is done.
+#[test]
+fn a_refused_client_learns_why() {
+    for reason in REASONS {
+        let mut net = Net::joined(&plain(), 0);
+        net.clients.push(End::client(plain(), 1, START));
+        let request = net.clients[0].flush(START);
+        net.deliver(&request[0]);
+        net.host.events();
+        assert!(net.host.endpoint.refuse(address(1), reason, START));
+        assert!(!net.host.endpoint.refuse(address(1), reason, START), "once is enough");
+        assert_eq!(net.host.endpoint.admit(address(1), START), None);
+        let answer = net.host.flush(START);
+        let head = [1, 2, 0x01, 0, 0, 0x02];
+        let boot = [0x04, 7, 0xC0, 0, 0, reason.0.cast_unsigned(), 0xFF];
+        assert_eq!(answer[0].bytes, [&head[..], &boot].concat());
+        net.deliver(&answer[0]);
+        assert_eq!(net.clients[0].left(), [(PeerId::UNASSIGNED, Leave::Booted(reason))]);
+        let thanks = net.clients[0].flush(START);
+        assert_eq!(said(&thanks), ["ack control seq=0"]);
+        assert!(net.clients[0].endpoint.is_closed());
+        net.deliver(&thanks[0]);
+        assert_eq!(net.host.events(), [], "it never was a peer");
+        net.run(ms(10_000));
+        assert!(net.host.endpoint.is_closed());
+    }
+}
+
+/// T-54: the refusal is repeated until it is acknowledged, and a repeated request is acknowledged meanwhile.
+#[test]
+fn a_refusal_is_repeated_until_it_is_acknowledged() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    assert!(host.endpoint.refuse(address(1), BootReason::BANNED, START));
+    let refusal = "boot seq=0: unassigned, banned";
+    assert_eq!(host.says(START), ["ack control seq=0", refusal]);
+    assert_eq!(host.says(ms(1000)), [refusal]);
+    host.hear_from(address(1), &connect(1), ms(1100));
+    assert_eq!(host.says(ms(1100)), ["ack control seq=0"]);
+    host.hear_from(address(1), &from_peer(0xFF, &[ack(Channel::Control, 0)]), ms(1200));
+    assert_eq!(host.timeline(ms(1200), ms(20_000)), [""; 0]);
+    assert!(host.endpoint.is_closed());
+}
+
+/// T-59: who is booted learns why and is done; everyone else learns that it is gone.
+#[test]
+fn a_booted_client_and_all_others_learn_why() {
+    for reason in REASONS {
+        let mut net = Net::joined(&plain(), 3);
+        assert!(net.host.endpoint.boot(PeerId(3), reason, net.now));
+        assert!(!net.host.endpoint.boot(PeerId(3), reason, net.now), "it is leaving already");
+        assert!(!net.host.endpoint.boot(PeerId(9), reason, net.now));
+        let refused = net.host.endpoint.send(PeerId(3), b"x", Quality::Reliable, net.now);
+        assert_eq!(refused, Err(SendError::Leaving(PeerId(3))));
+        assert_eq!(net.host.left(), [(PeerId(3), Leave::Booted(reason))]);
+        net.settle();
+        for client in &mut net.clients {
+            assert_eq!(client.left(), [(PeerId(3), Leave::Booted(reason))]);
+        }
+        let closed: Vec<bool> = net.clients.iter().map(|client| client.endpoint.is_closed()).collect();
+        assert_eq!(closed, [false, true, false]);
+        assert_eq!(net.host.endpoint.peers().count(), 2);
+        net.run(ms(15_000));
+        assert_eq!(net.host.endpoint.address(PeerId(3)), None);
+    }
+}
+
+/// T-59: only a host boots.
+#[test]
+fn a_client_cannot_boot() {
+    let mut client = puppet_client(plain());
+    assert!(!client.endpoint.boot(PeerId::HOST, BootReason::KICKED, START));
+    assert!(!client.endpoint.boot(PeerId(2), BootReason::KICKED, START));
+    assert_eq!(client.says(START), [""; 0]);
+}
+
+/// T-59: a boot or a disconnect that names the client, the host or nobody ends the session; any other names one who is
+/// gone.
+#[test]
+fn the_session_ends_if_the_client_the_host_or_nobody_is_named() {
+    for (named, ends) in [(2, true), (1, true), (0xFF, true), (3, false), (0x7E, false)] {
+        let farewells = [
+            (boot(1, BootReason::KICKED, named), Leave::Booted(BootReason::KICKED)),
+            (disconnect(1, named), Leave::Disconnected),
+        ];
+        for (message, reason) in farewells {
+            let mut client = puppet_client(plain());
+            client.hear_from(HOST, &from_peer(1, &[message]), ms(100));
+            assert_eq!(client.left(), [(PeerId(named), reason)]);
+            assert_eq!(client.says(ms(100)), ["ack control seq=1"]);
+            assert_eq!(client.endpoint.is_closed(), ends, "{message}");
+        }
+    }
+}
+
+/// T-57: a client that leaves is acknowledged, the others are told, and it is done at once.
+#[test]
+fn a_client_leaves_and_the_others_are_told() {
+    let mut net = Net::joined(&plain(), 3);
+    let own = Ipv4Addr::new(10, 20, 0, 2);
+    net.clients[1].endpoint.leave(own, net.now);
+    assert_eq!(net.clients[1].left(), [(PeerId::HOST, Leave::Local)]);
+    let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", Quality::Reliable, net.now);
+    assert_eq!(refused, Err(SendError::Leaving(PeerId::HOST)));
+    let goodbye = net.clients[1].flush(net.now);
+    assert_eq!(goodbye[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 1, 0, 3, 10, 20, 0, 2]);
+    assert!(!net.clients[1].endpoint.is_closed());
+    net.deliver(&goodbye[0]);
+    let relayed = net.host.flush(net.now);
+    let mut words: Vec<_> = relayed.iter().map(|packet| (packet.to, packet.said().concat())).collect();
+    words.sort();
+    let told = "disconnect seq=1: peer 3 at 10.20.0.2".to_owned();
+    let thanked = "ack control seq=1".to_owned();
+    assert_eq!(words, [(address(1), told.clone()), (address(2), thanked), (address(3), told)]);
+    relayed.iter().for_each(|packet| net.deliver(packet));
+    net.settle();
+    assert!(net.clients[1].endpoint.is_closed());
+    assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);
+    assert_eq!(net.clients[0].left(), [(PeerId(3), Leave::Disconnected)]);
+    assert_eq!(net.clients[2].left(), [(PeerId(3), Leave::Disconnected)]);
+    assert_eq!(net.clients[1].left(), []);
+}
+
+/// T-57: a host that leaves tells everyone, and is done as soon as all have acknowledged that.
+#[test]
+fn a_host_leaves_and_everyone_is_told() {
+    let mut net = Net::joined(&plain(), 3);
+    net.host.hear_from(address(7), &connect(7), net.now);
+    net.host.events();
+    net.host.endpoint.leave(*HOST.ip(), net.now);
+    let local: Vec<_> = (2..5).map(|id| (PeerId(id), Leave::Local)).collect();
+    assert_eq!(net.host.left(), local);
+    assert!(!net.host.endpoint.is_closed());
+    let goodbyes = net.host.flush(net.now);
+    assert_eq!(goodbyes.len(), 3);
+    assert!(said(&goodbyes).iter().all(|line| line.ends_with("host at 10.10.10.1")));
+    goodbyes.iter().for_each(|packet| net.deliver(packet));
+    net.settle();
+    for client in &mut net.clients {
+        assert_eq!(client.left(), [(PeerId::HOST, Leave::Disconnected)]);
+        assert!(client.endpoint.is_closed());
+    }
+    assert!(net.host.endpoint.is_closed());
+    assert_eq!(net.host.endpoint.next_timeout(), None);
+}
+
+/// T-57: nobody is let in by a host that leaves.
+#[test]
+fn a_host_that_leaves_hears_no_requests() {
+    let mut host = puppet(plain());
+    host.endpoint.leave(*HOST.ip(), START);
+    host.flush(START);
+    host.events();
+    host.hear_from(address(2), &connect(2), START);
+    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 1);
+    assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
+    host.timeline(START, ms(15_000));
+    assert!(host.endpoint.is_closed());
+}
+
+/// T-51: a client that gives up before it was let in has nobody to say goodbye to.
+#[test]
+fn leaving_before_being_let_in_is_immediate() {
+    let mut client = End::client(plain(), 1, START);
+    client.flush(START);
+    client.endpoint.leave(*address(1).ip(), ms(100));
+    assert_eq!(client.left(), [(PeerId::HOST, Leave::Local)]);
+    assert!(client.endpoint.is_closed());
+    assert_eq!(client.timeline(ms(100), ms(60_000)), [""; 0]);
+}
+
+/// T-53: a repeated request is acknowledged and otherwise ignored, before the decision and after it.
+#[test]
+fn a_repeated_request_is_acknowledged_and_nothing_else() {
+    let mut host = End::host(plain());
+    let asked = |host: &mut End| {
+        host.events().iter().filter(|(event, _)| matches!(event, Event::Request { .. })).count()
+    };
+    host.hear_from(address(1), &connect(1), START);
+    assert_eq!((host.says(START), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 1));
+    host.hear_from(address(1), &connect(1), ms(10));
+    assert_eq!((host.says(ms(10)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
+    assert_eq!(host.endpoint.admit(address(1), ms(20)), Some(PeerId(2)));
+    host.flush(ms(20));
+    host.hear_from(address(1), &connect(1), ms(30));
+    assert_eq!((host.says(ms(30)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
+    assert_eq!(host.counters(PeerId(2)).duplicates, 2);
+    assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
+}
+
+/// T-53: another nonce is a new start: the old peer is gone, the others are told, and the caller is asked again.
+#[test]
+fn another_nonce_is_a_new_start() {
+    let mut net = Net::joined(&plain(), 2);
+    net.host.send(PeerId(2), b"for the old one", net.now);
+    net.clients[0] = End::client_at(plain(), address(1), 99, net.now);
+    let request = net.clients[0].flush(net.now);
+    net.deliver(&request[0]);
+    let asked = Event::Request { from: address(1), address: *address(1).ip() };
+    let gone = Event::Left { peer: PeerId(2), reason: Leave::Replaced };
+    assert_eq!(net.host.events(), [(gone, vec![]), (asked, vec![])]);
+    assert_eq!(net.host.endpoint.peers().collect::<Vec<_>>(), [PeerId(3)]);
+    net.settle();
+    assert_eq!(net.clients[1].left(), [(PeerId(2), Leave::Disconnected)]);
+    assert_eq!(net.host.endpoint.admit(address(1), net.now), Some(PeerId(4)), "under a new id");
+    net.settle();
+    net.host.send(PeerId(4), b"for the new one", net.now);
+    net.settle();
+    assert_eq!(net.clients[0].received(), [b"for the new one"]);
+    assert_eq!(net.host.endpoint.address(PeerId(2)), None);
+}
+
+/// T-53: another nonce before the decision replaces the request, and that is all.
+#[test]
+fn another_nonce_before_the_decision_replaces_the_request() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.hear_from(address(1), &connect(2), START);
+    assert!(host.events().iter().all(|(event, _)| matches!(event, Event::Request { .. })));
+    assert_eq!(host.endpoint.admit(address(1), START), Some(PeerId(2)));
+    assert_eq!(host.endpoint.peers().count(), 1);
+}
+
+/// T-53: several players share an IPv4 address; their ports tell them apart.
+#[test]
+fn several_players_share_an_address() {
+    let mut net = Net::joined(&plain(), 0);
+    let place = |port| SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), port);
+    for (n, port) in [(0, 1000), (1, 1001), (2, 64_000)] {
+        net.clients.push(End::client_at(plain(), place(port), 5, net.now));
+        net.settle();
+        assert_eq!(net.host.endpoint.admit(place(port), net.now), Some(PeerId(2 + n)));
+        net.settle();
+    }
+    net.host.events();
+    for n in 0..3_u8 {
+        net.clients[usize::from(n)].events();
+        net.clients[usize::from(n)].send(PeerId::HOST, &[n], net.now);
+        net.host.send(PeerId(2 + n), &[10 + n], net.now);
+    }
+    net.settle();
+    let received = |peer, byte| (Event::Received { peer: PeerId(peer) }, vec![byte]);
+    assert_eq!(net.host.events(), [received(2, 0), received(3, 1), received(4, 2)]);
+    for n in 0..3_u8 {
+        assert_eq!(net.clients[usize::from(n)].received(), [[10 + n]]);
+    }
+    net.clients[1].endpoint.leave(*place(1001).ip(), net.now);
+    net.settle();
+    assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);
+    assert_eq!(net.host.endpoint.peers().count(), 2);
+}
+
+/// T-51, T-69: game data that overtakes the connect reply is not lost: it is delivered after it.
+#[test]
+fn data_that_overtakes_the_connect_reply_is_delivered_after_it() {
+    let mut net = Net::joined(&plain(), 0);
+    net.clients.push(End::client(plain(), 1, START));
+    net.settle();
+    net.host.endpoint.admit(address(1), START);
+    assert_eq!(net.host.says(START), ["connect reply seq=0: you are peer 2"], "and it is lost");
+    net.host.send(PeerId(2), &pattern(1, 407), START);
+    net.host.send(PeerId(2), &pattern(2, 900), START);
+    let packets = net.host.flush(START);
+    assert!(packets.len() > 2);
+    packets.iter().for_each(|packet| net.deliver(packet));
+    net.run(ms(3000));
+    assert_eq!(net.clients[0].received(), [pattern(1, 407), pattern(2, 900)]);
+    assert_eq!(net.host.snapshot(PeerId(2), ms(3000)).unacknowledged, []);
+}
+
+/// T-51: who has no id may say connect, disconnect and ACKs, and nothing else.
+#[test]
+fn who_has_no_id_may_say_little() {
+    let mut host = End::host(plain());
+    let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
+    let mixed = [control(0, request), reliable(0, b"data"), identity(1, 0xFF, &[]), Message::Keepalive];
+    host.hear_from(address(1), &from_peer(0xFF, &mixed), START);
+    assert_eq!(host.says(START), ["ack control seq=0"]);
+    let events: Vec<Event> = host.events().into_iter().map(|(event, _)| event).collect();
+    let refused = Event::Rejected { from: address(1), cause: Cause::NotAllowed };
+    assert!(
+        matches!(events[..], [Event::Request { .. }, a, b] if a == refused && b == refused),
+        "{events:?}"
+    );
+    // It changes its mind before the decision.
+    host.hear_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), START);
+    assert_eq!(host.says(START), ["ack control seq=1"]);
+    assert_eq!(host.endpoint.admit(address(1), START), None);
+    assert_eq!(host.left(), []);
+}
+
+/// T-58: a client listens to its host's address only.
+#[test]
+fn a_client_listens_to_its_host_only() {
+    let mut client = puppet_client(plain());
+    client.hear_from(address(7), &from_peer(1, &[boot(1, BootReason::KICKED, 2)]), START);
+    client.hear_from(HOST, &from_peer(3, &[boot(1, BootReason::KICKED, 2)]), START);
+    assert_eq!(client.left(), []);
+    let rejected = client.endpoint.rejected();
+    assert_eq!((rejected.count(Cause::WrongAddress), rejected.count(Cause::UnknownSender)), (1, 1));
+    assert!(!client.endpoint.is_closed());
+}

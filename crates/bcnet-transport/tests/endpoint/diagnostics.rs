@@ -1,0 +1,198 @@
+//! Snapshots and counters tell what is going on, in the words of the dumps that were taken of the original.
+
+use std::time::Duration;
+
+use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Seq};
+use bcnet_transport::{Cause, Leave, Quality, Receiving, Unacknowledged};
+
+use crate::net::{
+    End, Net, START, ack, address, connect, from_peer, identity, measured, ms, part, pattern, plain, puppet,
+    reliable, unreliable,
+};
+
+/// T-60, T-61: the dump at the start of a join, as the original's.
+#[test]
+fn a_snapshot_reads_like_the_dumps_of_the_original() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.endpoint.admit(address(1), START);
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0), ack(Channel::Control, 0)]), START);
+    for seq in 0..2 {
+        host.send(PeerId(2), b"x", ms(100));
+        host.flush(ms(100));
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), ms(600 + u64::from(seq)));
+    }
+    host.send(PeerId(2), b"x", ms(700));
+    host.flush(ms(700));
+    let arrived =
+        [identity(1, 2, &[]), reliable(0, b""), reliable(1, b""), part(2, 0, 2, b""), part(2, 1, 2, b"")];
+    host.hear_from(address(1), &from_peer(2, &arrived), ms(700));
+    let snapshot = host.snapshot(PeerId(2), ms(700));
+    let interval = snapshot.timeout.as_secs_f32();
+    let dump = format!(
+        "peer=2 retxQ=1 ackOutQ=5
+  retx[0] seq=0x0002 frag=0 rel=1 retx=0 intv={interval:.2}
+  ack[0] seq=0x0001 frag=0 below32=1 retx=0
+  ack[1] seq=0x0000 frag=0 below32=0 retx=0
+  ack[2] seq=0x0001 frag=0 below32=0 retx=0
+  ack[3] seq=0x0002 frag=1 idx=0 below32=0 retx=0
+  ack[4] seq=0x0002 frag=1 idx=1 below32=0 retx=0"
+    );
+    assert_eq!(snapshot.to_string(), dump);
+}
+
+/// T-61: before a round trip is known the interval is 1.00, as in the original's dumps; parts tell their index.
+#[test]
+fn an_interval_is_one_second_before_a_round_trip_is_known() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.endpoint.admit(address(1), START);
+    host.send(PeerId(2), &pattern(0, 500), START);
+    host.flush(START);
+    host.flush(ms(1000));
+    let dump = "peer=2 retxQ=3 ackOutQ=0
+  retx[0] seq=0x0000 frag=0 rel=1 retx=1 intv=1.00
+  retx[1] seq=0x0000 frag=1 idx=0 rel=1 retx=1 intv=1.00
+  retx[2] seq=0x0000 frag=1 idx=1 rel=1 retx=1 intv=1.00";
+    assert_eq!(host.snapshot(PeerId(2), ms(1000)).to_string(), dump);
+}
+
+/// T-60, T-68, T-69: a snapshot holds every queue.
+#[test]
+fn a_snapshot_holds_every_queue() {
+    let mut host = measured();
+    host.send(PeerId(2), b"sent", ms(200));
+    host.flush(ms(200));
+    host.send(PeerId(2), b"fresh", ms(240));
+    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(240));
+    let arrived = [reliable(0, b"first"), part(1, 1, 3, b"part"), reliable(3, b"ahead"), part(4, 0, 2, b"")];
+    host.hear_from(address(1), &from_peer(2, &arrived), ms(240));
+    let snapshot = host.snapshot(PeerId(2), ms(250));
+    assert_eq!(snapshot.peer, PeerId(2));
+    let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), part };
+    assert_eq!(snapshot.acks, [id(0, None), id(1, Some(1)), id(3, None), id(4, Some(0))]);
+    let waits = Unacknowledged { id: id(0, None), sends: 1, age: Duration::from_millis(50) };
+    assert_eq!(snapshot.unacknowledged, [waits]);
+    assert_eq!((snapshot.fresh, snapshot.queued_bytes, snapshot.in_flight), (2, 9 + 10 + 8, 9));
+    let [control, game] = &snapshot.receiving;
+    let none =
+        Receiving { channel: Channel::Control, expected: Seq(1), held: 0, held_bytes: 0, sets: vec![] };
+    assert_eq!(*control, none);
+    assert_eq!((game.channel, game.expected, game.held), (Channel::Game, Seq(1), 3));
+    assert_eq!(game.sets, [(Seq(1), 1, None), (Seq(4), 1, Some(2))]);
+    assert!(game.held_bytes > 0);
+    assert_eq!(snapshot.round_trip, Some(Duration::from_millis(100)));
+    assert_eq!(snapshot.timeout, Duration::from_millis(300));
+    assert_eq!(snapshot.budget, 40 * 512);
+    assert_eq!(snapshot.silent_for, Duration::from_millis(10));
+}
+
+/// T-60: counters of one peer, in both directions.
+#[test]
+fn counters_count_what_was_sent_and_heard() {
+    let mut host = puppet(plain());
+    let start = host.counters(PeerId(2));
+    host.send(PeerId(2), b"data", START);
+    host.send_as(PeerId(2), b"loose", Quality::Unreliable, START);
+    let sent: usize = host.flush(START).iter().map(|packet| packet.bytes.len()).sum();
+    let again: usize = host.flush(ms(25)).iter().map(|packet| packet.bytes.len()).sum();
+    let heard = [
+        reliable(0, b"a"),
+        reliable(0, b"a"),
+        unreliable(b"b"),
+        identity(1, 2, &[]),
+        ack(Channel::Game, 0),
+        ack(Channel::Game, 0),
+        Message::Keepalive,
+    ];
+    let bytes = from_peer(2, &heard);
+    host.hear_from(address(1), &bytes, ms(26));
+    let acks: usize = host.flush(ms(60)).iter().map(|packet| packet.bytes.len()).sum();
+    let end = host.counters(PeerId(2));
+    assert_eq!(end.datagrams_out - start.datagrams_out, 3);
+    assert_eq!(end.bytes_out - start.bytes_out, (sent + again + acks) as u64);
+    assert_eq!(
+        (end.datagrams_in - start.datagrams_in, end.bytes_in - start.bytes_in),
+        (1, bytes.len() as u64)
+    );
+    // The identity is passed on to its owner.
+    assert_eq!((end.messages_out - start.messages_out, end.retransmits), (3, 1));
+    assert_eq!((end.acks_out - start.acks_out, end.acks_useless, end.duplicates), (3, 1, 1));
+    let kinds = [Kind::DATA, Kind::IDENTITY, Kind::ACK, Kind::KEEPALIVE, Kind::CONNECT, Kind::BOOT];
+    let counts = kinds.map(|kind| end.messages_in.count(kind) - start.messages_in.count(kind));
+    assert_eq!(counts, [3, 1, 2, 1, 0, 0]);
+    assert_eq!(end.rejected.total(), 0);
+}
+
+/// T-50, T-58: every cause has a name, and its counter counts it alone.
+#[test]
+fn every_cause_has_a_name_and_a_counter() {
+    let names: Vec<String> = Cause::ALL.iter().map(ToString::to_string).collect();
+    let expected = [
+        "malformed",
+        "unknown_sender",
+        "wrong_address",
+        "not_allowed",
+        "impostor",
+        "crowded",
+        "window",
+        "full",
+        "contradiction",
+        "flood",
+    ];
+    assert_eq!(names, expected);
+    let mut host = puppet(plain());
+    host.hear_from(address(1), &[2, 1], START);
+    let rejected = host.endpoint.rejected();
+    for cause in Cause::ALL {
+        assert_eq!(rejected.count(cause), u64::from(cause == Cause::Malformed), "{cause}");
+    }
+}
+
+/// T-56, T-57: the reasons of leaving read well.
+#[test]
+fn reasons_of_leaving_read_well() {
+    let reasons = [
+        (Leave::Disconnected, "disconnected"),
+        (Leave::Booted(BootReason::KICKED), "booted: kicked"),
+        (Leave::Booted(BootReason(77)), "booted: reason 77"),
+        (Leave::Silent, "silent"),
+        (Leave::Undeliverable, "undeliverable"),
+        (Leave::Replaced, "replaced"),
+        (Leave::Local, "left"),
+    ];
+    for (reason, text) in reasons {
+        assert_eq!(reason.to_string(), text);
+    }
+}
+
+/// T-61: on a link with a delay the snapshot's round trip settles near it.
+#[test]
+fn the_round_trip_of_a_snapshot_settles_near_that_of_the_link() {
+    let mut net = Net::joined(&plain(), 1);
+    let mut wire = std::collections::VecDeque::new();
+    for tick in 0..600_u64 {
+        net.now = START + Duration::from_micros(16_667 * tick);
+        net.host.send(PeerId(2), b"tick", net.now);
+        net.clients[0].send(PeerId::HOST, b"tock", net.now);
+        while let Some((due, packet)) = wire.front().cloned()
+            && due <= net.now
+        {
+            wire.pop_front();
+            net.deliver(&packet);
+        }
+        for packet in net.flush() {
+            wire.push_back((net.now + Duration::from_millis(25), packet));
+        }
+        net.host.events();
+        net.clients[0].events();
+    }
+    for trip in [
+        net.host.snapshot(PeerId(2), net.now).round_trip,
+        net.clients[0].snapshot(PeerId::HOST, net.now).round_trip,
+    ] {
+        let trip = trip.expect("measured").as_millis();
+        assert!((50..=70).contains(&trip), "{trip} ms");
+    }
+}

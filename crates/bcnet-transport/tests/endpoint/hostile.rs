@@ -1,0 +1,332 @@
+//! Datagrams that nobody should send: they change nothing but a counter.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_transport::wire::{Body, BootReason, Channel, Control, Message, PeerId, Seq, Text};
+use bcnet_transport::{Cause, Config, Event, Leave, Quality};
+
+use crate::heap;
+use crate::net::{
+    Dice, End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
+    pattern, plain, puppet, puppet_client, reliable, unreliable, utf16,
+};
+
+/// T-58: a datagram with a valid id from another address changes nothing.
+#[test]
+fn a_valid_id_from_another_address_changes_nothing() {
+    let mut host = puppet(plain());
+    host.send(PeerId(2), b"mine", START);
+    host.flush(START);
+    let (before, counters) = (host.snapshot(PeerId(2), START), host.counters(PeerId(2)));
+    let forged = [
+        reliable(0, b"forged"),
+        unreliable(b"forged"),
+        ack(Channel::Game, 0),
+        identity(1, 2, &[]),
+        disconnect(1, 2),
+        Message::Keepalive,
+    ];
+    let elsewhere = [
+        address(2),
+        SocketAddrV4::new(*address(1).ip(), 22102),
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101),
+    ];
+    for from in elsewhere {
+        host.hear_from(from, &from_peer(2, &forged), START);
+    }
+    assert_eq!(host.snapshot(PeerId(2), START), before);
+    assert_eq!(host.counters(PeerId(2)), counters);
+    assert_eq!(host.says(START), [""; 0]);
+    let told: Vec<_> = elsewhere
+        .iter()
+        .map(|from| (Event::Rejected { from: *from, cause: Cause::WrongAddress }, vec![]))
+        .collect();
+    assert_eq!(host.events(), told);
+    assert_eq!(host.endpoint.rejected().count(Cause::WrongAddress), 3);
+    assert_eq!(host.endpoint.rejected().total(), 3);
+}
+
+/// T-58: nor does one with an id that nobody has, known address or not.
+#[test]
+fn an_id_that_nobody_has_changes_nothing() {
+    let mut host = puppet(plain());
+    let (before, counters) = (host.snapshot(PeerId(2), START), host.counters(PeerId(2)));
+    for sender in [0, 1, 3, 0x7E, 0x7F, 0x80, 0xFE] {
+        for from in [address(1), address(2)] {
+            host.hear_from(from, &from_peer(sender, &[reliable(0, b"x"), disconnect(1, sender)]), START);
+        }
+    }
+    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 14);
+    assert_eq!((host.snapshot(PeerId(2), START), host.counters(PeerId(2))), (before, counters));
+    assert_eq!((host.says(START), host.received()), (vec![], vec![]));
+    assert_eq!(host.endpoint.peers().count(), 1, "nobody was created");
+}
+
+/// T-51, T-58: without an id and without a request nobody is heard, and no peer is made of it.
+#[test]
+fn nobody_is_heard_without_an_id_and_without_a_request() {
+    let mut host = End::host(plain());
+    for message in [reliable(0, b"x"), ack(Channel::Control, 0), disconnect(0, 0xFF), Message::Keepalive] {
+        host.hear_from(address(1), &from_peer(0xFF, &[message]), START);
+    }
+    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 4);
+    assert!(host.endpoint.is_closed());
+    assert_eq!(host.says(START), [""; 0]);
+}
+
+/// T-58: a malformed datagram changes nothing, not even its good half.
+#[test]
+fn a_malformed_datagram_changes_nothing() {
+    let mut host = puppet(plain());
+    let (before, counters) = (host.snapshot(PeerId(2), START), host.counters(PeerId(2)));
+    let good = from_peer(2, &[reliable(0, b"good"), reliable(1, b"better")]);
+    let mut count = 0;
+    for cut in 0..good.len() {
+        host.hear_from(address(1), &good[..cut], START);
+        count += 1;
+    }
+    let mut more = good.clone();
+    more.push(0);
+    let mut unknown = good.clone();
+    unknown[11] = 0x06;
+    for bytes in [&more, &unknown] {
+        host.hear_from(address(1), bytes, START);
+        count += 1;
+    }
+    assert_eq!(host.endpoint.rejected().count(Cause::Malformed), count);
+    assert_eq!((host.snapshot(PeerId(2), START), host.counters(PeerId(2))), (before, counters));
+    assert_eq!((host.says(START), host.received()), (vec![], vec![]));
+    host.hear_from(address(1), &good, START);
+    assert_eq!(host.received(), [b"good".to_vec(), b"better".to_vec()]);
+}
+
+/// T-59: a client cannot boot, admit or name others, nor make others leave.
+#[test]
+fn a_client_cannot_speak_for_the_host_or_for_others() {
+    let mut net = Net::joined(&plain(), 2);
+    let name = utf16("Mallory");
+    let words = [
+        (boot(1, BootReason::KICKED, 3), Cause::NotAllowed),
+        (boot(2, BootReason::KICKED, 1), Cause::NotAllowed),
+        (identity(3, 3, &name), Cause::Impostor),
+        (identity(4, 1, &name), Cause::Impostor),
+        (disconnect(5, 3), Cause::Impostor),
+        (disconnect(6, 1), Cause::Impostor),
+    ];
+    for (message, cause) in words {
+        let before = net.host.rejected_from(PeerId(2), cause);
+        net.host.hear_from(address(1), &from_peer(2, &[message]), net.now);
+        assert_eq!(net.host.rejected_from(PeerId(2), cause), before + 1, "{message}");
+        let told = Event::Rejected { from: address(1), cause };
+        assert_eq!(net.host.events(), [(told, vec![])], "{message}");
+    }
+    net.settle();
+    assert_eq!(net.clients[1].events(), []);
+    assert_eq!(net.host.endpoint.peers().count(), 2);
+}
+
+/// T-35, T-59: what a client sends as a connect is read as a request, so a reply from it is malformed.
+#[test]
+fn a_connect_reply_of_a_client_is_malformed() {
+    let mut host = puppet(plain());
+    let reply = from_peer(2, &[control(1, Body::ConnectReply { assigned: PeerId(9) })]);
+    host.hear_from(address(1), &reply, START);
+    assert_eq!(host.endpoint.rejected().count(Cause::Malformed), 1);
+    assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
+}
+
+/// T-51: a client that was let in is not let in again, under whatever id, and an id that no host gives is none.
+#[test]
+fn a_client_is_let_in_once_and_with_a_proper_id() {
+    let mut client = puppet_client(plain());
+    let again = from_peer(1, &[control(1, Body::ConnectReply { assigned: PeerId(9) })]);
+    client.hear_from(HOST, &again, START);
+    assert_eq!(client.endpoint.id(), PeerId(2));
+    assert_eq!(client.rejected_from(PeerId::HOST, Cause::NotAllowed), 1);
+    for id in [0, 1, 0x5C, 0x7F, 0xFF] {
+        let mut client = End::client(plain(), 1, START);
+        client.flush(START);
+        let reply = from_peer(1, &[control(0, Body::ConnectReply { assigned: PeerId(id) })]);
+        client.hear_from(HOST, &reply, START);
+        assert_eq!(client.endpoint.id(), PeerId::UNASSIGNED);
+        assert_eq!(client.rejected_from(PeerId::HOST, Cause::NotAllowed), 1);
+    }
+}
+
+/// T-51: data before admission is not heard, with the id that the client will have or without.
+#[test]
+fn data_before_admission_is_not_heard() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.flush(START);
+    host.events();
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"early")]), START);
+    host.hear_from(address(1), &from_peer(0xFF, &[reliable(0, b"early"), unreliable(b"early")]), START);
+    assert_eq!(host.says(START), [""; 0]);
+    assert_eq!(host.received(), [[0; 0]; 0]);
+    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 1);
+    host.endpoint.admit(address(1), START);
+    assert_eq!(host.rejected_from(PeerId(2), Cause::NotAllowed), 2);
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"now")]), START);
+    assert_eq!(host.received(), [b"now"]);
+}
+
+/// T-51: a flood of requests from ten thousand addresses takes bounded memory, and is over after ten seconds.
+#[test]
+fn a_flood_of_requests_is_bounded_and_expires() {
+    let mut host = puppet(plain());
+    let start = heap::in_use();
+    for n in 0..10_000 {
+        host.hear_from(address(100 + n), &connect(u32::from(n)), START);
+        host.flush(START);
+    }
+    let limit = Config::default().pending as u64;
+    assert_eq!(host.endpoint.rejected().count(Cause::Crowded), 10_000 - limit);
+    let requests = host.events().iter().filter(|(event, _)| matches!(event, Event::Request { .. })).count();
+    assert_eq!(requests as u64, limit);
+    assert!(heap::in_use() - start < 300_000, "{} bytes", heap::in_use() - start);
+    // The peer that was there does not notice.
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"still here")]), START);
+    assert_eq!(host.received(), [b"still here"]);
+    assert_eq!(host.says(START), ["ack game seq=0"]);
+
+    host.hear_from(address(50), &connect(1), ms(9999));
+    assert_eq!(host.endpoint.admit(address(50), ms(9999)), None);
+    host.timeline(ms(9999), ms(10_000));
+    host.hear_from(address(50), &connect(1), ms(10_000));
+    assert_eq!(host.endpoint.admit(address(50), ms(10_000)), Some(PeerId(3)));
+}
+
+/// T-05, T-58: GameSpy text is handed to the caller, from anyone, and has no other effect.
+#[test]
+fn gamespy_text_is_a_query() {
+    for config in [plain(), Config::default()] {
+        let mut host = End::host(config);
+        host.hear_from(address(7), b"\\status\\", START);
+        host.hear_from(address(8), b"\\", START);
+        let queries = [
+            (Event::Query { from: address(7) }, b"\\status\\".to_vec()),
+            (Event::Query { from: address(8) }, b"\\".to_vec()),
+        ];
+        assert_eq!(host.events(), queries);
+        assert_eq!(host.endpoint.rejected().total(), 0);
+        assert!(host.endpoint.is_closed());
+    }
+}
+
+/// T-52: a name is passed on at most four times a second, and not if it is very long.
+#[test]
+fn a_flood_of_names_is_not_passed_on() {
+    let mut net = Net::joined(&plain(), 2);
+    net.now = ms(1000);
+    for n in 0..100_u16 {
+        let name = utf16(&format!("{n}"));
+        net.host.hear_from(
+            address(1),
+            &from_peer(2, &[identity(1 + n, 2, &name)]),
+            ms(1000 + 10 * u64::from(n)),
+        );
+    }
+    let names: Vec<_> =
+        net.host.events().into_iter().filter(|(event, _)| matches!(event, Event::Identity { .. })).collect();
+    let told: Vec<Vec<u8>> = names.into_iter().map(|(_, name)| name).collect();
+    assert_eq!(told, ["0", "25", "50", "75"].map(utf16));
+    assert_eq!(net.host.rejected_from(PeerId(2), Cause::Flood), 96);
+    let relayed: Vec<_> =
+        net.host.flush(ms(2000)).into_iter().filter(|packet| packet.to == address(2)).collect();
+    assert_eq!(crate::net::said(&relayed).len(), 4);
+
+    let (long, longer) = (utf16(&"x".repeat(100)), utf16(&"x".repeat(101)));
+    net.host.hear_from(address(1), &from_peer(2, &[identity(101, 2, &longer)]), ms(5000));
+    net.host.hear_from(address(1), &from_peer(2, &[identity(102, 2, &long)]), ms(5000));
+    let names: Vec<_> = net.host.events().into_iter().map(|(_, name)| name).collect();
+    assert_eq!(names, [vec![], long]);
+}
+
+/// T-52: the own name is cut to what a host passes on.
+#[test]
+fn a_long_name_of_ones_own_is_cut() {
+    let mut net = Net::joined(&plain(), 1);
+    let long = utf16(&"ä".repeat(150));
+    net.clients[0].endpoint.identify(Ipv4Addr::LOCALHOST, Text::new(&long).expect("UTF-16LE"), net.now);
+    net.settle();
+    let told = (Event::Identity { peer: PeerId(2), address: Ipv4Addr::LOCALHOST }, long[..200].to_vec());
+    assert_eq!(net.clients[0].events(), [told]);
+}
+
+/// T-64: a peer that never acknowledges what it is told of others is given up before that takes much memory.
+#[test]
+fn a_peer_that_is_deaf_to_control_messages_is_given_up() {
+    let mut host = puppet(plain());
+    let start = heap::in_use();
+    let name = utf16("n");
+    for n in 0..70_000_u64 {
+        host.endpoint.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), ms(n / 100));
+        if n % 100 == 0 {
+            host.flush(ms(n / 100));
+            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(n / 100));
+        }
+    }
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert!(heap::in_use() - start < 4 << 20, "{} bytes", heap::in_use() - start);
+}
+
+/// T-16, T-51: a control message without bit 15 is heard but not acknowledged, and a flood of such requests is bounded.
+#[test]
+fn unreliable_control_messages_are_heard_without_an_ack() {
+    let mut host = End::host(plain());
+    let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
+    let odd =
+        Message::Control(Control { seq: Seq(9), reliable: false, urgent: true, body: request, tail: &[] });
+    host.hear_from(address(1), &from_peer(0xFF, &[odd]), START);
+    assert_eq!(host.says(START), [""; 0]);
+    assert!(host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
+    assert_eq!(host.endpoint.admit(address(1), START), Some(PeerId(2)));
+}
+
+/// T-01, T-58: flipped bits, cut and glued datagrams on a live pair: no panic, and what is honest still arrives.
+#[test]
+fn corrupted_datagrams_do_not_stop_a_live_pair() {
+    for seed in 1..=10 {
+        let mut dice = Dice(seed * 31_337);
+        let mut net = Net::joined(&Config::default(), 2);
+        let mut expected = Vec::new();
+        let mut received = Vec::new();
+        for tick in 0..1500_u64 {
+            net.now = ms(10 * tick);
+            if tick < 300 {
+                let payload =
+                    pattern(usize::try_from(tick).expect("small"), usize::from(tick % 50 == 0) * 900 + 8);
+                net.clients[0].send_as(PeerId::HOST, &payload, Quality::Reliable, net.now);
+                expected.push(payload);
+            }
+            for mut packet in net.flush() {
+                let len = packet.bytes.len() as u64;
+                match dice.below(10) {
+                    0 => {
+                        // The cipher carries an error on to the end, so the parser sees noise; byte 0 is a forged id.
+                        let at = usize::try_from(dice.below(len)).expect("small");
+                        let before = packet.bytes[at];
+                        packet.bytes[at] ^= 1 << dice.below(8);
+                        if at > 0 {
+                            // A flip in the last byte could be a valid other payload: cut that byte instead.
+                            packet.bytes[at] = before;
+                            packet.bytes.truncate(packet.bytes.len() - 1);
+                        }
+                        net.deliver(&packet);
+                    }
+                    1 => {
+                        packet.bytes.push(7);
+                        net.deliver(&packet);
+                    }
+                    _ => net.deliver(&packet),
+                }
+            }
+            received.extend(net.host.received());
+            net.clients.iter_mut().for_each(|client| drop(client.events()));
+        }
+        assert_eq!(received, expected, "seed {seed}");
+        assert!(net.host.endpoint.rejected().total() > 0);
+        assert_eq!(net.host.endpoint.peers().count(), 2);
+    }
+}

@@ -1,0 +1,14 @@
+//! The behaviour of an endpoint, rule by rule: a host and clients on one explicit clock, every datagram moved by hand.
+
+mod connection;
+mod delivery;
+mod diagnostics;
+mod heap;
+mod hostile;
+mod loss;
+mod memory;
+mod must_not_change;
+mod net;
+mod parts;
+mod pressure;
+mod timers;

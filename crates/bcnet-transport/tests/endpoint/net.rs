@@ -1,0 +1,378 @@
+//! The harness: ends that are serviced by hand, datagrams as values, forged ones included.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use bcnet_transport::wire::{
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq,
+    Text, Writer,
+};
+use bcnet_transport::{Cause, Config, Counters, Endpoint, Event, Leave, Quality, Snapshot, Time};
+
+/// When every test begins: not at zero, where "never" and "now" could be mixed up.
+pub(crate) const START: Time = Time::from_micros(10_000_000);
+pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 10, 10, 1), 22101);
+
+/// `millis` after the start.
+pub(crate) fn ms(millis: u64) -> Time {
+    START + Duration::from_millis(millis)
+}
+
+/// The microsecond before.
+pub(crate) fn before(time: Time) -> Time {
+    Time::from_micros(time.as_micros() - 1)
+}
+
+/// Where the `n`th client is.
+pub(crate) fn address(n: u16) -> SocketAddrV4 {
+    let [high, low] = n.to_be_bytes();
+    SocketAddrV4::new(Ipv4Addr::new(10, 20, high, low), 22101)
+}
+
+/// Plain bytes on the wire, so that tests can read them.
+pub(crate) fn plain() -> Config {
+    Config { cipher: false, ..Config::default() }
+}
+
+/// A datagram under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) from: SocketAddrV4,
+    pub(crate) to: SocketAddrV4,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Packet {
+    /// Its messages, each as its one-line text.
+    pub(crate) fn said(&self) -> Vec<String> {
+        let datagram = Datagram::parse(&self.bytes, None).expect("a well-formed datagram");
+        datagram.messages().map(|message| message.to_string()).collect()
+    }
+
+    /// Its data messages: delivery and payload.
+    pub(crate) fn data(&self) -> Vec<(Delivery, Vec<u8>)> {
+        let datagram = Datagram::parse(&self.bytes, None).expect("a well-formed datagram");
+        let data = datagram.messages().filter_map(|message| match message {
+            Message::Data(data) => Some((data.delivery, data.payload.to_vec())),
+            _ => None,
+        });
+        data.collect()
+    }
+}
+
+/// What all packets say, in order.
+pub(crate) fn said(packets: &[Packet]) -> Vec<String> {
+    packets.iter().flat_map(Packet::said).collect()
+}
+
+/// An endpoint with its address and what it has told so far.
+pub(crate) struct End {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: SocketAddrV4,
+    buffer: [u8; 2048],
+}
+
+impl End {
+    pub(crate) fn host(config: Config) -> Self {
+        Self { endpoint: Endpoint::host(config), address: HOST, buffer: [0; 2048] }
+    }
+
+    /// The `n`th client, which starts to connect.
+    pub(crate) fn client(config: Config, n: u16, now: Time) -> Self {
+        Self::client_at(config, address(n), u32::from(n), now)
+    }
+
+    pub(crate) fn client_at(config: Config, address: SocketAddrV4, nonce: u32, now: Time) -> Self {
+        let endpoint = Endpoint::connect(config, HOST, *address.ip(), nonce, Text::default(), now);
+        Self { endpoint, address, buffer: [0; 2048] }
+    }
+
+    pub(crate) fn hear(&mut self, packet: &Packet, now: Time) {
+        self.hear_from(packet.from, &packet.bytes, now);
+    }
+
+    pub(crate) fn hear_from(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
+        self.endpoint.handle_datagram(from, &mut bytes.to_vec(), now);
+    }
+
+    /// Serves what is due and takes every datagram. Whatever happens, none is too large and no deadline is left behind.
+    pub(crate) fn flush(&mut self, now: Time) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        // What was heard earlier may have brought a deadline forward, which the first service finds out.
+        for _ in 0..2 {
+            self.endpoint.handle_timeout(now);
+            while let Some(transmit) = self.endpoint.poll_transmit(&mut self.buffer, now) {
+                let bytes = self.buffer[..transmit.len].to_vec();
+                assert!(bytes.len() <= 512, "a datagram of {} bytes", bytes.len());
+                packets.push(Packet { from: self.address, to: transmit.to, bytes });
+            }
+        }
+        let next = self.endpoint.next_timeout();
+        assert!(next.is_none_or(|next| next > now), "at {now} the next deadline is {next:?}");
+        packets
+    }
+
+    /// What is sent at `now`, as text.
+    pub(crate) fn says(&mut self, now: Time) -> Vec<String> {
+        said(&self.flush(now))
+    }
+
+    /// From deadline to deadline until `until`, with nothing heard: what is said and when, in seconds since the start.
+    /// Asserts that nothing is said the instant before each deadline.
+    pub(crate) fn timeline(&mut self, from: Time, until: Time) -> Vec<String> {
+        let (mut now, mut lines) = (from, Vec::new());
+        loop {
+            let at = now.since(START).as_secs_f64();
+            lines.extend(self.says(now).iter().map(|line| format!("{at:.3} {line}")));
+            let Some(next) = self.endpoint.next_timeout().filter(|next| *next <= until) else { return lines };
+            if before(next) > now {
+                assert_eq!(self.says(before(next)), [""; 0], "just before {next}");
+            }
+            now = next;
+        }
+    }
+
+    /// All events with their bytes.
+    pub(crate) fn events(&mut self) -> Vec<(Event, Vec<u8>)> {
+        let mut events = Vec::new();
+        let mut payload = Vec::new();
+        while let Some(event) = self.endpoint.poll_event(&mut payload) {
+            events.push((event, payload.clone()));
+        }
+        events
+    }
+
+    /// The payloads among the events; the other events are dropped.
+    pub(crate) fn received(&mut self) -> Vec<Vec<u8>> {
+        let events = self.events().into_iter();
+        events
+            .filter(|(event, _)| matches!(event, Event::Received { .. }))
+            .map(|(_, payload)| payload)
+            .collect()
+    }
+
+    /// Who left and why; the other events are dropped.
+    pub(crate) fn left(&mut self) -> Vec<(PeerId, Leave)> {
+        let events = self.events().into_iter();
+        events
+            .filter_map(|(event, _)| match event {
+                Event::Left { peer, reason } => Some((peer, reason)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn send(&mut self, to: PeerId, payload: &[u8], now: Time) {
+        self.endpoint.send(to, payload, Quality::Reliable, now).expect("there is room");
+    }
+
+    pub(crate) fn send_as(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) {
+        self.endpoint.send(to, payload, quality, now).expect("there is room");
+    }
+
+    pub(crate) fn snapshot(&self, peer: PeerId, now: Time) -> Snapshot {
+        self.endpoint.snapshot(peer, now).expect("the peer is there")
+    }
+
+    pub(crate) fn counters(&self, peer: PeerId) -> Counters {
+        self.endpoint.counters(peer).expect("the peer is there")
+    }
+
+    /// What was rejected from a known peer for `cause`.
+    pub(crate) fn rejected_from(&self, peer: PeerId, cause: Cause) -> u64 {
+        self.counters(peer).rejected.count(cause)
+    }
+}
+
+/// A host and its clients on a link that takes no time.
+pub(crate) struct Net {
+    pub(crate) now: Time,
+    pub(crate) host: End,
+    pub(crate) clients: Vec<End>,
+}
+
+impl Net {
+    /// `count` clients, all joined, at [`START`].
+    pub(crate) fn joined(config: &Config, count: u16) -> Self {
+        let mut net = Self { now: START, host: End::host(config.clone()), clients: Vec::new() };
+        for n in 1..=count {
+            net.join(config, n);
+        }
+        net
+    }
+
+    /// One more client joins; the events of it are dropped.
+    pub(crate) fn join(&mut self, config: &Config, n: u16) {
+        self.clients.push(End::client(config.clone(), n, self.now));
+        self.settle();
+        let id = self.host.endpoint.admit(address(n), self.now);
+        id.expect("a free id");
+        self.settle();
+        self.host.events();
+        self.clients.iter_mut().for_each(|client| drop(client.events()));
+    }
+
+    /// What all ends send now.
+    pub(crate) fn flush(&mut self) -> Vec<Packet> {
+        let mut packets = self.host.flush(self.now);
+        packets.extend(self.clients.iter_mut().flat_map(|client| client.flush(self.now)));
+        packets
+    }
+
+    pub(crate) fn deliver(&mut self, packet: &Packet) {
+        let ends = [&mut self.host].into_iter().chain(&mut self.clients);
+        for end in ends.filter(|end| end.address == packet.to) {
+            end.hear(packet, self.now);
+        }
+    }
+
+    /// Moves every datagram until nobody has more to say at this instant.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let packets = self.flush();
+            if packets.is_empty() {
+                return;
+            }
+            packets.iter().for_each(|packet| self.deliver(packet));
+        }
+    }
+
+    /// From deadline to deadline until `until`, with everything delivered.
+    pub(crate) fn run(&mut self, until: Time) {
+        loop {
+            self.settle();
+            let ends = [&self.host].into_iter().chain(&self.clients);
+            let next = ends.filter_map(|end| end.endpoint.next_timeout()).min();
+            match next.filter(|next| *next <= until) {
+                Some(next) => self.now = self.now.max(next),
+                None => break,
+            }
+        }
+        self.now = until;
+        self.settle();
+    }
+}
+
+/// A host and one peer that is nothing but forged datagrams: it was admitted as peer 2 and has acknowledged that.
+pub(crate) fn puppet(config: Config) -> End {
+    let mut host = End::host(config);
+    host.hear_from(address(1), &connect(1), START);
+    assert_eq!(host.endpoint.admit(address(1), START), Some(PeerId(2)));
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), START);
+    host.flush(START);
+    host.events();
+    host
+}
+
+/// A client whose host is nothing but forged datagrams: it is peer 2, and its request is acknowledged.
+pub(crate) fn puppet_client(config: Config) -> End {
+    let mut client = End::client(config, 1, START);
+    client.flush(START);
+    let reply = control(0, Body::ConnectReply { assigned: PeerId(2) });
+    client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0), reply]), START);
+    client.flush(START);
+    client.events();
+    client
+}
+
+/// A host whose peer has answered one message after 100 ms: round trip 100 ms, timeout 300 ms.
+pub(crate) fn measured() -> End {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.endpoint.admit(address(1), START);
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), ms(100));
+    host.flush(ms(100));
+    let snapshot = host.snapshot(PeerId(2), ms(100));
+    assert_eq!(snapshot.round_trip, Some(Duration::from_millis(100)));
+    assert_eq!((snapshot.variation.as_millis(), snapshot.timeout.as_millis()), (50, 300));
+    host
+}
+
+pub(crate) fn from_peer(sender: u8, messages: &[Message<'_>]) -> Vec<u8> {
+    let mut buffer = vec![0; 65_000];
+    let mut writer = Writer::with_limit(&mut buffer, PeerId(sender), 65_000);
+    for message in messages {
+        assert!(writer.push(message), "it fits");
+    }
+    writer.finish().expect("it holds a message").to_vec()
+}
+
+/// A connect request as the first words of a client.
+pub(crate) fn connect(nonce: u32) -> Vec<u8> {
+    let address = Ipv4Addr::new(192, 168, 0, 2);
+    from_peer(0xFF, &[control(0, Body::ConnectRequest { address, nonce, password: Text::default() })])
+}
+
+pub(crate) fn control(seq: u16, body: Body<'_>) -> Message<'_> {
+    Message::Control(Control::new(Seq(seq), body))
+}
+
+pub(crate) fn boot(seq: u16, reason: BootReason, target: u8) -> Message<'static> {
+    control(seq, Body::Boot { reason, target: PeerId(target) })
+}
+
+pub(crate) fn disconnect(seq: u16, peer: u8) -> Message<'static> {
+    control(seq, Body::Disconnect { peer: PeerId(peer), address: Ipv4Addr::new(192, 168, 0, 2) })
+}
+
+pub(crate) fn identity(seq: u16, peer: u8, name: &[u8]) -> Message<'_> {
+    let address = Ipv4Addr::new(192, 168, 0, 2);
+    control(seq, Body::Identity { peer: PeerId(peer), address, name: Text::new(name).expect("UTF-16LE") })
+}
+
+pub(crate) fn ack(channel: Channel, seq: u16) -> Message<'static> {
+    Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), part: None }))
+}
+
+pub(crate) fn ack_part(seq: u16, part: u8) -> Message<'static> {
+    Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq), part: Some(part) }))
+}
+
+pub(crate) fn reliable(seq: u16, payload: &[u8]) -> Message<'_> {
+    Message::Data(Data { delivery: Delivery::Reliable(Seq(seq)), urgent: false, payload })
+}
+
+pub(crate) fn unreliable(payload: &[u8]) -> Message<'_> {
+    Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload })
+}
+
+/// Part `index` of `total`; the total is on the wire only with index 0.
+pub(crate) fn part(seq: u16, index: u8, total: u8, payload: &[u8]) -> Message<'_> {
+    let part = match NonZeroU8::new(index) {
+        None => Part::First { total: NonZeroU8::new(total).expect("a total") },
+        Some(index) => Part::Later { index },
+    };
+    Message::Data(Data { delivery: Delivery::Fragment(Seq(seq), part), urgent: false, payload })
+}
+
+/// UTF-16LE.
+pub(crate) fn utf16(text: &str) -> Vec<u8> {
+    Text::encode(text).expect("no NUL")
+}
+
+/// Bytes that differ from place to place and from `seed` to `seed`.
+pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from((at * 7 + at / 251 + seed * 31) % 256).expect("a byte")).collect()
+}
+
+/// Seeded random numbers (xorshift).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(last as u64 + 1);
+            items.swap(last, usize::try_from(other).expect("small"));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Back-pressure in both directions, and every error of `send`.
+
+use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
+use bcnet_transport::{Cause, Config, Leave, Quality, SendError};
+
+use crate::heap;
+use crate::net::{
+    End, Net, START, ack, ack_part, address, before, connect, from_peer, identity, ms, pattern, plain,
+    puppet, reliable, unreliable, utf16,
+};
+
+/// T-63: a full queue is an error at `send`, not a loss, and there is room again when something is acknowledged.
+#[test]
+fn a_queue_full_of_messages_recovers_with_acks() {
+    let mut host = puppet(Config { queue_messages: 4, ..plain() });
+    for quality in [Quality::Reliable, Quality::Urgent, Quality::Unreliable, Quality::Reliable] {
+        host.send_as(PeerId(2), b"four", quality, START);
+    }
+    let full = Err(SendError::QueueFull { messages: 4, bytes: 3 * 9 + 7 });
+    assert_eq!(host.endpoint.send(PeerId(2), b"more", Quality::Reliable, START), full);
+    assert_eq!(host.endpoint.send(PeerId(2), b"more", Quality::Unreliable, START), full);
+    // What is sent but not acknowledged counts on; an unreliable message does not.
+    host.flush(START);
+    host.send(PeerId(2), b"five", START);
+    host.flush(START);
+    let full = Err(SendError::QueueFull { messages: 4, bytes: 4 * 9 });
+    assert_eq!(host.endpoint.send(PeerId(2), b"more", Quality::Urgent, START), full);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 2)]), START);
+    host.send(PeerId(2), b"six", START);
+    assert_eq!(host.says(START), ["data seq=4 3 bytes"], "no number was used up by what was refused");
+}
+
+/// T-67: parts count singly, and a message is taken as a whole or not at all.
+#[test]
+fn a_split_message_is_taken_as_a_whole_or_not_at_all() {
+    let mut host = puppet(Config { queue_messages: 4, ..plain() });
+    host.send(PeerId(2), b"one", START);
+    let full = Err(SendError::QueueFull { messages: 1, bytes: 8 });
+    assert_eq!(host.endpoint.send(PeerId(2), &pattern(0, 1300), Quality::Reliable, START), full);
+    host.send(PeerId(2), &pattern(0, 1200), START);
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack_part(1, 1)]), START);
+    host.send(PeerId(2), b"two", START);
+    assert_eq!(host.says(START), ["data seq=2 3 bytes"]);
+}
+
+/// T-63: the bytes of a queue are limited too.
+#[test]
+fn a_queue_full_of_bytes_recovers_with_acks() {
+    let mut host = puppet(Config { queue_bytes: 1000, ..plain() });
+    host.send(PeerId(2), &pattern(0, 400), START);
+    host.send(PeerId(2), &pattern(1, 400), START);
+    let full = Err(SendError::QueueFull { messages: 2, bytes: 810 });
+    assert_eq!(host.endpoint.send(PeerId(2), &pattern(2, 400), Quality::Reliable, START), full);
+    host.send(PeerId(2), &pattern(2, 100), START);
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
+    host.send(PeerId(2), &pattern(3, 400), START);
+    assert_eq!(host.says(START), ["data seq=3 400 bytes"]);
+}
+
+/// T-24, T-69: no setting lets more numbers be in use than a peer can tell from old ones.
+#[test]
+fn no_setting_lets_sequence_numbers_overlap() {
+    let mut host = puppet(Config { queue_messages: usize::MAX, queue_bytes: usize::MAX, ..plain() });
+    let mut taken = 0;
+    while host.endpoint.send(PeerId(2), b"", Quality::Reliable, START).is_ok() {
+        taken += 1;
+        assert!(taken <= 0x4000, "{taken} numbers are in use");
+    }
+    assert_eq!(taken, 0x4000);
+}
+
+/// T-64: a peer that acknowledges all but one message cannot make the queue behind it grow without end.
+#[test]
+fn a_peer_that_keeps_one_message_back_cannot_make_the_queue_grow() {
+    let mut host = puppet(plain());
+    let start = heap::in_use();
+    let (mut sent, mut refused) = (0_u32, 0_u32);
+    for tick in 0..9000_u64 {
+        let now = ms(10 * tick);
+        for _ in 0..10 {
+            match host.endpoint.send(PeerId(2), &[0; 100], Quality::Reliable, now) {
+                Ok(()) => sent += 1,
+                Err(SendError::QueueFull { .. }) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let mut acks = vec![Message::Keepalive];
+        for (delivery, _) in host.flush(now).iter().flat_map(crate::net::Packet::data) {
+            let seq = delivery.seq().expect("reliable").0;
+            if seq != 0 {
+                acks.push(ack(Channel::Game, seq));
+            }
+        }
+        host.hear_from(address(1), &from_peer(2, &acks), now);
+    }
+    let used = usize::try_from(heap::in_use() - start).expect("more than before");
+    assert!(used < 10 << 20, "{used} bytes of heap after {sent} messages");
+    assert!(refused > 0 && sent > 5000, "{sent} were taken and {refused} refused");
+}
+
+/// T-51, T-57: every error of `send` says what to do.
+#[test]
+fn every_error_of_send_says_what_to_do() {
+    let mut host = puppet(plain());
+    let send = |host: &mut End, to, payload: &[u8]| {
+        host.endpoint.send(to, payload, Quality::Reliable, START).expect_err("an error").to_string()
+    };
+    let unknown = "peer 9 is not connected: send after its Joined event";
+    assert_eq!(send(&mut host, PeerId(9), b"x"), unknown);
+    let itself = "host is not connected: send after its Joined event";
+    assert_eq!(send(&mut host, PeerId::HOST, b"x"), itself);
+    let nobody = "peer 0x00 is not connected: send after its Joined event";
+    assert_eq!(send(&mut host, PeerId::NULL, b"x"), nobody);
+    let none = "unassigned is not connected: send after its Joined event";
+    assert_eq!(send(&mut host, PeerId::UNASSIGNED, b"x"), none);
+    let large = "103530 bytes are more than the 103529 a payload can have: send less, or in several";
+    assert_eq!(send(&mut host, PeerId(2), &[0; 103_530]), large);
+    host.endpoint.boot(PeerId(2), BootReason::KICKED, START);
+    assert_eq!(send(&mut host, PeerId(2), b"x"), "peer 2 is leaving: nothing more reaches it");
+
+    let mut host = puppet(Config { queue_messages: 1, ..plain() });
+    host.send(PeerId(2), b"x", START);
+    let full = "1 messages with 6 bytes wait already: send later, or boot the peer";
+    assert_eq!(send(&mut host, PeerId(2), b"x"), full);
+}
+
+/// T-51: before it is let in a client can send nothing, and nothing can be sent to it.
+#[test]
+fn nothing_can_be_sent_before_the_client_is_let_in() {
+    let mut client = End::client(plain(), 1, START);
+    let unknown = Err(SendError::UnknownPeer(PeerId::HOST));
+    assert_eq!(client.endpoint.send(PeerId::HOST, b"x", Quality::Reliable, START), unknown);
+    assert_eq!(client.endpoint.peers().count(), 0);
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    let none = Err(SendError::UnknownPeer(PeerId::UNASSIGNED));
+    assert_eq!(host.endpoint.send(PeerId::UNASSIGNED, b"x", Quality::Reliable, START), none);
+    assert_eq!(host.endpoint.peers().count(), 0);
+}
+
+/// T-56: nothing can be sent to one who is gone.
+#[test]
+fn nothing_can_be_sent_to_one_who_is_gone() {
+    let mut host = puppet(plain());
+    host.timeline(START, before(ms(45_000)));
+    host.send(PeerId(2), b"x", before(ms(45_000)));
+    host.flush(ms(45_000));
+    let unknown = Err(SendError::UnknownPeer(PeerId(2)));
+    assert_eq!(host.endpoint.send(PeerId(2), b"x", Quality::Reliable, ms(45_000)), unknown);
+    assert_eq!(host.left(), [(PeerId(2), Leave::Silent)]);
+    assert!(host.endpoint.snapshot(PeerId(2), ms(45_000)).is_none());
+    assert!(host.endpoint.counters(PeerId(2)).is_none());
+}
+
+/// T-60: events that nobody polls are bounded, nothing is acknowledged that was not kept, and all of it arrives later.
+#[test]
+fn events_that_are_not_polled_are_bounded_and_nothing_is_lost() {
+    let mut net = Net::joined(&Config { event_bytes: 10_000, ..plain() }, 1);
+    let start = heap::in_use();
+    let payloads: Vec<Vec<u8>> = (0..500).map(|n| pattern(n, 100 + n % 700)).collect();
+    let mut left = payloads.as_slice();
+    for tick in 0..2000 {
+        net.now = ms(10 * tick);
+        while let [next, rest @ ..] = left
+            && net.clients[0].endpoint.send(PeerId::HOST, next, Quality::Reliable, net.now).is_ok()
+        {
+            left = rest;
+        }
+        for packet in net.flush() {
+            net.deliver(&packet);
+        }
+    }
+    assert!(net.host.rejected_from(PeerId(2), Cause::Full) > 0);
+    let waiting = net.clients[0].snapshot(PeerId::HOST, net.now).unacknowledged.len();
+    assert!(waiting > 100, "only {waiting} wait for an ACK");
+    assert!(heap::in_use() - start < 3 << 20);
+
+    let mut received = Vec::new();
+    for tick in 2000..40_000 {
+        net.now = ms(10 * tick);
+        for packet in net.flush() {
+            net.deliver(&packet);
+        }
+        received.extend(net.host.received());
+        net.clients[0].events();
+        if received.len() == 500 {
+            break;
+        }
+    }
+    assert_eq!(received.len(), 500);
+    assert_eq!(received, payloads);
+}
+
+/// T-52, T-70: whatever a peer says, events that nobody polls do not grow beyond the limit by much.
+#[test]
+fn no_kind_of_message_makes_events_grow_without_end() {
+    let name = utf16(&"n".repeat(100));
+    let limit = 100_000;
+    let floods: [&dyn Fn(u16) -> Vec<u8>; 4] = [
+        &|_| from_peer(2, &[unreliable(&[0; 400])]),
+        &|n| from_peer(2, &[reliable(n, &[0; 400])]),
+        &|n| from_peer(2, &[identity(1 + n, 2, &name)]),
+        &|_| b"\\status\\".to_vec(),
+    ];
+    for (kind, flood) in floods.iter().enumerate() {
+        let mut host = puppet(Config { event_bytes: limit, ..plain() });
+        let start = heap::in_use();
+        for n in 0..5000_u16 {
+            let now = ms(250 * u64::from(n));
+            host.hear_from(address(1), &flood(n), now);
+            host.flush(now);
+            host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 1 + n)]), now);
+        }
+        let used = usize::try_from(heap::in_use() - start).expect("more than before");
+        assert!(used < 6 * limit, "flood {kind}: {used} bytes");
+    }
+}
+
+/// T-53: nor do requests that come again and again with new nonces, from one address or from many.
+#[test]
+fn requests_that_nobody_polls_are_bounded() {
+    for addresses in [1, 5000] {
+        let mut host = End::host(Config { event_bytes: 100_000, ..plain() });
+        let start = heap::in_use();
+        for n in 0..20_000_u32 {
+            let from = address(u16::try_from(n % addresses).expect("small"));
+            host.hear_from(from, &connect(n), ms(u64::from(n)));
+            host.flush(ms(u64::from(n)));
+        }
+        let used = usize::try_from(heap::in_use() - start).expect("more than before");
+        assert!(used < 600_000, "{addresses} addresses: {used} bytes");
+    }
+}

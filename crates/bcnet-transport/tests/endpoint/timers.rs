@@ -1,0 +1,484 @@
+//! Timed transcripts: the instant before each timer, and the instant of its effect.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
+use bcnet_transport::{Cause, Config, Event, Leave, Quality};
+
+use crate::net::{
+    End, HOST, Net, START, ack, address, before, connect, disconnect, from_peer, measured, ms, part, plain,
+    puppet, puppet_client, reliable,
+};
+
+/// T-51, T-61: the request goes out again each second, neither sooner nor later, until the host is given up.
+#[test]
+fn a_connect_request_is_repeated_every_second() {
+    let mut client = End::client(plain(), 1, START);
+    let lines = client.timeline(START, before(ms(45_000)));
+    let expected: Vec<String> = (0..45)
+        .map(|second| {
+            format!("{second}.000 connect request seq=0: from 10.20.0.1 nonce=0x00000001 password=\"\"")
+        })
+        .collect();
+    assert_eq!(lines, expected);
+}
+
+/// T-51: an acknowledged request is not repeated, though the host has not decided yet.
+#[test]
+fn an_acknowledged_connect_request_is_not_repeated() {
+    let mut client = End::client(plain(), 1, START);
+    client.flush(START);
+    client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), ms(40));
+    assert_eq!(client.timeline(ms(40), ms(45_000)), [""; 0]);
+}
+
+/// T-55: five seconds after the last message that was queued, and every five seconds from then on.
+#[test]
+fn a_host_sends_a_keepalive_after_five_seconds_without_a_message() {
+    let mut host = puppet(plain());
+    assert_eq!(host.timeline(START, ms(10_500)), ["5.000 keepalive", "10.000 keepalive"]);
+    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(12_000));
+    let lines = ["12.000 data unreliable 4 bytes", "17.000 keepalive"];
+    assert_eq!(host.timeline(ms(12_000), ms(17_500)), lines);
+}
+
+/// T-55: the same for a client.
+#[test]
+fn a_client_sends_a_keepalive_after_five_seconds_without_a_message() {
+    let mut client = puppet_client(plain());
+    assert_eq!(client.timeline(START, ms(10_000)), ["5.000 keepalive", "10.000 keepalive"]);
+}
+
+/// T-55: an ACK is no message, so it does not put a keepalive off.
+#[test]
+fn an_ack_does_not_put_a_keepalive_off() {
+    let mut host = puppet(plain());
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3000));
+    assert_eq!(host.timeline(ms(3000), ms(9999)), ["3.000 ack game seq=0", "5.000 keepalive"]);
+}
+
+/// T-51, T-55: there are no keepalives before a client is let in, from either side.
+#[test]
+fn nobody_sends_keepalives_before_the_client_is_let_in() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    assert_eq!(host.timeline(START, ms(9999)), ["0.000 ack control seq=0"]);
+    let mut client = End::client(plain(), 1, START);
+    client.flush(START);
+    client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), START);
+    assert_eq!(client.timeline(START, ms(44_999)), [""; 0]);
+}
+
+/// T-56: a client gives a silent host up after 45 seconds, not a microsecond earlier.
+#[test]
+fn a_client_gives_a_silent_host_up_after_45_seconds() {
+    let mut client = puppet_client(plain());
+    client.timeline(START, before(ms(45_000)));
+    assert_eq!((client.left(), client.endpoint.is_closed()), (vec![], false));
+    client.flush(ms(45_000));
+    assert_eq!(client.left(), [(PeerId::HOST, Leave::Silent)]);
+    assert!(client.endpoint.is_closed());
+    assert_eq!(client.endpoint.next_timeout(), None);
+}
+
+/// T-56: the same for a client that was never answered.
+#[test]
+fn a_client_that_nobody_answers_gives_up_after_45_seconds() {
+    let mut client = End::client(plain(), 1, START);
+    client.timeline(START, before(ms(45_000)));
+    assert_eq!(client.left(), []);
+    client.flush(ms(45_000));
+    assert_eq!(client.left(), [(PeerId::HOST, Leave::Silent)]);
+    assert!(client.endpoint.is_closed());
+}
+
+/// T-56: a host gives a silent client up after 45 seconds and tells the others why.
+#[test]
+fn a_host_gives_a_silent_client_up_after_45_seconds_and_tells_the_others() {
+    let mut net = Net::joined(&plain(), 3);
+    let silent = net.clients.remove(1);
+    assert_eq!(silent.endpoint.id(), PeerId(3));
+    net.run(before(ms(45_000)));
+    assert_eq!(net.host.left(), []);
+    net.now = ms(45_000);
+    let packets = net.flush();
+    assert_eq!(net.host.left(), [(PeerId(3), Leave::Silent)]);
+    let boots: Vec<_> = packets.iter().filter(|packet| packet.from == HOST).collect();
+    assert_eq!(boots.iter().map(|packet| packet.to).collect::<Vec<_>>(), [address(1), address(3)]);
+    assert!(boots.iter().all(|packet| packet.said().iter().any(|line| line.ends_with("peer 3, timed_out"))));
+    packets.iter().for_each(|packet| net.deliver(packet));
+    net.settle();
+    for client in &mut net.clients {
+        assert_eq!(client.left(), [(PeerId(3), Leave::Booted(BootReason::TIMED_OUT))]);
+    }
+    assert_eq!(net.host.endpoint.peers().count(), 2);
+}
+
+/// T-56: whatever a peer says counts as a sign of life, but nothing that is not well formed or comes from elsewhere.
+#[test]
+fn only_what_a_peer_says_itself_keeps_it_alive() {
+    let mut host = puppet(plain());
+    let keepalive = from_peer(2, &[Message::Keepalive]);
+    host.hear_from(address(1), &keepalive, ms(20_000));
+    host.hear_from(address(9), &keepalive, ms(30_000));
+    host.hear_from(address(1), &keepalive[..2], ms(30_000));
+    host.hear_from(address(1), b"\\status\\", ms(30_000));
+    host.timeline(ms(30_000), before(ms(65_000)));
+    assert_eq!(host.left(), []);
+    host.flush(ms(65_000));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Silent)]);
+}
+
+/// T-51: a request that the caller does not decide on is forgotten after ten seconds.
+#[test]
+fn an_undecided_request_expires_after_ten_seconds() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.timeline(START, before(ms(10_000)));
+    assert!(!host.endpoint.is_closed());
+    host.flush(ms(10_000));
+    assert!(host.endpoint.is_closed());
+    assert_eq!(host.endpoint.admit(address(1), ms(10_000)), None);
+    assert!(!host.endpoint.refuse(address(1), BootReason::FULL, ms(10_000)));
+    assert_eq!(host.left(), [], "it never was a peer");
+}
+
+/// T-64: a peer that lives but never acknowledges one message is given up after 360 seconds.
+#[test]
+fn a_message_that_is_never_acknowledged_ends_the_connection_after_360_seconds() {
+    let mut host = puppet(plain());
+    host.send(PeerId(2), b"never heard", START);
+    for second in 0..360 {
+        host.timeline(ms(1000 * second), ms(1000 * second + 999));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
+    }
+    host.flush(before(ms(360_000)));
+    assert_eq!(host.left(), []);
+    assert!(host.counters(PeerId(2)).retransmits > 9, "no count of repeats ends a connection");
+    host.flush(ms(360_000));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert!(host.endpoint.is_closed());
+}
+
+/// T-64: one message among many others that are acknowledged ends the connection just the same, and the others are told.
+#[test]
+fn the_others_are_told_of_an_undeliverable_peer() {
+    let mut host = puppet(plain());
+    host.hear_from(address(2), &connect(2), START);
+    assert_eq!(host.endpoint.admit(address(2), START), Some(PeerId(3)));
+    host.flush(START);
+    host.hear_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
+    host.send(PeerId(2), b"0", START);
+    host.flush(START);
+    for second in 1..360_u16 {
+        let now = ms(1000 * u64::from(second));
+        host.hear_from(address(2), &from_peer(3, &[Message::Keepalive]), now);
+        host.send(PeerId(2), b"n", now);
+        host.flush(now);
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, second)]), now);
+    }
+    assert_eq!(host.left(), []);
+    let packets = host.flush(ms(360_000));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    let told = packets.iter().find(|packet| packet.to == address(2)).expect("a boot");
+    assert_eq!(told.said(), ["boot seq=1: peer 2, timed_out"]);
+}
+
+/// T-64: so does one that others have waited for that long.
+#[test]
+fn a_gap_that_is_never_filled_ends_the_connection_after_360_seconds() {
+    let mut host = puppet(plain());
+    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"early")]), START);
+    for second in 0..36 {
+        host.timeline(ms(10_000 * second), ms(10_000 * second + 9999));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(10_000 * second + 9999));
+    }
+    host.flush(before(ms(360_000)));
+    assert_eq!(host.left(), []);
+    host.flush(ms(360_000));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+}
+
+/// T-64: a gap that was filled, by a message or by the last part of one, is no reason to end anything.
+#[test]
+fn a_gap_that_was_filled_ends_nothing() {
+    let filled: [&[Message<'_>]; 3] = [
+        &[reliable(1, b"early"), reliable(0, b"late")],
+        &[part(0, 1, 2, b"second"), part(0, 0, 2, b"first")],
+        &[reliable(1, b"early"), part(0, 0, 2, b"first"), part(0, 1, 2, b"second")],
+    ];
+    for messages in filled {
+        let mut host = puppet(plain());
+        host.hear_from(address(1), &from_peer(2, messages), START);
+        for second in 0..40 {
+            host.timeline(ms(10_000 * second), ms(10_000 * second + 9999));
+            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(10_000 * second + 9999));
+        }
+        assert_eq!(host.left(), [], "{messages:?}");
+    }
+}
+
+/// T-64: a long conversation in which everything is split, or comes in the wrong order, makes progress all the time.
+#[test]
+fn progress_is_seen_in_split_and_in_swapped_messages() {
+    for swapped in [false, true] {
+        let mut host = puppet(plain());
+        for seq in 0..450_u16 {
+            let now = ms(1000 * u64::from(seq));
+            if swapped {
+                let seq = 2 * seq;
+                host.hear_from(address(1), &from_peer(2, &[reliable(seq + 1, b"b")]), now);
+                host.hear_from(address(1), &from_peer(2, &[reliable(seq, b"a")]), now);
+            } else {
+                host.hear_from(
+                    address(1),
+                    &from_peer(2, &[part(seq, 0, 2, b"a"), part(seq, 1, 2, b"b")]),
+                    now,
+                );
+            }
+            host.timeline(now, ms(1000 * u64::from(seq) + 999));
+        }
+        assert_eq!(host.left(), []);
+        assert_eq!(host.endpoint.peers().count(), 1);
+    }
+}
+
+/// T-57: a goodbye that nobody acknowledges is repeated for 15 seconds, then the client is gone.
+#[test]
+fn a_goodbye_lingers_for_15_seconds() {
+    let mut client = puppet_client(plain());
+    client.endpoint.leave(Ipv4Addr::new(10, 10, 10, 239), ms(1000));
+    assert_eq!(client.left(), [(PeerId::HOST, Leave::Local)]);
+    let lines = client.timeline(ms(1000), before(ms(16_000)));
+    assert_eq!(lines.first().expect("a goodbye"), "1.000 disconnect seq=1: peer 2 at 10.10.10.239");
+    assert!(lines.iter().all(|line| line.ends_with("disconnect seq=1: peer 2 at 10.10.10.239")), "{lines:?}");
+    assert!(lines.len() >= 5, "repeated only {} times", lines.len());
+    assert!(!client.endpoint.is_closed());
+    assert_eq!(client.flush(ms(16_000)), []);
+    assert!(client.endpoint.is_closed());
+}
+
+/// T-57: a host goes on acknowledging a repeated goodbye for 15 seconds.
+#[test]
+fn a_repeated_goodbye_is_acknowledged_for_15_seconds() {
+    let mut host = puppet(plain());
+    let goodbye = from_peer(2, &[disconnect(1, 2)]);
+    for now in [START, ms(700), ms(7000), before(ms(15_000))] {
+        host.hear_from(address(1), &goodbye, now);
+        assert_eq!(host.says(now), ["ack control seq=1"]);
+    }
+    assert_eq!(host.left(), [(PeerId(2), Leave::Disconnected)]);
+    host.flush(ms(15_000));
+    assert!(host.endpoint.is_closed());
+    host.hear_from(address(1), &goodbye, ms(15_000));
+    assert_eq!(host.says(ms(15_000)), [""; 0]);
+    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 1);
+}
+
+/// T-57: the linger time is a setting, because traces disagree about stock's.
+#[test]
+fn the_linger_time_is_a_setting() {
+    let mut host = puppet(Config { linger: Duration::from_millis(4500), ..plain() });
+    host.hear_from(address(1), &from_peer(2, &[disconnect(1, 2)]), START);
+    host.timeline(START, before(ms(4500)));
+    assert!(!host.endpoint.is_closed());
+    host.flush(ms(4500));
+    assert!(host.endpoint.is_closed());
+}
+
+/// T-60: without data of one's own the ACK leaves at once, alone, and once.
+#[test]
+fn an_ack_leaves_at_once_and_once() {
+    let mut host = puppet(plain());
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(100));
+    assert_eq!(host.timeline(ms(100), ms(4999)), ["0.100 ack game seq=0"]);
+}
+
+/// T-60: who has sent data within 50 ms waits up to 20 ms for more, and not a microsecond longer.
+#[test]
+fn an_ack_waits_20_ms_for_company_if_data_was_sent_within_50_ms() {
+    let mut host = puppet(plain());
+    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(100));
+    host.flush(ms(100));
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(150));
+    assert_eq!(host.timeline(ms(150), ms(200)), ["0.170 ack game seq=0"]);
+
+    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(300));
+    host.flush(ms(300));
+    let later = ms(350) + Duration::from_micros(1);
+    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"x")]), later);
+    assert_eq!(host.says(later), ["ack game seq=1"], "more than 50 ms later it leaves at once");
+}
+
+/// T-60: later ACKs do not put the first one off; all leave with it.
+#[test]
+fn later_acks_do_not_put_the_first_one_off() {
+    let mut host = puppet(plain());
+    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(100));
+    host.flush(ms(100));
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
+    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"x")]), ms(125));
+    assert_eq!(host.timeline(ms(125), ms(200)), ["0.130 ack game seq=0", "0.130 ack game seq=1"]);
+}
+
+/// T-60, T-66: an ACK that waits rides along with the next data, in front of it.
+#[test]
+fn a_waiting_ack_rides_along_with_data() {
+    let mut host = puppet(plain());
+    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(100));
+    host.flush(ms(100));
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
+    assert_eq!(host.says(ms(110)), [""; 0]);
+    host.send_as(PeerId(2), b"more", Quality::Unreliable, ms(120));
+    let packets = host.flush(ms(120));
+    assert_eq!(packets.len(), 1);
+    assert_eq!(packets[0].said(), ["ack game seq=0", "data unreliable 4 bytes"]);
+    assert_eq!(host.timeline(ms(120), ms(200)), [""; 0], "it is forgotten then");
+}
+
+/// T-61: before any round trip is known a message is sent again after 1.0 s.
+#[test]
+fn without_a_measured_round_trip_a_message_is_repeated_after_one_second() {
+    let mut host = End::host(plain());
+    host.hear_from(address(1), &connect(1), START);
+    host.endpoint.admit(address(1), START);
+    host.send(PeerId(2), b"data", START);
+    let packet = ["ack control seq=0", "connect reply seq=0: you are peer 2", "data seq=0 4 bytes"];
+    assert_eq!(host.says(START), packet);
+    assert_eq!(host.says(before(ms(1000))), [""; 0]);
+    assert_eq!(host.says(ms(1000)), &packet[1..], "all that is late, not one per pass");
+}
+
+/// T-61: then after the round trip plus four times its variation (RFC 6298), while the peer speaks.
+#[test]
+fn with_a_measured_round_trip_a_message_is_repeated_after_the_timeout() {
+    let mut host = measured();
+    host.send(PeerId(2), b"data", ms(200));
+    assert_eq!(host.timeline(ms(200), ms(499)), ["0.200 data seq=0 4 bytes"]);
+    host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(499));
+    assert_eq!(host.timeline(ms(499), ms(799)), ["0.500 data seq=0 4 bytes"]);
+}
+
+/// T-61: an answer to a message that was sent twice is not measured.
+#[test]
+fn an_ambiguous_round_trip_is_not_measured() {
+    let mut host = measured();
+    host.send(PeerId(2), b"data", ms(200));
+    host.timeline(ms(200), ms(500));
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(600));
+    let snapshot = host.snapshot(PeerId(2), ms(600));
+    assert_eq!(snapshot.round_trip, Some(Duration::from_millis(100)));
+    assert_eq!(snapshot.timeout, Duration::from_millis(300));
+    assert_eq!(snapshot.unacknowledged, []);
+}
+
+/// T-61: samples are smoothed as RFC 6298 says, and the timeout stays within 25 ms and 5 s.
+#[test]
+fn the_timeout_follows_the_round_trip_within_its_bounds() {
+    let mut host = measured();
+    host.send(PeerId(2), b"data", ms(200));
+    host.flush(ms(200));
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(380));
+    let snapshot = host.snapshot(PeerId(2), ms(380));
+    // 7/8 · 100 + 1/8 · 180, and 3/4 · 50 + 1/4 · 80.
+    assert_eq!(snapshot.round_trip, Some(Duration::from_millis(110)));
+    assert_eq!((snapshot.variation, snapshot.timeout.as_micros()), (Duration::from_micros(57_500), 340_000));
+
+    let fast = puppet(plain());
+    assert_eq!(fast.snapshot(PeerId(2), START).timeout, Duration::from_millis(25));
+
+    let mut slow = End::host(plain());
+    slow.hear_from(address(1), &connect(1), START);
+    slow.endpoint.admit(address(1), START);
+    slow.flush(START);
+    slow.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), ms(900));
+    slow.send(PeerId(2), b"data", ms(900));
+    slow.flush(ms(900));
+    slow.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(3500));
+    slow.send(PeerId(2), b"data", ms(3500));
+    slow.flush(ms(3500));
+    slow.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), ms(7500));
+    assert_eq!(slow.snapshot(PeerId(2), ms(7500)).timeout, Duration::from_secs(5));
+}
+
+/// T-61, T-62: while the peer is wholly silent for more than two timeouts the timeout doubles, up to 5 s.
+#[test]
+fn the_timeout_doubles_while_the_peer_is_wholly_silent() {
+    let mut host = measured();
+    host.send(PeerId(2), b"data", ms(200));
+    let lines = host.timeline(ms(200), ms(15_000));
+    let data: Vec<_> = lines.iter().filter(|line| !line.ends_with("keepalive")).collect();
+    let times = ["0.200", "0.500", "0.800", "1.400", "2.600", "5.000", "9.800", "14.800"];
+    assert_eq!(data, times.map(|time| format!("{time} data seq=0 4 bytes")).iter().collect::<Vec<_>>());
+    // However often it was sent: silence may be the link's fault, so the pauses stay at 5 s.
+    let lines = host.timeline(ms(15_000), ms(40_000));
+    let data: Vec<_> = lines.iter().filter(|line| !line.ends_with("keepalive")).collect();
+    let times = ["19.800", "24.800", "29.800", "34.800", "39.800"];
+    assert_eq!(data, times.map(|time| format!("{time} data seq=0 4 bytes")).iter().collect::<Vec<_>>());
+    // One word of the peer, and the timeout is what was measured.
+    host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(40_000));
+    assert_eq!(host.snapshot(PeerId(2), ms(40_000)).timeout, Duration::from_millis(300));
+}
+
+/// T-62: a peer that speaks is asked at the measured pace, but after the eighth send ever more seldom: each pause is
+/// twice the one before, up to 5 s.
+#[test]
+fn after_the_eighth_send_the_pauses_double() {
+    let mut host = measured();
+    host.send(PeerId(2), b"data", ms(200));
+    let mut sends = Vec::new();
+    for tenth in 2..300 {
+        let lines = host.timeline(ms(100 * tenth), ms(100 * tenth + 99));
+        let data = lines.iter().filter(|line| line.ends_with("data seq=0 4 bytes"));
+        sends.extend(data.map(|line| line.split_once(' ').expect("a time").0.to_owned()));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
+    }
+    let steady = ["0.200", "0.500", "0.800", "1.100", "1.400", "1.700", "2.000", "2.300", "2.600"];
+    let patient = ["3.200", "4.400", "6.800", "11.600", "16.400", "21.200", "26.000"];
+    assert_eq!(sends, steady.iter().chain(&patient).map(ToString::to_string).collect::<Vec<_>>());
+}
+
+/// T-61: in a loop with fixed ticks a repeat happens at the tick nearest to its time.
+#[test]
+fn with_a_tick_the_repeat_is_at_the_nearest_service() {
+    let mut host = End::host(Config { tick: Duration::from_millis(20), ..plain() });
+    host.hear_from(address(1), &connect(1), START);
+    host.endpoint.admit(address(1), START);
+    host.flush(START);
+    assert_eq!(host.says(before(ms(990))), [""; 0]);
+    assert_eq!(host.says(ms(990)), ["connect reply seq=0: you are peer 2"]);
+}
+
+/// T-61: the very moments at which several timers are due together lose nothing.
+#[test]
+fn timers_that_are_due_together_are_all_served() {
+    let mut host = End::host(plain());
+    for n in 1..=20 {
+        host.hear_from(address(n), &connect(u32::from(n)), START);
+        host.endpoint.admit(address(n), START);
+    }
+    host.flush(START);
+    let packets = host.flush(ms(1000));
+    let mut to: Vec<_> = packets.iter().map(|packet| packet.to).collect();
+    to.sort_unstable();
+    assert_eq!(to, (1..=20).map(address).collect::<Vec<_>>());
+    let joined = host.events().iter().filter(|(event, _)| matches!(event, Event::Joined { .. })).count();
+    assert_eq!(joined, 20);
+}
+
+/// T-64: a peer that is leaving has no deadline but the end of its linger time.
+#[test]
+fn an_old_message_to_a_peer_that_leaves_is_no_deadline() {
+    let mut host = puppet(plain());
+    host.send(PeerId(2), b"never heard", START);
+    for second in 0..350 {
+        host.timeline(ms(1000 * second), ms(1000 * second + 999));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
+    }
+    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(350_000)));
+    host.timeline(ms(350_000), before(ms(365_000)));
+    assert!(!host.endpoint.is_closed());
+    host.flush(ms(365_000));
+    assert!(host.endpoint.is_closed());
+}

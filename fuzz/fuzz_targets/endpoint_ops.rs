@@ -1,0 +1,159 @@
+//! A host with two clients: whatever one of them and strangers say, and whatever is lost, nothing panics, no queue grows
+//! beyond its limit, and everything that the other client and the host tell each other arrives, once and in order.
+#![no_main]
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use libfuzzer_sys::fuzz_target;
+
+const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
+const HONEST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+const HOSTILE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 22101);
+
+fuzz_target!(|input: &[u8]| {
+    let mut pair = Pair::new();
+    let mut rest = input;
+    while let [op, argument, after @ ..] = rest {
+        let len = usize::from(*argument);
+        let (bytes, after) = after.split_at(if op % 8 < 4 { len.min(after.len()) } else { 0 });
+        rest = after;
+        match op % 8 {
+            // The first byte tells who it claims to be.
+            0 | 1 => pair.hostile(HOSTILE, bytes),
+            2 => pair.hostile(SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, *op), 1), bytes),
+            3 => pair.hostile_with_id(bytes),
+            4 => pair.say(len),
+            5 => pair.say(len * 40),
+            6 => pair.pass(Duration::from_millis(u64::from(*argument)), Some(*op / 8)),
+            _ => pair.pass(Duration::from_millis(5), None),
+        }
+    }
+    pair.finish();
+});
+
+struct Pair {
+    now: Time,
+    host: Endpoint,
+    client: Endpoint,
+    hostile: PeerId,
+    sent: u32,
+    received: [u32; 2],
+    config: Config,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let config =
+            Config { cipher: false, hold_bytes: 64 << 10, event_bytes: 256 << 10, ..Config::default() };
+        let now = Time::from_micros(1);
+        let join = |address: SocketAddrV4| {
+            Endpoint::connect(config.clone(), HOST, *address.ip(), 1, Text::default(), now)
+        };
+        let (host, client) = (Endpoint::host(config.clone()), join(HONEST));
+        let hostile = PeerId(3);
+        let mut pair = Self { now, host, client, hostile, sent: 0, received: [0; 2], config: config.clone() };
+        pair.pass(Duration::from_millis(5), None);
+        pair.pass(Duration::from_millis(5), None);
+        assert_eq!(pair.client.id(), PeerId(2));
+        let mut buffer = [0; 512];
+        let transmit = join(HOSTILE).poll_transmit(&mut buffer, now).expect("a request");
+        pair.hostile(HOSTILE, &buffer[..transmit.len]);
+        pair
+    }
+
+    /// Somebody says something to the host.
+    fn hostile(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+        self.host.handle_datagram(from, &mut bytes.to_vec(), self.now);
+        self.listen();
+    }
+
+    /// The client that was let in says something, and is believed to be who it is.
+    fn hostile_with_id(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        if let Some(first) = bytes.first_mut() {
+            *first = self.hostile.0;
+        }
+        self.hostile(HOSTILE, &bytes);
+    }
+
+    /// The honest ones say something to each other, as long as they may.
+    fn say(&mut self, len: usize) {
+        let mut payload = vec![7; len + 4];
+        payload[..4].copy_from_slice(&self.sent.to_le_bytes());
+        if self.sent - self.received[0].min(self.received[1]) < 40 {
+            self.host.send(PeerId(2), &payload, Quality::Reliable, self.now).expect("room");
+            self.client.send(PeerId::HOST, &payload, Quality::Urgent, self.now).expect("room");
+            let _ = self.host.send(self.hostile, &payload, Quality::Reliable, self.now);
+            self.sent += 1;
+        }
+    }
+
+    /// Time passes, and what the honest ones send arrives, but for every `lost`th datagram. Ten seconds of thirty are
+    /// without loss, so that nobody is given up.
+    fn pass(&mut self, time: Duration, lost: Option<u8>) {
+        self.now = self.now + time;
+        self.host.handle_timeout(self.now);
+        self.client.handle_timeout(self.now);
+        let (mut buffer, mut count) = ([0; 512], 0_u8);
+        let lossy = self.now.as_micros() % 30_000_000 < 20_000_000;
+        let mut is_lost = || {
+            count = count.wrapping_add(1);
+            lost.is_some_and(|lost| lossy && count.is_multiple_of(lost.max(1)))
+        };
+        while let Some(transmit) = self.client.poll_transmit(&mut buffer, self.now) {
+            if !is_lost() {
+                self.host.handle_datagram(HONEST, &mut buffer[..transmit.len], self.now);
+            }
+        }
+        self.listen();
+        while let Some(transmit) = self.host.poll_transmit(&mut buffer, self.now) {
+            if transmit.to == HONEST && !is_lost() {
+                self.client.handle_datagram(HOST, &mut buffer[..transmit.len], self.now);
+            }
+        }
+        self.listen();
+    }
+
+    fn listen(&mut self) {
+        let mut payload = Vec::new();
+        for (side, endpoint) in [&mut self.host, &mut self.client].into_iter().enumerate() {
+            while let Some(event) = endpoint.poll_event(&mut payload) {
+                match event {
+                    Event::Request { from, .. } => {
+                        if let Some(peer) = endpoint.admit(from, self.now).filter(|_| from == HOSTILE) {
+                            self.hostile = peer;
+                        }
+                    }
+                    Event::Received { peer: PeerId(1 | 2) } => {
+                        assert_eq!(payload[..4], self.received[side].to_le_bytes());
+                        self.received[side] += 1;
+                    }
+                    Event::Left { peer: PeerId(1 | 2), reason } => panic!("the honest one left: {reason}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The honest ones still deliver, and nobody has more than is allowed.
+    fn finish(&mut self) {
+        self.say(100);
+        for _ in 0..4000 {
+            if self.received == [self.sent; 2] {
+                break;
+            }
+            self.pass(Duration::from_millis(20), None);
+        }
+        assert_eq!(self.received, [self.sent; 2]);
+        let peers: Vec<PeerId> = self.host.peers().collect();
+        assert!(peers.len() <= 124);
+        for snapshot in peers.iter().filter_map(|peer| self.host.snapshot(*peer, self.now)) {
+            assert!(snapshot.queued_bytes <= self.config.queue_bytes, "{snapshot}");
+            let held: usize = snapshot.receiving.iter().map(|channel| channel.held_bytes).sum();
+            assert!(held <= 2 * self.config.hold_bytes + (320 << 10), "{snapshot:?}");
+        }
+    }
+}
