@@ -55,10 +55,10 @@ impl ByteRing {
         self.buffer.get(start..start + len).unwrap_or_default()
     }
 
-    /// Whether the `len` bytes from `at` on do not cross the end of the ring. A single piece never does.
+    /// How many bytes there are from `at` to the end of the ring, which nothing in one piece crosses.
     #[inline]
-    pub(crate) fn is_one_piece(&self, at: u32, len: usize) -> bool {
-        self.index(at) + len <= self.buffer.len()
+    pub(crate) const fn left_from(&self, at: u32) -> usize {
+        self.buffer.len().saturating_sub(self.index(at))
     }
 
     /// Frees everything before `at`.

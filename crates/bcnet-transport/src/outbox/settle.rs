@@ -1,6 +1,6 @@
 //! What becomes of what was sent: it is acknowledged, or taken for lost.
 
-use super::stream::{Found, State};
+use super::stream::{Found, State, Unit};
 use super::{Outbox, Sent};
 use crate::retry::RoundTrip;
 use crate::time::Time;
@@ -53,6 +53,16 @@ impl Outbox {
             self.note_newest(unit.datagram);
             return Settled::Arrived { bytes: unit.len(), trip: Some(since_last), most: None };
         }
+        let (answers_first, most) = self.settle_repeat(unit, trip, now);
+        Settled::Arrived { bytes: unit.len(), trip: answers_first.then_some(most), most: Some(most) }
+    }
+
+    /// A message that was sent more than once was acknowledged: whether the ACK answers the first send, and how long
+    /// ago that was.
+    #[cold]
+    #[inline(never)]
+    fn settle_repeat(&mut self, unit: Unit, trip: &RoundTrip, now: Time) -> (bool, u64) {
+        let since_last = now.micros_since(unit.last_sent);
         // An ACK that comes much sooner after a repeat than a round trip takes answers an earlier send. It must not make
         // others seem overtaken if it may, and is measured only if it does.
         let answers_last = |trip: u32| since_last >= u64::from(trip - trip / 4);
@@ -60,8 +70,7 @@ impl Outbox {
             self.note_newest(unit.datagram);
         }
         let most = now.micros_since(unit.first_sent);
-        let answers_first = unit.sends == 2 && !answers_last(trip.least());
-        Settled::Arrived { bytes: unit.len(), trip: answers_first.then_some(most), most: Some(most) }
+        (unit.sends == 2 && !answers_last(trip.least()), most)
     }
 
     /// Something of this datagram was acknowledged.

@@ -253,23 +253,21 @@ impl Stream {
         let (mut index, _) = self.fresh;
         let first = Seq(self.base.0.wrapping_add(index));
         let mut run = Run { first, count: 0, full: false, at: 0, len: 0 };
-        let mut end = None;
+        let (mut end, mut left) = (0, 0);
         while let Some(Entry::Whole(unit)) = self.entries.get_mut(usize::from(index)) {
             let len = run.len + unit.len();
+            if run.count == 0 {
+                (run.at, end, left) = (unit.at, unit.at, self.bytes.left_from(unit.at));
+            }
             // What is next by its offset may lie at the other end of the ring.
-            let in_one_piece = *end.get_or_insert(unit.at) == unit.at
-                && (run.count == 0 || self.bytes.is_one_piece(run.at, len));
-            if unit.state != State::Fresh || !in_one_piece {
+            if unit.state != State::Fresh || unit.at != end || len > left {
                 break;
             }
             if len > room.bytes || run.count == room.messages {
                 run.full = true;
                 break;
             }
-            if run.count == 0 {
-                run.at = unit.at;
-            }
-            end = Some(unit.at.wrapping_add(unit.len.into()));
+            end = unit.at.wrapping_add(unit.len.into());
             unit.send(datagram, now);
             (run.len, run.count, index) = (len, run.count + 1, index.wrapping_add(1));
         }
@@ -391,5 +389,41 @@ impl Unit {
         }
         self.state = State::Done;
         Some(flown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_holds_the_bytes_of_its_messages_wherever_the_ring_ends() {
+        // 16 messages of 16 bytes fill the smallest ring exactly, so that the next lies at its other end.
+        let mut stream = Stream::default();
+        let (mut queued, mut sent) = (0_u8, 0_u8);
+        let room = Room { bytes: 100, messages: 255 };
+        for _ in 0..500 {
+            while queued.wrapping_sub(sent) < 9 {
+                let head = |head: &mut [u8; 1]| *head = [queued];
+                assert_eq!(stream.queue(Seq(queued.into()), head, &[0; 15]), Some(16));
+                queued += 1;
+                if queued == 255 {
+                    return;
+                }
+            }
+            assert!(stream.next_fresh().is_some());
+            let run = stream.send_run(room, 1, Time::ZERO);
+            let bytes = stream.run_bytes(&run);
+            assert!(run.count > 0 && bytes.len() == run.len && run.len == 16 * usize::from(run.count));
+            let firsts: Vec<u8> = bytes.chunks(16).filter_map(<[u8]>::first).copied().collect();
+            for first in firsts {
+                assert_eq!(first, sent);
+                if let Some(Found::Whole(unit)) = stream.find(Seq(sent.into())) {
+                    assert!(unit.arrive().is_some());
+                }
+                sent += 1;
+            }
+            stream.trim();
+        }
     }
 }

@@ -26,7 +26,9 @@ impl News {
             Settled::Arrived { bytes, trip, most } => {
                 self.bytes += bytes;
                 self.trip = trip.or(self.trip);
-                self.most = most.or(self.most);
+                if most.is_some() {
+                    self.most = most;
+                }
             }
         }
     }
@@ -37,11 +39,12 @@ impl Peer {
     #[inline(never)]
     pub(crate) fn settle_all(&mut self, messages: &mut Messages<'_>, news: &mut News, now: Time) {
         let (mut all, trip) = (*news, &self.trip);
-        let mut outbox = self.outbox.as_deref_mut();
-        let count = messages.settle_acks(|channel, seq| {
-            let id = MessageId { channel, seq, part: None };
-            all.add(outbox.as_mut().map_or(Settled::Useless, |outbox| outbox.settle(id, trip, now)));
-        });
+        let count = match self.outbox.as_deref_mut() {
+            Some(outbox) => messages.settle_acks(|channel, seq| {
+                all.add(outbox.settle(MessageId { channel, seq, part: None }, trip, now));
+            }),
+            None => messages.settle_acks(|_, _| all.add(Settled::Useless)),
+        };
         *news = all;
         self.counters.messages_in.add(Kind::ACK, count.into());
     }

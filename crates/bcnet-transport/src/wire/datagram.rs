@@ -131,11 +131,12 @@ impl<'a> Messages<'a> {
     /// Hands all ACKs of whole messages that come next to `settle`. How many they are.
     #[inline(always)]
     pub(crate) fn settle_acks(&mut self, mut settle: impl FnMut(Channel, Seq)) -> u8 {
-        let mut count = 0;
-        while let Some(((channel, seq), rest)) = parse::plain_ack(self.rest) {
+        let (mut count, mut rest) = (0, self.rest);
+        while let Some(((channel, seq), after)) = parse::plain_ack(rest) {
             settle(channel, seq);
-            (self.rest, count) = (rest, count + 1);
+            (rest, count) = (after, count + 1);
         }
+        self.rest = rest;
         count
     }
 
@@ -143,13 +144,14 @@ impl<'a> Messages<'a> {
     /// took.
     #[inline(always)]
     pub(crate) fn take_data(&mut self, mut take: impl FnMut(Seq, &[u8]) -> bool) -> u8 {
-        let mut count = 0;
-        while let Some((Whole { seq, payload }, rest)) = parse::whole_data(self.rest) {
+        let (mut count, mut rest) = (0, self.rest);
+        while let Some((Whole { seq, payload }, after)) = parse::whole_data(rest) {
             if !take(seq, payload) {
                 break;
             }
-            (self.rest, count) = (rest, count + 1);
+            (rest, count) = (after, count + 1);
         }
+        self.rest = rest;
         count
     }
 }
