@@ -18,7 +18,8 @@ pub enum Quality {
     Reliable,
     /// As [`Reliable`](Self::Reliable), ahead of everything else that waits to be sent for the first time.
     Urgent,
-    /// At most once, without waiting for anything. What is too large for one message is sent reliably (T-67).
+    /// Without waiting for anything: lost if its datagram is lost, twice if the network doubles it. What is too large for
+    /// one message is sent reliably (T-67).
     Unreliable,
 }
 
