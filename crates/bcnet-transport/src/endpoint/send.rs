@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::fragment;
 use crate::peer::{Peer, State};
 use crate::time::Time;
-use crate::wire::{Channel, Kind, Part, PeerId};
+use crate::wire::{Channel, FRAGMENT, Kind, Part, PeerId, RELIABLE};
 
 /// How a payload is to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -165,6 +165,3 @@ fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quali
 fn word(size: usize, flags: u16) -> [u8; 2] {
     (u16::try_from(size).unwrap_or(0) | flags).to_le_bytes()
 }
-
-const RELIABLE: u16 = 1 << 15;
-const FRAGMENT: u16 = 1 << 13;

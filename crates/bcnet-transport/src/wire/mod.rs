@@ -41,6 +41,7 @@ pub use datagram::{Datagram, Messages};
 pub use error::{Field, Reason, WireError};
 pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
+pub(crate) use message::{FRAGMENT, RELIABLE};
 pub use non_stock::NonStock;
 pub use text::Text;
 pub use write::Writer;
