@@ -65,7 +65,7 @@ impl Endpoint {
     /// A client that asks `host` to be let in.
     ///
     /// `address` is the own address as far as it is known. `nonce` must be random and differ from attempt to attempt.
-    /// `password` is UTF-16LE; see [`Text::encode`].
+    /// `password` is UTF-16LE; see [`Text::encode`]. What does not fit one message (198 characters) is cut.
     #[must_use]
     pub fn connect(
         config: Config,
@@ -78,6 +78,7 @@ impl Endpoint {
         let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
         let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
         peer.nonce = nonce;
+        let password = cut(password, MOST_PASSWORD);
         peer.queue_control(Body::ConnectRequest { address, nonce, password }, now);
         endpoint.add(peer);
         endpoint
@@ -136,8 +137,7 @@ impl Endpoint {
     /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
     /// than 100 characters is cut.
     pub fn identify(&mut self, address: Ipv4Addr, name: Text<'_>, now: Time) {
-        let name = name.as_bytes();
-        let name = Text::new(name.get(..MOST_NAME).unwrap_or(name)).unwrap_or_default();
+        let name = cut(name, MOST_NAME);
         self.tell(Body::Identity { peer: self.id, address, name }, now);
     }
 
@@ -297,3 +297,12 @@ fn list(peer: &mut Peer, place: u32, ready: &mut Queue<u32>) {
         ready.push(place);
     }
 }
+
+/// The first `most` bytes of a text.
+fn cut(text: Text<'_>, most: usize) -> Text<'_> {
+    let bytes = text.as_bytes();
+    Text::new(bytes.get(..most).unwrap_or(bytes)).unwrap_or_default()
+}
+
+/// The longest password, in bytes of UTF-16LE, that a stock-sized message holds (T-23, T-33).
+const MOST_PASSWORD: usize = 396;

@@ -154,7 +154,7 @@ impl Peer {
         if self.is_deaf() {
             return;
         }
-        let seq = self.take_seq(Channel::Control);
+        let [seq, _] = self.next_seq;
         let mut buffer = [0; CONTROL_ROOM];
         let message = Message::Control(Control::new(seq, body));
         let mut writer = Writer::new(&mut buffer, PeerId::NULL);
@@ -162,6 +162,8 @@ impl Peer {
         if let (true, Some(datagram)) = (written, writer.finish())
             && let Some(message) = datagram.get(2..)
         {
+            // Taken only now: a number that is never sent would be waited for.
+            self.take_seq(Channel::Control);
             self.start_queueing(now).queue(Channel::Control, seq, |[]| (), message);
         }
     }

@@ -17,7 +17,7 @@ impl Endpoint {
             Role::Client => self.obey_host(place, body, now),
         };
         if let Err(cause) = result {
-            self.refuse_control(place, cause);
+            self.reject_from(place, cause);
         }
     }
 

@@ -277,7 +277,7 @@ impl Endpoint {
         }
     }
 
-    fn reject_from(&mut self, place: u32, cause: Cause) {
+    pub(super) fn reject_from(&mut self, place: u32, cause: Cause) {
         if let Some(peer) = self.peers.get_mut(place) {
             peer.counters.rejected.add(cause);
             let from = peer.address;
@@ -294,11 +294,6 @@ impl Endpoint {
         if self.events.waiting() < REJECTED_ROOM {
             self.events.push(Event::Rejected { from, cause }, &[]);
         }
-    }
-
-    /// As [`reject_from`](Self::reject_from), for the control messages.
-    pub(super) fn refuse_control(&mut self, place: u32, cause: Cause) {
-        self.reject_from(place, cause);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::slice;
 
-use bcnet_transport::wire::{Body, BootReason, Channel, Message, PeerId, Text};
+use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
 use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time};
 
 use crate::net::{
@@ -19,6 +19,24 @@ const REASONS: [BootReason; 6] = [
     BootReason::KICKED,
     BootReason::BANNED,
 ];
+
+/// T-23, T-33: a password that does not fit one message is cut, so that the host can answer that it is wrong.
+#[test]
+fn a_password_too_long_for_one_message_is_cut() {
+    for (characters, kept) in [(198, 198), (199, 198), (5000, 198)] {
+        let password = utf16(&"x".repeat(characters));
+        let password = Text::new(&password).expect("UTF-16LE");
+        let mut client = Endpoint::connect(plain(), HOST, Ipv4Addr::LOCALHOST, 7, password, START);
+        let mut buffer = [0; 512];
+        let len = client.poll_transmit(&mut buffer, START).expect("a request").len;
+        let datagram = Datagram::parse(&buffer[..len], Some(Role::Client)).expect("well formed");
+        let message = datagram.messages().next().expect("a request");
+        let Message::Control(Control { body: Body::ConnectRequest { password, .. }, .. }) = message else {
+            panic!("{message}")
+        };
+        assert_eq!((password.chars().count(), message.non_stock().is_empty()), (kept, true), "{characters}");
+    }
+}
 
 /// T-51, T-52: a whole join, word by word: request, decision, reply, identity, and its relay to everyone.
 #[test]
