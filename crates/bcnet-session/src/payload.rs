@@ -1,0 +1,1 @@
+//! What game payloads say: opcodes and their fields.
