@@ -3,6 +3,8 @@
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
 mod inspect;
+#[allow(dead_code, unused_imports)]
+mod net;
 
 use std::io;
 use std::process::ExitCode;
