@@ -157,7 +157,7 @@ fn local(header: &libc::msghdr) -> Option<Ipv4Addr> {
         while !message.is_null() {
             let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len } = *message;
             if (cmsg_level, cmsg_type) == (libc::IPPROTO_IP, libc::IP_PKTINFO)
-                && cmsg_len as usize >= libc::CMSG_LEN(INFO_SIZE) as usize
+                && cmsg_len >= libc::CMSG_LEN(INFO_SIZE) as _
             {
                 let info: libc::in_pktinfo = ptr::read_unaligned(libc::CMSG_DATA(message).cast());
                 return Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
