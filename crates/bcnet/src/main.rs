@@ -3,6 +3,7 @@
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
 mod capture;
+mod config;
 mod inspect;
 #[allow(dead_code, unused_imports)]
 mod net;
@@ -21,6 +22,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print, check and explain the server's configuration
+    Config(config::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
 }
@@ -34,6 +37,7 @@ enum Verdict {
 
 fn main() -> ExitCode {
     let verdict = match Args::parse().command {
+        Command::Config(args) => config::run(&args),
         Command::Inspect(args) => inspect::run(&args),
     };
     match verdict {
