@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::Verdict;
 use crate::config::{self, Flags};
+use crate::{Verdict, serve};
 use protocol::{Answer, Envelope, Request};
 
 #[derive(clap::Args)]
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let loaded = config::load(&Flags { config, ..Flags::default() }, std::env::vars_os())?;
-    match loaded.settings.server.control {
+    match serve::control_path(&loaded.settings) {
         Some(path) => Ok(path),
         None => bail!("`server.control` is \"none\", so the server has no control socket"),
     }
@@ -86,7 +86,9 @@ fn ask(path: &Path, envelope: &Envelope) -> anyhow::Result<Answer> {
     line.clear();
     match BufReader::new(&stream).read_line(&mut line) {
         Ok(0) => bail!("{}: the server closed the connection", path.display()),
-        Ok(_) => serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display())),
+        Ok(_) => {
+            serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))
+        }
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
             bail!("{}: the server does not answer", path.display())
         }

@@ -125,8 +125,14 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_an_error() {
-        for line in ["", "{}", "[]", r#"{"command":"fly"}"#, r#"{"command":"kick"}"#, r#"{"command":"kick","player":3}"#]
-        {
+        for line in [
+            "",
+            "{}",
+            "[]",
+            r#"{"command":"fly"}"#,
+            r#"{"command":"kick"}"#,
+            r#"{"command":"kick","player":3}"#,
+        ] {
             assert!(serde_json::from_str::<Envelope>(line).is_err(), "{line}");
         }
     }

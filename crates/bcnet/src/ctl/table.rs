@@ -21,9 +21,9 @@ pub(super) fn show(request: &Request, answer: &Value) -> String {
         .reduce(|all, next| format!("{all}\n{next}"))
         .unwrap_or_else(|| "nothing found\n".into()),
         Request::Status => {
-            let head: String = ["version", "uptime", "io"]
+            let head: String = ["version", "uptime_s"]
                 .iter()
-                .map(|key| format!("{key} {}  ", cell(answer, key)))
+                .map(|key| format!("{} {}  ", key.trim_end_matches("_s"), cell(answer, key)))
                 .collect();
             format!("{}\n{}", head.trim_end(), table(SESSIONS, list("sessions"), "no sessions"))
         }
@@ -45,14 +45,19 @@ const PLAYERS: Columns = &[
     ("NAME", "name"),
     ("ADDRESS", "address"),
     ("STATE", "state"),
-    ("RTT", "round_trip"),
-    ("TIME", "connected"),
+    ("RTT/ms", "round_trip_ms"),
+    ("TIME", "connected_s"),
     ("KILLS", "kills"),
     ("DEATHS", "deaths"),
     ("SCORE", "score"),
 ];
-const LEAVERS: Columns =
-    &[("SESSION", "session"), ("NAME", "name"), ("ADDRESS", "address"), ("REASON", "reason"), ("AGO", "ago")];
+const LEAVERS: Columns = &[
+    ("SESSION", "session"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("REASON", "reason"),
+    ("AGO", "ago_s"),
+];
 const BANS: Columns = &[("NETWORK", "network"), ("EXPIRES", "expires"), ("REASON", "reason")];
 const SESSIONS: Columns = &[
     ("SESSION", "name"),
@@ -73,8 +78,9 @@ fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
     let titles = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
     let cells = rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect());
     let lines: Vec<Vec<String>> = std::iter::once(titles).chain(cells).collect();
-    let width =
-        |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for line in &lines {
@@ -90,7 +96,19 @@ fn cell(row: &Value, key: &str) -> String {
     match row.get(key) {
         None | Some(Value::Null) => "-".into(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(seconds)) if key.ends_with("_s") => span(seconds.as_u64().unwrap_or(0)),
         Some(other) => other.to_string(),
+    }
+}
+
+/// Seconds as people say them: 59s, 5m, 3h12m, 4d7h.
+fn span(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, _, _) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
     }
 }
 

@@ -12,7 +12,7 @@ mod portable;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
-pub(crate) use batch::{Batch, Head, ROOM, SLOTS};
+pub(crate) use batch::{Batch, Head, ROOM};
 
 /// How datagrams get to the system and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

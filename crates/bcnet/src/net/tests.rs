@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bcnet_transport::cipher;
 
+use super::batch::SLOTS;
 use super::*;
 
 const ALL: &[Io] = &[

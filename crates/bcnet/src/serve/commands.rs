@@ -38,15 +38,18 @@ impl Game {
         }
     }
 
-    /// The address of a player, for a ban.
-    pub(super) fn find(
-        &self,
-        rooms: &[usize],
-        player: &str,
-        now: Time,
-    ) -> Result<(usize, Player), Refusal> {
+    /// A player of a session, or of any.
+    pub(super) fn find_in(&self, session: Option<&str>, player: &str, now: Time) -> Result<Player, Refusal> {
+        self.find(&self.select(session)?, player, now).map(|(_, player)| player)
+    }
+
+    fn find(&self, rooms: &[usize], player: &str, now: Time) -> Result<(usize, Player), Refusal> {
         let id = player.parse().ok().map(PeerId);
-        let all = || rooms.iter().flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one)));
+        let all = || {
+            rooms
+                .iter()
+                .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one)))
+        };
         let mut found: Vec<_> = all().filter(|(_, one)| one.name.eq_ignore_ascii_case(player)).collect();
         if found.is_empty() {
             found = all().filter(|(_, one)| Some(one.id) == id).collect();
@@ -54,14 +57,17 @@ impl Game {
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
-            many => Err(Refusal(format!("{many} players are {player}; name the --session, or use the peer id"))),
+            many => {
+                Err(Refusal(format!("{many} players are {player}; name the --session, or use the peer id")))
+            }
         }
     }
 
     fn select(&self, session: Option<&str>) -> Result<Vec<usize>, Refusal> {
         let Some(wanted) = session else { return Ok((0..self.rooms.len()).collect()) };
         let fits = |room: &Room| {
-            room.address.port().to_string() == wanted || room.session.config().name.eq_ignore_ascii_case(wanted)
+            room.address.port().to_string() == wanted
+                || room.session.config().name.eq_ignore_ascii_case(wanted)
         };
         let found: Vec<usize> =
             self.rooms.iter().enumerate().filter(|(_, room)| fits(room)).map(|(index, _)| index).collect();

@@ -64,7 +64,11 @@ impl Orders {
 }
 
 impl Game {
-    pub(super) fn new(rooms: Vec<Room>, clock: Clock, recorder: Option<Recorder>) -> io::Result<(Self, Orders)> {
+    pub(super) fn new(
+        rooms: Vec<Room>,
+        clock: Clock,
+        recorder: Option<Recorder>,
+    ) -> io::Result<(Self, Orders)> {
         let poll = Poll::new()?;
         for (index, room) in rooms.iter().enumerate() {
             let socket = room.socket.as_udp().as_raw_fd();
@@ -94,7 +98,10 @@ impl Game {
         self.stir_all();
         loop {
             let now = self.clock.now();
-            if self.leaving.is_some_and(|end| now >= end || self.rooms.iter().all(|room| room.session.is_closed())) {
+            if self
+                .leaving
+                .is_some_and(|end| now >= end || self.rooms.iter().all(|room| room.session.is_closed()))
+            {
                 return Ok(());
             }
             match self.poll.poll(&mut events, Some(self.wait(now))) {

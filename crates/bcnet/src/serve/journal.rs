@@ -82,11 +82,8 @@ impl Journal {
             }
             Event::RoundEnded { summary } => {
                 let (round, seconds) = (summary.round, summary.duration.as_secs());
-                let scores: Vec<_> = summary
-                    .scores
-                    .iter()
-                    .map(|(player, score)| format!("{player}: {score:?}"))
-                    .collect();
+                let scores: Vec<_> =
+                    summary.scores.iter().map(|(player, score)| format!("{player}: {score:?}")).collect();
                 tracing::info!(event = name, port, round, seconds, reason = ?summary.reason, scores = scores.join(", "));
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),

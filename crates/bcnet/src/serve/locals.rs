@@ -33,7 +33,9 @@ impl Locals {
     /// The address that `remote` has talked to, if it is remembered.
     pub(super) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
         let player = self.players.iter().find(|(player, _)| *player == remote);
-        player.or(self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote)).map(|(_, local)| *local)
+        player
+            .or(self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
+            .map(|(_, local)| *local)
     }
 
     /// These are the players now.

@@ -30,6 +30,7 @@ use control::ControlSocket;
 use game::Game;
 use plane::Plane;
 use recorder::Recorder;
+pub(crate) use start::control_path;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -59,10 +60,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let mut settings = config::load(&args.flags, env::vars_os())?.settings;
-    if args.write.is_some() {
-        settings.capture.file.clone_from(&args.write);
-    }
+    let mut flags = args.flags.clone();
+    flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
+    let loaded = config::load(&flags, env::vars_os())?;
+    let control_is_wanted = *loaded.origin("server", "control") != config::Origin::Default;
+    let settings = loaded.settings;
     let _log = log::start(&start::log_options(&settings))?;
     let bans = bans::load(&settings.server.bans, clock::wall_now().as_secs())?;
     let clock = Clock::start();
@@ -70,13 +72,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let recorder = start::ring(&settings).map(Recorder::start).transpose()?;
     let ready: String = rooms
         .iter()
-        .map(|room| format!("server ready port={} name={}\n", room.address.port(), room.session.config().name))
+        .map(|room| {
+            format!("server ready port={} name={}\n", room.address.port(), room.session.config().name)
+        })
         .collect();
     let (mut game, orders) = Game::new(rooms, clock, recorder)?;
-    let control = settings.server.control.clone();
-    let plane = Arc::new(Plane::new(args.flags.clone(), settings, bans, orders));
+    let control = control_path(&settings);
+    let plane = Arc::new(Plane::new(flags, settings, bans, orders));
     signals::start(Arc::clone(&plane))?;
-    let _socket = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose()?;
+    let control = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose();
+    let _socket = match control {
+        Err(error) if !control_is_wanted => {
+            tracing::warn!(
+                event = "no_control",
+                error = format!("{error:#}"),
+                "`bcnet ctl` cannot reach this server"
+            );
+            None
+        }
+        control => control?,
+    };
     thread::Builder::new().name("housekeeping".into()).spawn(move || plane.keep_house())?;
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::clock::wall_now;
-use super::game::Orders;
+use super::game::{Game, Orders};
+use super::start;
 use crate::bans::{self, Ban, Bans, Moment, Network};
 use crate::config::{self, Flags, Line, Settings, Value as _};
 use crate::ctl::protocol::{Envelope, Refusal, Request};
@@ -91,7 +92,8 @@ impl Plane {
         let mut state = self.state();
         let mut bans = state.bans.clone();
         if bans.remove(network).is_none() {
-            let problem = format!("{network} is not banned as such; `bcnet ctl search {target}` shows what covers it");
+            let problem =
+                format!("{network} is not banned as such; `bcnet ctl search {target}` shows what covers it");
             return Err(Refusal(problem));
         }
         self.keep(&mut state, bans)?;
@@ -125,8 +127,8 @@ impl Plane {
             }
             Err(_) => {
                 let name = target.to_owned();
-                let find = move |game: &mut super::game::Game, now| game.find(session.as_deref(), &name, now);
-                let (_, player) = self.orders.ask(find).unwrap_or_else(|| Err(ending()))?;
+                let find = move |game: &mut Game, now| game.find_in(session.as_deref(), &name, now);
+                let player = self.orders.ask(find).unwrap_or_else(|| Err(ending()))?;
                 Ok(Network::around(*player.address.ip(), 32))
             }
         }
@@ -143,11 +145,14 @@ impl Plane {
             return Err(Refusal(problem));
         }
         let bans = bans::load(&state.settings.server.bans, wall_now().as_secs()).map_err(refuse)?;
-        let mut configs = loaded.settings.session_configs().map_err(refuse)?;
+        let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
+        let mut configs = configs.map_err(refuse)?;
         let masters = resolve(&loaded.settings);
         let restart = needs_restart(&state.settings, &loaded.settings);
         state.bans = bans;
-        state.settings = Settings { server: config::Server { bans: state.settings.server.bans.clone(), ..loaded.settings.server.clone() }, ..loaded.settings };
+        let path = std::mem::take(&mut state.settings.server.bans);
+        state.settings = loaded.settings;
+        state.settings.server.bans = path;
         self.enforce(&state);
         self.orders.give(move |game, now| {
             for (room, mut config) in game.rooms.iter_mut().zip(configs.drain(..)) {
@@ -156,7 +161,8 @@ impl Plane {
             }
         });
         tracing::info!(event = "reloaded", restart = restart.join(", "));
-        let rest = if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
+        let rest =
+            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
         Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
     }
 

@@ -40,7 +40,8 @@ struct Owned {
 
 impl Recorder {
     pub(super) fn start(ring: Ring) -> anyhow::Result<Self> {
-        let writer = Writer::create(&ring.path)?;
+        let mut writer = Writer::create(&ring.path)?;
+        writer.flush()?;
         let (packets, inbox) = mpsc::sync_channel(BACKLOG);
         let write = move || {
             if let Err(error) = write_all(&ring, writer, &inbox) {

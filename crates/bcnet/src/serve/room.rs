@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_session::{Event, Session};
+use bcnet_session::{Config, Event, Session};
 use bcnet_transport::{Cause, Rejected, Time};
 
 use super::journal::Journal;
@@ -43,9 +43,10 @@ pub(super) struct Traffic {
 }
 
 impl Room {
-    pub(super) fn new(session: Session, socket: Socket, address: SocketAddrV4) -> Self {
+    pub(super) fn new(mut config: Config, seed: u64, socket: Socket, address: SocketAddrV4) -> Self {
+        advertise(&mut config, address);
         Self {
-            session,
+            session: Session::new(config, seed),
             socket,
             address,
             journal: Journal::new(address.port()),
@@ -56,6 +57,20 @@ impl Room {
             rejected: Rejected::default(),
             rejections: Limit::new(5, LOG_EVERY),
             failures: Limit::new(5, LOG_EVERY),
+        }
+    }
+
+    /// Takes new settings over.
+    pub(super) fn reconfigure(&mut self, mut config: Config, now: Time) {
+        advertise(&mut config, self.address);
+        self.session.reconfigure(config, now);
+    }
+
+    /// Tells the session its list servers.
+    pub(super) fn set_masters(&mut self, masters: &[SocketAddrV4], now: Time) {
+        if self.session.config().masters != masters {
+            let config = Config { masters: masters.into(), ..self.session.config().clone() };
+            self.session.reconfigure(config, now);
         }
     }
 
@@ -132,6 +147,13 @@ impl Room {
     /// Our address towards `remote`, for captures.
     pub(super) fn local(&self, known: Option<Ipv4Addr>) -> SocketAddrV4 {
         SocketAddrV4::new(known.unwrap_or(*self.address.ip()), self.address.port())
+    }
+}
+
+/// List servers are told the port of the socket, unless the settings name another.
+fn advertise(config: &mut Config, address: SocketAddrV4) {
+    if config.advertise_port == 0 {
+        config.advertise_port = address.port();
     }
 }
 
