@@ -149,6 +149,11 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// How many problems were found so far.
+    pub(crate) fn count(&self) -> usize {
+        self.problems.len()
+    }
+
     /// What is wrong, in the order of the lines.
     pub(crate) fn into_problems(mut self) -> Vec<Problem> {
         self.problems.sort();

@@ -31,7 +31,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Any other key, for example `log.level=debug`, `session.players=4` (all sessions) or `session.2.port=22150`
+    /// Any other key, for example `log.level=debug`, `session.player_limit=4` (all sessions) or `session.2.port=22150`
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
