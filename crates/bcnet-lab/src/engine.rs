@@ -1,0 +1,124 @@
+//! What a transport engine is to the laboratory, so that worlds, scenarios and measurements drive any of them alike.
+
+use std::fmt::Debug;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Endpoint, Event, Quality, SendError, Time, Transmit};
+
+use crate::dump::{Dump, Owed, Waiting};
+
+/// One end of a session, driven by a [`World`](crate::World).
+pub trait Engine: Debug {
+    /// A datagram is taken out of the socket.
+    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
+
+    /// Its turn has come: it serves its timers, or runs one frame.
+    fn service(&mut self, now: Time);
+
+    /// The next thing that happened; its bytes are put into `payload`.
+    fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event>;
+
+    /// Writes the next datagram to send.
+    fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
+
+    /// When it wants its turn, for its own sake.
+    fn next_due(&self) -> Option<Time>;
+
+    /// Whether it runs in frames: at most one per tick, and what is queued after a frame leaves with the next.
+    fn has_frames(&self) -> bool;
+
+    /// The own id.
+    fn id(&self) -> PeerId;
+
+    /// The peers that it would send to.
+    fn peer_ids(&self) -> Vec<PeerId>;
+
+    /// To a host: lets a client in that asked with [`Event::Request`].
+    fn admit(&mut self, from: SocketAddrV4, now: Time);
+
+    /// Queues a payload.
+    ///
+    /// # Errors
+    /// If it is not taken.
+    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError>;
+
+    /// Tells the own name.
+    fn identify(&mut self, own: Ipv4Addr, name: Text<'_>, now: Time);
+
+    /// Says goodbye.
+    fn leave(&mut self, own: Ipv4Addr, now: Time);
+
+    /// What waits for a peer.
+    fn dump(&self, peer: PeerId, now: Time) -> Option<Dump>;
+
+    /// How many entries of its lists it has compared so far, if it searches lists.
+    fn comparisons(&self) -> Option<u64>;
+}
+
+impl Engine for Endpoint {
+    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        Self::handle_datagram(self, from, bytes, now);
+    }
+
+    fn service(&mut self, now: Time) {
+        self.handle_timeout(now);
+    }
+
+    fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event> {
+        Self::poll_event(self, payload)
+    }
+
+    fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        Self::poll_transmit(self, buffer, now)
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.next_timeout()
+    }
+
+    fn has_frames(&self) -> bool {
+        false
+    }
+
+    fn id(&self) -> PeerId {
+        Self::id(self)
+    }
+
+    fn peer_ids(&self) -> Vec<PeerId> {
+        self.peers().collect()
+    }
+
+    fn admit(&mut self, from: SocketAddrV4, now: Time) {
+        Self::admit(self, from, now);
+    }
+
+    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
+        Self::send(self, to, payload, quality, now)
+    }
+
+    fn identify(&mut self, own: Ipv4Addr, name: Text<'_>, now: Time) {
+        Self::identify(self, own, name, now);
+    }
+
+    fn leave(&mut self, own: Ipv4Addr, now: Time) {
+        Self::leave(self, own, now);
+    }
+
+    fn dump(&self, peer: PeerId, now: Time) -> Option<Dump> {
+        let snapshot = self.snapshot(peer, now)?;
+        let interval = snapshot.timeout.as_secs_f32();
+        let retx = snapshot.unacknowledged.iter();
+        let retx = retx.map(|entry| Waiting {
+            id: entry.id,
+            retx: u32::from(entry.sends.saturating_sub(1)),
+            interval,
+        });
+        let acks = snapshot.acks.iter().map(|id| Owed { id: *id, retx: 0 });
+        Some(Dump { peer, retx: retx.collect(), acks: acks.collect() })
+    }
+
+    fn comparisons(&self) -> Option<u64> {
+        None
+    }
+}
