@@ -26,7 +26,7 @@ pub trait Observer<E: Engine + ?Sized = Endpoint> {
     fn on_sent(&mut self, _passing: Passing, _bytes: &[u8], _sender: &E) {}
 
     /// A node is about to take a datagram out of its socket.
-    fn on_taken(&mut self, _node: usize, _bytes: &[u8], _now: Time) {}
+    fn on_taken(&mut self, _node: usize, _from: usize, _bytes: &[u8], _engine: &E, _now: Time) {}
 
     /// A node was serviced.
     fn on_serviced(&mut self, _node: usize, _engine: &E, _now: Time) {}

@@ -307,7 +307,7 @@ impl<E: Engine + ?Sized> World<E> {
         let compared = node.engine.comparisons();
         for (from, mut bytes) in node.inbox.drain(..) {
             node.habits.hear(&mut bytes);
-            observer.on_taken(number, &bytes, now);
+            observer.on_taken(number, place(from), &bytes, &node.engine, now);
             node.engine.handle_datagram(from, &mut bytes, now);
             self.spare.push(bytes);
         }
@@ -378,8 +378,7 @@ impl<E: Engine + ?Sized> World<E> {
 
     /// The node that has this address.
     fn number(&self, address: SocketAddrV4) -> Option<usize> {
-        let number = address.ip().to_bits().checked_sub(FIRST_ADDRESS + 1)?;
-        usize::try_from(number).ok().filter(|number| *number < self.nodes.len())
+        Some(place(address)).filter(|number| *number < self.nodes.len())
     }
 
     fn note(&mut self, from: usize, to: usize, bytes: &[u8]) {
@@ -403,6 +402,12 @@ fn key(number: usize) -> u32 {
 pub(crate) fn address(number: usize) -> SocketAddrV4 {
     let number = u32::try_from(number).unwrap_or(0) + 1;
     SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), 22101)
+}
+
+/// The number of the node that has this address, or would have it.
+fn place(address: SocketAddrV4) -> usize {
+    let number = address.ip().to_bits().wrapping_sub(FIRST_ADDRESS + 1);
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The address below that of node 0.

@@ -45,13 +45,7 @@ pub(super) struct Claim {
     pub(super) label: String,
     #[serde(default)]
     pub(super) unit: String,
-    pub(super) figure: Placed<String>,
-    pub(super) node: Option<Placed<String>>,
-    pub(super) peer: Option<Placed<Who>>,
-    pub(super) at: Option<Placed<f64>>,
-    pub(super) since: Option<Placed<f64>>,
-    pub(super) until: Option<Placed<f64>>,
-    pub(super) part: Option<u8>,
+    pub(super) figure: Placed<Figure>,
 }
 
 #[derive(Deserialize)]
@@ -67,8 +61,10 @@ pub(super) struct Node {
     pub(super) linger: Option<Placed<f64>>,
     pub(super) buffer: Option<Placed<u16>>,
     pub(super) clock: Option<Placed<f64>>,
-    #[serde(default)]
-    pub(super) own_entry: bool,
+    pub(super) free_acks: Option<u32>,
+    pub(super) last_ack: Option<u32>,
+    pub(super) ack_step: Option<Placed<f64>>,
+    pub(super) gate: Option<Placed<String>>,
     #[serde(default)]
     pub(super) plain_acks: bool,
     #[serde(default)]
@@ -157,18 +153,24 @@ pub(super) struct Dump {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
-    pub(super) figure: Placed<String>,
+    pub(super) figure: Placed<Figure>,
+    pub(super) engine: Option<Placed<String>>,
+    pub(super) is: Option<Value>,
+    pub(super) at_least: Option<f64>,
+    pub(super) at_most: Option<f64>,
+    pub(super) within: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Figure {
+    pub(super) of: Placed<String>,
     pub(super) node: Option<Placed<String>>,
     pub(super) peer: Option<Placed<Who>>,
     pub(super) at: Option<Placed<f64>>,
     pub(super) since: Option<Placed<f64>>,
     pub(super) until: Option<Placed<f64>>,
     pub(super) part: Option<u8>,
-    pub(super) engine: Option<Placed<String>>,
-    pub(super) is: Option<Value>,
-    pub(super) at_least: Option<f64>,
-    pub(super) at_most: Option<f64>,
-    pub(super) within: Option<f64>,
 }
 
 /// A node by name, or a peer by id.
