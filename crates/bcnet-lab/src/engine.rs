@@ -55,6 +55,11 @@ pub trait Engine: Debug {
         self.dump(peer, now).map_or([0, 0], |dump| [dump.acks.len(), dump.retx.len()])
     }
 
+    /// What has ended its program, if something has.
+    fn crash(&self) -> Option<String> {
+        None
+    }
+
     /// How many entries of its lists it has compared so far, if it searches lists.
     fn comparisons(&self) -> Option<u64>;
 }
@@ -157,7 +162,7 @@ impl Engine for Stock {
     }
 
     fn peer_ids(&self) -> Vec<PeerId> {
-        self.peers().filter(|peer| *peer != Self::id(self)).collect()
+        self.peers()
     }
 
     fn admit(&mut self, _: SocketAddrV4, _: Time) {}
@@ -166,16 +171,20 @@ impl Engine for Stock {
         Self::send(self, to, payload, quality, now).is_ok()
     }
 
-    fn identify(&mut self, own: Ipv4Addr, name: Text<'_>, now: Time) {
-        Self::identify(self, own, name, now);
+    fn identify(&mut self, _: Ipv4Addr, name: Text<'_>, now: Time) {
+        Self::identify(self, name.as_bytes(), now);
     }
 
-    fn leave(&mut self, own: Ipv4Addr, now: Time) {
-        Self::leave(self, own, now);
+    fn leave(&mut self, _: Ipv4Addr, now: Time) {
+        Self::leave(self, now);
     }
 
     fn dump(&self, peer: PeerId, _: Time) -> Option<Dump> {
         Self::dump(self, peer)
+    }
+
+    fn crash(&self) -> Option<String> {
+        Self::crash(self).map(|crash| crash.to_string())
     }
 
     fn comparisons(&self) -> Option<u64> {

@@ -32,10 +32,10 @@ impl Habits {
         Time::from_micros(u64::try_from(number * tick / 1000).unwrap_or(u64::MAX))
     }
 
-    /// How long the program is blocked in the frame at `now`.
-    pub(crate) fn block(&mut self, now: Time) -> Duration {
-        let begun = |(at, _): &mut (Time, Duration)| *at <= now;
-        self.blocks.extract_if(.., begun).map(|(_, length)| length).sum()
+    /// How long the frame at `now` is held up, if it is.
+    pub(crate) fn block(&mut self, now: Time) -> Option<Duration> {
+        let place = self.blocks.iter().position(|(at, _)| *at <= now)?;
+        Some(self.blocks.swap_remove(place).1)
     }
 
     /// How long so many comparisons take.

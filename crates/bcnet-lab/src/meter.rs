@@ -321,7 +321,7 @@ impl Meter {
 }
 
 impl Observer<dyn Engine> for Meter {
-    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut dyn Engine, now: Time) {
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut (dyn Engine + 'static), now: Time) {
         match event {
             Event::Request { from, .. } => engine.admit(from, now),
             Event::Received { .. } => self.deliver(node, bytes, now),

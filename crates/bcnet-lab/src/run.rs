@@ -63,6 +63,8 @@ pub struct NodeOutcome {
     pub engine: Option<Kind>,
     /// What it did.
     pub totals: Totals,
+    /// What would have ended its program.
+    pub crash: Option<String>,
 }
 
 /// A dump and where it was taken.
@@ -411,6 +413,7 @@ impl<'a> Runner<'a> {
             name: node.name.clone(),
             engine: (node.role != NodeRole::Nobody).then(|| node.engine.unwrap_or(self.engine)),
             totals: Totals { comparisons: self.world.node(number).comparisons(), ..*totals },
+            crash: self.world.node(number).crash(),
         });
         Outcome {
             engine: self.engine,
@@ -455,7 +458,7 @@ fn build(node: &Node, number: usize, scenario: &Scenario, engine: Kind) -> Box<d
         (NodeRole::Host, Kind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
         (NodeRole::Host, Kind::Bcnet) => Box::new(Endpoint::host(config(node))),
         (NodeRole::Client, Kind::Stock) => {
-            Box::new(Stock::connect(params(node), host, own, nonce, Text::default(), now))
+            Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
         }
         (NodeRole::Client, Kind::Bcnet) => {
             Box::new(Endpoint::connect(config(node), host, own, nonce, Text::default(), now))

@@ -23,6 +23,8 @@ struct Node<E: ?Sized> {
     services: (Time, u32),
     /// Its program does something else until then.
     busy: Time,
+    /// When a frame began that was held up after it had looked at the clock.
+    held_up: Option<Time>,
     engine: Box<E>,
 }
 
@@ -165,7 +167,7 @@ impl<E: Engine + ?Sized> World<E> {
     pub fn add_node(&mut self, engine: Box<E>, habits: Habits) -> usize {
         let number = self.nodes.len();
         let (services, busy) = ((Time::ZERO, 0), Time::ZERO);
-        self.nodes.push(Node { habits, inbox: Vec::new(), services, busy, engine });
+        self.nodes.push(Node { habits, inbox: Vec::new(), services, busy, held_up: None, engine });
         self.schedule(number);
         number
     }
@@ -225,7 +227,7 @@ impl<E: Engine + ?Sized> World<E> {
 
     /// Puts a datagram on the way as if node `from` had sent it; observers see only its arrival.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        self.launch(from, to, bytes, self.now);
+        self.launch(from, to, bytes);
     }
 
     /// Puts a datagram into the socket of a node at once, as if it came from `from`.
@@ -304,37 +306,42 @@ impl<E: Engine + ?Sized> World<E> {
         let again = if node.services.0 == now { node.services.1 + 1 } else { 1 };
         assert!(again < MOST_SERVICES, "node {number} does not come to rest at {now}");
         node.services = (now, again);
+        if let Some(blocked) = node.habits.block(now) {
+            (node.busy, node.held_up) = (now + blocked, node.held_up.or(Some(now)));
+            return self.schedule_at(number, now);
+        }
+        // What the clock showed when the frame began.
+        let clock = node.held_up.take().unwrap_or(now);
         let compared = node.engine.comparisons();
         for (from, mut bytes) in node.inbox.drain(..) {
             node.habits.hear(&mut bytes);
             observer.on_taken(number, place(from), &bytes, &node.engine, now);
-            node.engine.handle_datagram(from, &mut bytes, now);
+            node.engine.handle_datagram(from, &mut bytes, clock);
             self.spare.push(bytes);
         }
-        node.engine.service(now);
+        node.engine.service(clock);
         while let Some(event) = node.engine.poll_event(&mut self.payload) {
             observer.on_event(number, event, &self.payload, &mut node.engine, now);
         }
-        let blocked = node.habits.block(now);
-        self.transmit(number, now + blocked, observer);
+        self.transmit(number, clock, observer);
         let node = &mut self.nodes[number];
         let compared = node.engine.comparisons().zip(compared).map_or(0, |(after, before)| after - before);
-        node.busy = now + blocked + node.habits.thinking(compared);
+        node.busy = now + node.habits.thinking(compared);
         observer.on_serviced(number, &node.engine, now);
         self.schedule(number);
     }
 
-    /// Sends what a node has to send, at `at`, which is later than now if its program is blocked.
-    fn transmit(&mut self, number: usize, at: Time, observer: &mut impl Observer<E>) {
+    /// Sends what a node has to send.
+    fn transmit(&mut self, number: usize, clock: Time, observer: &mut impl Observer<E>) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(transmit) = self.nodes[number].engine.poll_transmit(&mut buffer, self.now) {
+        while let Some(transmit) = self.nodes[number].engine.poll_transmit(&mut buffer, clock) {
             let node = &self.nodes[number];
             let len = node.habits.say(&mut buffer[..transmit.len]);
             if let Some(to) = self.number(transmit.to) {
                 let bytes = &buffer[..len];
-                let passing = Passing { from: number, to, number: self.sent, now: at };
+                let passing = Passing { from: number, to, number: self.sent, now: self.now };
                 observer.on_sent(passing, bytes, &node.engine);
-                self.launch(number, to, bytes, at);
+                self.launch(number, to, bytes);
             }
         }
         self.buffer = buffer;
@@ -352,11 +359,11 @@ impl<E: Engine + ?Sized> World<E> {
         self.services.set(key(number), Some(self.nodes[number].service_at(due)));
     }
 
-    fn launch(&mut self, from: usize, to: usize, bytes: &[u8], at: Time) {
+    fn launch(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.note(from, to, bytes);
-        let number = self.sent;
+        let (now, number) = (self.now, self.sent);
         self.sent += 1;
-        for passage in self.link(from, to).pass(bytes.len(), at).into_iter().flatten() {
+        for passage in self.link(from, to).pass(bytes.len(), now).into_iter().flatten() {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(bytes);
