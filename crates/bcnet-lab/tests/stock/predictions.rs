@@ -164,6 +164,7 @@ fn p12_plain_acks_never_clear_parts() {
     assert_eq!((bench.stock.dump(PEER).expect("known").retx, bench.stock.tally().given_up), (vec![], 3));
 }
 
+/// Quirk: raw window.
 #[test]
 fn p14_the_window_is_a_plain_difference() {
     let mut bench = Bench::new(Stock::host(plain(Params { gate: Gate::Always, ..quiet() })), 1);
