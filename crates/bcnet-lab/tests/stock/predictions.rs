@@ -19,8 +19,11 @@ fn changed_constants_break_the_predictions() {
         ("4 free sends", Params { free_acks: 4, ..stock() }, &["P1", "P7"]),
     ];
     for (change, params, expected) in changes {
-        let failing: Vec<&str> =
-            CHECKS.iter().filter(|(_, check)| check(params.clone()).is_err()).map(|(name, _)| *name).collect();
+        let failing: Vec<&str> = CHECKS
+            .iter()
+            .filter(|(_, check)| check(params.clone()).is_err())
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(failing, expected, "{change}");
     }
 }

@@ -16,7 +16,8 @@ const OTHER: PeerId = PeerId(3);
 #[test]
 fn every_quirk_is_tested() {
     let table = include_str!("../../src/stock/mod.rs");
-    let tests = [include_str!("quirks.rs"), include_str!("predictions.rs"), include_str!("checks.rs")].concat();
+    let tests =
+        [include_str!("quirks.rs"), include_str!("predictions.rs"), include_str!("checks.rs")].concat();
     let rows = table.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(1);
     let names: Vec<&str> = rows.filter_map(|row| row.split(" |").next()).collect();
     assert!(names.len() > 30, "{names:?}");
@@ -209,7 +210,8 @@ fn urgent_messages_leave_in_reverse() {
     send(&mut bench, &[7; 832], Quality::Urgent);
     bench.run(10.01);
     let sent = bodies(&bench).concat();
-    let numbers: Vec<u8> = [0, 27, 27 + 412, 27 + 824, 27 + 824 + 6, 27 + 824 + 12].map(|at| sent[at + 3]).into();
+    let numbers: Vec<u8> =
+        [0, 27, 27 + 412, 27 + 824, 27 + 824 + 6, 27 + 824 + 12].map(|at| sent[at + 3]).into();
     assert_eq!(numbers, [3, 3, 3, 2, 1, 0]);
     assert_eq!([sent[5], sent[27 + 5], sent[27 + 412 + 5]], [2, 1, 0]);
 }
@@ -439,7 +441,9 @@ fn a_low_message_without_the_reliable_bit_is_passed_over_two_bytes_short() {
     bench.run(10.1);
     // Its last two bytes were read as two keepalives.
     assert_eq!(bench.payloads(), [b"x"]);
-    assert!(bench.heard.iter().any(|(event, name)| matches!(event, Event::Identity { .. }) && name == b"A\0"));
+    assert!(
+        bench.heard.iter().any(|(event, name)| matches!(event, Event::Identity { .. }) && name == b"A\0")
+    );
 }
 
 /// Quirk: undersized.

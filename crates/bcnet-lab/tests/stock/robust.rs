@@ -4,7 +4,9 @@ use bcnet_lab::Rng;
 use bcnet_lab::stock::Params;
 use bcnet_transport::Quality;
 
-use super::bench::{Bench, PEER, Pair, ack, address, at, control, datagram, game, name, part, quiet, request};
+use super::bench::{
+    Bench, PEER, Pair, ack, address, at, control, datagram, game, name, part, quiet, request,
+};
 
 /// Honest datagrams, cut, flipped and mixed, to hosts in all states.
 #[test]

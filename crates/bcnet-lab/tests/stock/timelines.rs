@@ -46,7 +46,8 @@ fn timeline(rng: &mut Rng) -> Vec<(u64, Act)> {
     let mut acts = vec![(0, Act::Message((true, 0, None)))];
     let (mut sent, mut number) = (0, 0);
     for _ in 0..rng.between(5, 60) {
-        let key = if rng.chance(0.2) { (false, 900, Some(rng.size(40) as u8)) } else { (false, number, None) };
+        let key =
+            if rng.chance(0.2) { (false, 900, Some(rng.size(40) as u8)) } else { (false, number, None) };
         number += u16::from(key.2.is_none());
         let first = rng.below(end);
         acts.push((first, Act::Message(key)));
@@ -142,7 +143,8 @@ fn shown(stock: &Stock) -> Shown {
     let Some(dump) = stock.dump(PEER) else { return Shown::default() };
     let low = |channel| channel == Channel::Control;
     let acks = dump.acks.iter().map(|ack| ((low(ack.channel), ack.seq, ack.part), ack.retx));
-    let retx = dump.retx.iter().map(|retx| ((low(retx.channel), retx.seq, retx.part), retx.retx, retx.interval));
+    let retx =
+        dump.retx.iter().map(|retx| ((low(retx.channel), retx.seq, retx.part), retx.retx, retx.interval));
     (acks.collect(), retx.collect())
 }
 
