@@ -81,10 +81,11 @@ impl Stock {
                 Role::Host => self.time_out_peers(wait),
             }
         }
+        // Who starts to leave has one more frame at least, in which the last ACKs go out.
+        self.finish_leaving();
         if let Some(reason) = self.leave_flag.take() {
             self.start_leaving(reason);
         }
-        self.finish_leaving();
     }
 
     fn time_out_peers(&mut self, wait: f32) {
