@@ -65,7 +65,28 @@ pub struct HandledAck {
     pub useful: bool,
 }
 
+/// How much waits, for all peers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lengths {
+    /// ACKs in the outboxes.
+    pub acks: usize,
+    /// Messages that wait for their ACK.
+    pub retx: usize,
+    /// Messages that were never sent.
+    pub first: usize,
+}
+
 impl Stock {
+    /// How much waits now. Between two frames it changes only by what is queued.
+    #[must_use]
+    pub fn lengths(&self) -> Lengths {
+        self.peers.iter().fold(Lengths::default(), |sum, peer| Lengths {
+            acks: sum.acks + peer.acks.len(),
+            retx: sum.retx + peer.retx.len(),
+            first: sum.first + peer.first.len(),
+        })
+    }
+
     /// The queues of a peer, if there is one with this id.
     #[must_use]
     pub fn dump(&self, peer: PeerId) -> Option<Dump> {

@@ -314,6 +314,28 @@ fn an_incomplete_message_stops_everyone_behind_it() {
     assert_eq!(bench.payloads(), [&b"passes"[..], b"waits", b"incomplete"]);
 }
 
+/// Quirk: unreliable first.
+#[test]
+fn what_arrived_earlier_goes_first_and_else_the_unreliable() {
+    let mut bench = host_of(&[PEER, OTHER]);
+    bench.then(10.1, |stock, now| stock.inject(PEER, &part(0, 0, 2, b"in"), now));
+    bench.then(10.1, |stock, now| stock.inject(OTHER, &game(0, b"early"), now));
+    bench.arrive(20.1, &part(0, 1, 0, b"complete")).arrive(20.1, &unreliable(b"now")).run(20.2);
+    assert_eq!(bench.payloads(), [&b"early"[..], b"now", b"incomplete"]);
+}
+
+/// The base class has a buffer of 1024 bytes, and with it a limit of 924 for one message.
+#[test]
+fn a_larger_buffer_holds_larger_messages() {
+    for (payload, sizes) in [(919, vec![926]), (920, vec![2 + 924 + 6 + 3])] {
+        let mut bench = Bench::host(Params { buffer: 1024, ..quiet() });
+        bench.arrive(0.0, &[0x02]).run(10.0);
+        send(&mut bench, &vec![7; payload], Quality::Reliable);
+        bench.run(10.1);
+        assert_eq!(bench.sent.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), sizes);
+    }
+}
+
 /// Quirk: missing part.
 #[test]
 fn parts_with_a_gap_among_them_end_the_program() {
