@@ -65,10 +65,10 @@ pub struct HandledAck {
     pub useful: bool,
 }
 
-/// How much waits, for all peers together.
+/// How much waits for a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lengths {
-    /// ACKs in the outboxes.
+    /// ACKs in the outbox.
     pub acks: usize,
     /// Messages that wait for their ACK.
     pub retx: usize,
@@ -77,14 +77,11 @@ pub struct Lengths {
 }
 
 impl Stock {
-    /// How much waits now. Between two frames it changes only by what is queued.
+    /// How much waits for a peer, if there is one with this id: what its [`dump`](Self::dump) shows, without the copies.
     #[must_use]
-    pub fn lengths(&self) -> Lengths {
-        self.peers.iter().fold(Lengths::default(), |sum, peer| Lengths {
-            acks: sum.acks + peer.acks.len(),
-            retx: sum.retx + peer.retx.len(),
-            first: sum.first + peer.first.len(),
-        })
+    pub fn lengths(&self, peer: PeerId) -> Option<Lengths> {
+        let entry = self.peers.get(self.peers.find(peer)?)?;
+        Some(Lengths { acks: entry.acks.len(), retx: entry.retx.len(), first: entry.first.len() })
     }
 
     /// The queues of a peer, if there is one with this id.
