@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
+mod bans;
 mod config;
 mod inspect;
 

@@ -31,7 +31,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Any other key, for example `log.level=debug`, `session.players=4` (all sessions) or `session.2.port=22150`
+    /// Any other key, for example `log.level=debug`, `session.player_limit=4` (all sessions) or `session.2.port=22150`
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
@@ -158,7 +158,7 @@ impl Loaded {
         self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
     }
 
-    fn fill(&mut self, name: &str, document: &mut Document<'_>, file: &str, source: &DeTable<'_>) {
+    fn fill(&mut self, name: &str, document: &mut Document, file: &str, source: &DeTable<'_>) {
         let Some(table) = self.settings.table_mut(name) else { return };
         let origins = &mut self.origins;
         document.fill(name, table, source, |key, line| {

@@ -7,16 +7,18 @@ mod load;
 mod nearest;
 mod sample;
 mod settings;
-mod table;
-mod value;
+pub(crate) mod table;
+pub(crate) mod value;
 
 use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::Verdict;
-use document::Problems;
-pub(crate) use load::{Flags, Loaded, load};
+pub(crate) use document::{Document, Problems, read_text};
+pub(crate) use load::{Flags, load};
+pub(crate) use table::{Table, table};
+pub(crate) use value::{Line, Value, expected, plain, quoted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -5,8 +5,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use toml::de::DeValue;
+
 use super::table::{Table, table};
-use super::value::{HostPort, Line, Password, Port, Size, Within, words};
+use super::value::{
+    HostPort, Line, Lines, Password, Port, Size, Value, Within, expected, plain, quoted, words,
+};
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,28 +117,30 @@ table! {
         /// What players must type to join. `BCNET_PASSWORD` keeps it out of this file.
         password: Password = Password::default(),
         /// The most players.
-        players: Within<1, 16> = Within::new(8),
-        /// The game: `"DM"` everyone for themselves, `"TDM"` teams, `"FactionDM"` Federation against others.
-        mission: Mission = Mission::Deathmatch,
+        player_limit: Within<1, 16> = Within::new(8),
+        /// What is played: everyone for themselves, two teams, or Federation against the others. Or the script of a mod.
+        mission: Mission = Mission::Stock(StockMission::Deathmatch),
         /// Where it takes place.
         system: System = System::Multi1,
         /// The systems of the following rounds, in turn. Empty to stay.
         rotation: Vec<System> = Vec::new(),
         /// How long a round lasts, in minutes.
         time_limit: Option<Within<1, 254>> = None,
-        /// How many kills end a round.
+        /// How many kills end a round. Players are told; the server itself cannot see kills.
         frag_limit: Option<Within<1, 254>> = None,
-        /// How long the result of a round is shown before the next begins.
-        intermission: Duration = Duration::from_secs(15),
+        /// How long after the end of a round the next one begins. With none, `bcnet ctl` begins it.
+        intermission: Option<Duration> = Some(Duration::from_secs(30)),
         /// Ships collide.
         collisions: bool = true,
         /// Weapons hurt one's own team.
         friendly_fire: bool = false,
         /// What a player reads after joining. Empty for nothing.
-        welcome: Line<200> = Line(String::new()),
-        /// Whose name stands before what the server says: the reader's own, which every client knows, or none. Untested
-        /// with stock clients.
+        welcome: Lines<1000> = Lines(String::new()),
+        /// Whose name stands before what the server says: the reader's own, which every client knows, or that of a
+        /// peer id. Untested with stock clients.
         say_as: SayAs = SayAs::Recipient,
+        /// What the server's own chat lines begin with.
+        say_prefix: Line<32> = Line("[server] ".into()),
         /// Whether game files must match: `"permissive"` lets everyone in, `"strict"` only who matches one of the manifests.
         checksums: Checksums = Checksums::Permissive,
         /// The files of `bcnet manifest learn` that `"strict"` compares with.
@@ -146,17 +152,23 @@ table! {
         /// Passes on messages that the stock game does not have. Mods need it.
         forward_unknown: bool = true,
         /// Passes on ships, torpedoes and events that the stock game does not have. A client without the mod may crash.
-        modded_objects: bool = false,
+        allow_mods: bool = false,
         /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
         list_host_as_player: bool = false,
-        /// How many questions of browsers are answered per second and source.
-        queries_per_second: Within<1, 1000> = Within::new(10),
+        /// How many questions of browsers are answered per second to one network (/24).
+        query_rate: Within<1, 1000> = Within::new(10),
+        /// How much of one player's messages is passed on per second. Each counts 32 bytes more than it has.
+        relay_rate: Size = Size(64 << 10),
+        /// A player to whom nothing was sent for this long gets a sign of life. The stock game does the same.
+        keepalive: Duration = Duration::from_secs(5),
         /// A player of whom nothing is heard for this long is gone.
         silence_timeout: Duration = Duration::from_secs(45),
         /// How long joining may take.
-        join_timeout: Duration = Duration::from_secs(60),
+        handshake_timeout: Duration = Duration::from_secs(60),
         /// How long one of the five file checks may take before `"permissive"` goes on without it.
-        checksum_timeout: Duration = Duration::from_secs(20),
+        round_timeout: Duration = Duration::from_secs(20),
+        /// A player who does not confirm a message for this long is gone.
+        undeliverable_timeout: Duration = Duration::from_secs(360),
     }
 }
 
@@ -171,8 +183,8 @@ words! {
 }
 
 words! {
-    /// The stock missions that need no simulation.
-    Mission {
+    /// The missions of the stock game that need no simulation.
+    StockMission {
         /// Everyone for themselves.
         Deathmatch = "DM",
         /// Two teams.
@@ -182,6 +194,39 @@ words! {
     }
 }
 
+/// What is played.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Mission {
+    Stock(StockMission),
+    /// The script of a mod's mission.
+    Script(String),
+}
+
+impl Value for Mission {
+    fn form() -> String {
+        format!("{}, or a script such as `\"Multiplayer.Episode.Mission1.Mission1\"`", StockMission::form())
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let part =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if text.contains('.') && text.len() <= LONGEST_SCRIPT && text.split('.').all(part) {
+            return Ok(Self::Script(text.into()));
+        }
+        StockMission::from_text(text).map(Self::Stock)
+    }
+
+    fn to_toml(&self) -> String {
+        match self {
+            Self::Stock(mission) => mission.to_toml(),
+            Self::Script(script) => quoted(script),
+        }
+    }
+}
+
+/// Scripts of the stock game have 37.
+const LONGEST_SCRIPT: usize = 128;
+
 words! {
     /// The star systems of the multiplayer game, in the order of their numbers on the wire, from 1.
     System {
@@ -190,13 +235,39 @@ words! {
     }
 }
 
-words! {
-    /// Who seems to say what the server says.
-    SayAs {
-        /// The player who reads it.
-        Recipient = "recipient",
-        /// The host, whom clients know no name of.
-        Host = "host",
+/// Who seems to say what the server says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum SayAs {
+    /// The player who reads it.
+    Recipient,
+    /// The peer with this id; 1 is the host.
+    Peer(Within<1, 255>),
+}
+
+impl Value for SayAs {
+    fn form() -> String {
+        "`\"recipient\"`, or a peer id from 1 to 255".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "recipient" => Ok(Self::Recipient),
+            text => Within::from_text(text).map(Self::Peer).map_err(|_| expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value {
+            DeValue::String(text) => Self::from_text(text),
+            number => Within::from_toml(number).map(Self::Peer).map_err(|_| expected::<Self>(&plain(number))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        match self {
+            Self::Recipient => quoted("recipient"),
+            Self::Peer(id) => id.to_toml(),
+        }
     }
 }
 

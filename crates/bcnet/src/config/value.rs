@@ -36,6 +36,7 @@ pub(crate) fn quoted(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '"' | '\\' => out.extend(['\\', letter]),
+            '\n' => out.push_str("\\n"),
             control if control.is_control() => {
                 let _ = write!(out, "\\u{:04X}", u32::from(control));
             }
@@ -46,7 +47,8 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-fn expected<T: Value>(found: &str) -> String {
+/// What to say of a value that cannot be read.
+pub(crate) fn expected<T: Value>(found: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = found.chars().take(SHOWN).collect();
     let more = if shown.len() < found.len() { "…" } else { "" };
@@ -54,7 +56,7 @@ fn expected<T: Value>(found: &str) -> String {
 }
 
 /// A value of the wrong type, as short as a message wants it.
-fn plain(value: &DeValue<'_>) -> String {
+pub(crate) fn plain(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
         DeValue::Integer(number) => number.to_string(),
@@ -293,8 +295,7 @@ impl<const MOST: usize> Value for Line<MOST> {
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        let fits = |letter: char| u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\';
-        if text.chars().count() <= MOST && text.chars().all(fits) {
+        if text.chars().count() <= MOST && text.chars().all(is_shown) {
             Ok(Self(text.into()))
         } else {
             Err(expected::<Self>(&quoted(text)))
@@ -304,6 +305,33 @@ impl<const MOST: usize> Value for Line<MOST> {
     fn to_toml(&self) -> String {
         quoted(&self.0)
     }
+}
+
+/// Like [`Line`], but of several lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lines<const MOST: usize>(pub(crate) String);
+
+impl<const MOST: usize> Value for Lines<MOST> {
+    fn form() -> String {
+        format!("text of at most {MOST} Latin-1 characters, `\\n` between lines")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.chars().count() <= MOST && text.lines().all(|line| line.chars().all(is_shown)) {
+            Ok(Self(text.into()))
+        } else {
+            Err(expected::<Self>(&quoted(text)))
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
+/// Whether the game shows a character, and it ends no field of a GameSpy reply.
+fn is_shown(letter: char) -> bool {
+    u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
 }
 
 /// A password, or none if it is empty. It never shows itself.
