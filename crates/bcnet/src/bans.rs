@@ -155,6 +155,11 @@ impl Bans {
         })
     }
 
+    /// The networks, each as its first address and how many bits of it count.
+    pub(crate) fn networks(&self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
+        self.0.keys().map(|network| (network.first, network.prefix))
+    }
+
     /// Forgets what has ended, and tells how many that were.
     pub(crate) fn expire(&mut self, now: u64) -> usize {
         let before = self.0.len();

@@ -16,7 +16,10 @@ use std::path::PathBuf;
 
 use crate::Verdict;
 pub(crate) use document::{Document, Problems, read_text};
-pub(crate) use load::{Flags, load};
+pub(crate) use load::{Flags, Origin, load};
+pub(crate) use settings::{
+    Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
+};
 pub(crate) use table::{Table, table};
 pub(crate) use value::{Line, Value, expected, plain, quoted};
 
