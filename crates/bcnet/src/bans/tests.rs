@@ -90,7 +90,7 @@ fn what_is_saved_is_loaded_without_what_has_ended() {
     let path = directory("round").join("bans.toml");
     assert_eq!(load(&path, 0).expect("no file is no ban"), Bans::default());
     let all = bans([
-        ban("192.0.2.0/24", Some(5_000), "a \"quote\", \\ not"),
+        ban("192.0.2.0/24", Some(5_000), "a \"quote\" # no comment"),
         ban("198.51.100.7", None, "Müller"),
         ban("203.0.113.0/28", Some(1_000), ""),
     ]);

@@ -158,7 +158,7 @@ impl Loaded {
         self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
     }
 
-    fn fill(&mut self, name: &str, document: &mut Document<'_>, file: &str, source: &DeTable<'_>) {
+    fn fill(&mut self, name: &str, document: &mut Document, file: &str, source: &DeTable<'_>) {
         let Some(table) = self.settings.table_mut(name) else { return };
         let origins = &mut self.origins;
         document.fill(name, table, source, |key, line| {
