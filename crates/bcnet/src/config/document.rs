@@ -1,10 +1,7 @@
 //! Reads TOML into tables of known keys and collects everything that is wrong with it, each with its line.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::ops::Range;
-use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -51,23 +48,6 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
-
-/// Reads a text file of a sane size. An error says which file.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text)).map_err(named)?;
-    if text.len() as u64 > LARGEST {
-        return Err(named(io::Error::other(format!(
-            "larger than {} MiB, so it is no such file",
-            LARGEST >> 20
-        ))));
-    }
-    Ok(text)
-}
-
-/// No file of this program is larger.
-const LARGEST: u64 = 8 << 20;
 
 /// A TOML text with the problems found in it so far.
 pub(crate) struct Document {

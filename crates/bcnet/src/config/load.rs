@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::document::{Document, Problem, Problems, read_text};
+use super::document::{Document, Problem, Problems};
 use super::nearest::did_you_mean;
 use super::settings::{Checksums, Session, Settings};
 use super::table::Given;
+use crate::file::read_text;
 
 /// The flags of every command that reads the configuration.
 #[derive(clap::Args, Debug, Default, Clone)]

@@ -94,9 +94,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// The IPv4 address of a host.
 fn resolve(host: &HostPort<22101>) -> anyhow::Result<SocketAddrV4> {
     let name = &host.host;
-    let addresses = (name.as_str(), host.port).to_socket_addrs().with_context(|| format!("{name}: unknown host"))?;
+    let addresses =
+        (name.as_str(), host.port).to_socket_addrs().with_context(|| format!("{name}: unknown host"))?;
     let v4 = |address| if let SocketAddr::V4(address) = address { Some(address) } else { None };
-    addresses.into_iter().find_map(v4).ok_or_else(|| anyhow!("{name}: it has no IPv4 address, and the game knows no other"))
+    addresses
+        .into_iter()
+        .find_map(v4)
+        .ok_or_else(|| anyhow!("{name}: it has no IPv4 address, and the game knows no other"))
 }
 
 /// A question on its way and what came back.
@@ -146,7 +150,13 @@ impl Asking {
     }
 
     /// Takes one datagram, from `only` if that is somebody. `false` when it is `until`.
-    fn receive(&mut self, start: Time, until: Time, only: Option<SocketAddrV4>, out: &mut impl Write) -> anyhow::Result<bool> {
+    fn receive(
+        &mut self,
+        start: Time,
+        until: Time,
+        only: Option<SocketAddrV4>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<bool> {
         let left = until.since(self.clock.now());
         if left.is_zero() {
             return Ok(false);

@@ -31,7 +31,8 @@ impl Reply {
 }
 
 fn is_player(key: &str) -> bool {
-    key.strip_prefix("player_").is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    key.strip_prefix("player_")
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Puts the datagrams of one server's replies together.
@@ -81,7 +82,8 @@ struct Piece {
 impl Piece {
     /// `None` if it is no GameSpy text, or has a place that no reply has.
     fn parse(datagram: &[u8]) -> Option<Self> {
-        let mut tokens = datagram.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(2 * MOST_PAIRS).map(shown);
+        let mut tokens =
+            datagram.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(2 * MOST_PAIRS).map(shown);
         // A reply of one datagram may go without a number.
         let mut piece = Self { reply: 0, place: 1, is_last: false, pairs: Vec::new() };
         while let (Some(key), Some(value)) = (tokens.next(), tokens.next()) {
@@ -148,13 +150,16 @@ mod tests {
     fn datagrams_of_different_replies_do_not_mix() {
         assert_eq!(reply(&[b"\\a\\1\\queryid\\1.1", b"\\b\\2\\final\\\\queryid\\2.2"]), None);
         assert_eq!(reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\1\\queryid\\1.1", b"\\b\\2\\queryid\\1.2"]), None);
-        let reply = reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\2\\queryid\\2.1", b"\\b\\3\\final\\\\queryid\\2.2"]);
+        let reply =
+            reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\2\\queryid\\2.1", b"\\b\\3\\final\\\\queryid\\2.2"]);
         assert_eq!(reply.expect("the second").pairs, [("a".into(), "2".into()), ("b".into(), "3".into())]);
     }
 
     #[test]
     fn one_datagram_needs_no_number_and_final_no_value() {
-        for text in [&b"\\a\\1\\final\\"[..], b"\\a\\1\\final", b"\\final\\\\a\\1", b"\\a\\1\\final\\\\queryid\\9.1"] {
+        for text in
+            [&b"\\a\\1\\final\\"[..], b"\\a\\1\\final", b"\\final\\\\a\\1", b"\\a\\1\\final\\\\queryid\\9.1"]
+        {
             assert_eq!(reply(&[text]).expect("whole").pairs, [("a".into(), "1".into())]);
         }
     }
@@ -162,7 +167,9 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_ignored() {
         let zero = b"\\a\\1\\final\\\\queryid\\1.0";
-        for text in [&b""[..], b"\\", b"a\\b", b"\x01\x02", zero, b"\\a\\1\\final\\\\queryid\\1.17", b"\\queryid\\1"] {
+        for text in
+            [&b""[..], b"\\", b"a\\b", b"\x01\x02", zero, b"\\a\\1\\final\\\\queryid\\1.17", b"\\queryid\\1"]
+        {
             assert_eq!(reply(&[text]), None, "{text:?}");
         }
     }

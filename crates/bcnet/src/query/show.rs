@@ -20,7 +20,13 @@ pub(super) struct Found {
 /// Everything about one server.
 pub(super) fn details(found: &Found, out: &mut impl Write) -> io::Result<()> {
     let reply = &found.reply;
-    writeln!(out, "{}  {}  {} ms", found.address, reply.get("hostname").unwrap_or("(no name)"), found.delay.as_millis())?;
+    writeln!(
+        out,
+        "{}  {}  {} ms",
+        found.address,
+        reply.get("hostname").unwrap_or("(no name)"),
+        found.delay.as_millis()
+    )?;
     for (key, value) in reply.rules().filter(|(key, _)| *key != "hostname") {
         writeln!(out, "  {key:<14} {value}")?;
     }
@@ -36,7 +42,11 @@ pub(super) fn details(found: &Found, out: &mut impl Write) -> io::Result<()> {
 
 /// One line for each server.
 pub(super) fn table(found: &[Found], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{:<21}  {:>7}  {:<10}  {:<9}  {:>6}  name", "address", "players", "mission", "system", "delay")?;
+    writeln!(
+        out,
+        "{:<21}  {:>7}  {:<10}  {:<9}  {:>6}  name",
+        "address", "players", "mission", "system", "delay"
+    )?;
     for Found { address, delay, reply } in found {
         let word = |key| reply.get(key).unwrap_or("?");
         let players = format!("{}/{}", word("numplayers"), word("maxplayers"));
