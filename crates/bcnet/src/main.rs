@@ -6,10 +6,14 @@ mod bans;
 mod capture;
 mod config;
 mod ctl;
+mod file;
 mod inspect;
 mod log;
+mod manifest;
+mod master;
 mod net;
 mod proxy;
+mod query;
 mod serve;
 
 use std::io;
@@ -32,8 +36,14 @@ enum Command {
     Ctl(ctl::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
+    /// Learn and check manifests: which game files players must have
+    Manifest(manifest::Args),
+    /// List servers for games to find
+    Master(master::Args),
     /// Stand between players and a server, watch what passes and heal it
     Proxy(proxy::Args),
+    /// Ask a server for its status, or the local network for servers
+    Query(query::Args),
     /// Host games
     Serve(serve::Args),
 }
@@ -50,7 +60,10 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Manifest(args) => manifest::run(&args),
+        Command::Master(args) => master::run(&args),
         Command::Proxy(args) => proxy::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
     };
     match verdict {
