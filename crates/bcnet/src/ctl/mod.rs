@@ -70,9 +70,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// Where the server listens. A configuration that is wrong does not matter while a server listens at the usual place:
 /// it may be what the server is to be asked about.
 fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let usual = || serve::control_path(&Settings::default()).filter(|path| path.exists());
+    let usual = || serve::find_control(&Settings::default()).filter(|path| path.exists());
     match config::load(&Flags { config, ..Flags::default() }, std::env::vars_os()) {
-        Ok(loaded) => serve::control_path(&loaded.settings)
+        Ok(loaded) => serve::find_control(&loaded.settings)
             .context("`server.control` is \"none\", so the server has no control socket"),
         Err(problems) => usual().ok_or(problems),
     }
