@@ -215,16 +215,31 @@ impl Endpoint {
     }
 
     /// A deadline has passed, or any time has: serves every timer that is due.
+    #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, place)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
-            self.deadlines.set(place, None);
-            self.serve(place, now);
-            self.touch(place);
+            self.handle_alarm(place, now);
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due. After a change this is at once, until
-    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    #[inline(never)]
+    fn handle_alarm(&mut self, place: u32, now: Time) {
+        let Some(due) = self.peers.get(place).map(|peer| peer.next_timeout(&self.config)) else {
+            return self.deadlines.set(place, None);
+        };
+        if due <= now {
+            self.deadlines.set(place, None);
+            self.serve(place, now);
+            self.touch(place);
+        } else {
+            // The alarm came too early.
+            let alarm = self.peers.get_mut(place).map(|peer| peer.put_off(due, now));
+            self.deadlines.set(place, alarm);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due, or sooner. After a change this is at once, until
+    /// [`poll_transmit`](Self::poll_transmit) has given the last datagram.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
@@ -232,29 +247,48 @@ impl Endpoint {
 
     /// Writes the next datagram to send into `buffer`, which should have room for
     /// [`datagram_limit`](Config::datagram_limit) bytes.
+    #[inline]
     pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         while let Some(&place) = self.ready.front() {
-            if let Some(peer) = self.peers.get_mut(place) {
-                if let Some(datagram) = peer.fill(buffer, self.id, &self.config, now) {
-                    if self.config.cipher {
-                        cipher::encrypt(datagram);
-                    }
-                    return Some(Transmit { to: peer.address, len: datagram.len() });
-                }
-                peer.listed = false;
-                self.deadlines.set(place, Some(peer.next_timeout(&self.config)));
-                // T-57: who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
-                if (self.role == Role::Client || self.left)
-                    && matches!(peer.state, State::Leaving { .. })
-                    && peer.is_settled()
-                {
-                    self.remove(place);
-                    continue;
-                }
+            let transmit = self.transmit_to(place, buffer, now);
+            if transmit.is_some() {
+                return transmit;
             }
-            self.ready.skip(1);
         }
         None
+    }
+
+    /// A datagram to the first peer of the list, which leaves the list if that is all.
+    #[inline(never)]
+    fn transmit_to(&mut self, place: u32, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        let Some(peer) = self.peers.get_mut(place) else {
+            self.ready.skip(1);
+            return None;
+        };
+        let len = peer.fill(buffer, self.id, &self.config, now);
+        let to = peer.address;
+        if !peer.listed {
+            self.ready.skip(1);
+            if let Some(alarm) = peer.set_alarm(&self.config) {
+                self.deadlines.set(place, Some(alarm));
+            }
+            if matches!(peer.state, State::Leaving { .. }) {
+                self.close_settled(place);
+            }
+        }
+        let len = len?;
+        if self.config.cipher {
+            cipher::encrypt(buffer.get_mut(..len)?);
+        }
+        Some(Transmit { to, len })
+    }
+
+    /// T-57: who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
+    fn close_settled(&mut self, place: u32) {
+        let done = self.role == Role::Client || self.left;
+        if done && self.peers.get(place).is_some_and(Peer::is_settled) {
+            self.remove(place);
+        }
     }
 
     /// The next thing that happened; its bytes, if it has any, are put into `payload`.
@@ -276,10 +310,10 @@ impl Endpoint {
         Some(peer)
     }
 
-    /// Puts a peer on the list of those to look at.
-    #[inline]
+    /// Puts a peer on the list of those to look at, whatever has changed.
     fn touch(&mut self, place: u32) {
         if let Some(peer) = self.peers.get_mut(place) {
+            peer.alarm = None;
             list(peer, place, &mut self.ready);
         }
     }

@@ -422,7 +422,7 @@ fn several_players_share_an_address() {
         net.host.send(PeerId(2 + n), &[10 + n], net.now);
     }
     net.settle();
-    let received = |peer, byte| (Event::Received { peer: PeerId(peer) }, vec![byte]);
+    let received = |peer, byte| (Event::Received { peer: PeerId(peer), channel: Channel::Game }, vec![byte]);
     assert_eq!(net.host.events(), [received(2, 0), received(3, 1), received(4, 2)]);
     for n in 0..3_u8 {
         assert_eq!(net.clients[usize::from(n)].received(), [[10 + n]]);
