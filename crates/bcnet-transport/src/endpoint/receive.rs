@@ -50,9 +50,7 @@ impl Endpoint {
             self.handle_rest(place, assigned, &mut messages, &mut news, now);
         }
         if let Some(peer) = self.peers.get_mut(place) {
-            if news.any() {
-                peer.learn(&news, &self.config, now);
-            }
+            peer.learn(&news, &self.config, now);
             list(peer, place, &mut self.ready);
         }
     }

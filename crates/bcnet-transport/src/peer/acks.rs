@@ -20,11 +20,6 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// Whether there were ACKs.
-    pub(crate) const fn any(&self) -> bool {
-        self.acks > 0
-    }
-
     #[inline(always)]
     fn add(&mut self, settled: Settled) {
         match settled {
