@@ -37,6 +37,8 @@ pub struct Endpoint {
     id: PeerId,
     /// The caller said goodbye: nobody is let in any more.
     left: bool,
+    /// A host's own name, if it has told one.
+    name: Option<Name>,
     peers: Table,
     /// Peers to look at before anything else: something may have to be sent, or a deadline has moved.
     ready: Queue<u32>,
@@ -90,6 +92,7 @@ impl Endpoint {
             role,
             id,
             left: false,
+            name: None,
             peers: Table::new(),
             ready: Queue::default(),
             deadlines: Deadlines::new(),
@@ -135,9 +138,13 @@ impl Endpoint {
     }
 
     /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
-    /// than 100 characters is cut.
+    /// than 100 characters is cut. A host that never calls this has no name, as in stock; one that does tells it to
+    /// those who join later, too.
     pub fn identify(&mut self, address: Ipv4Addr, name: Text<'_>, now: Time) {
         let name = cut(name, MOST_NAME);
+        if self.role == Role::Host {
+            self.name = Some(Name { address, utf16le: name.as_bytes().into() });
+        }
         self.tell(Body::Identity { peer: self.id, address, name }, now);
     }
 
@@ -150,7 +157,8 @@ impl Endpoint {
         let id = self.peers.assign(place, self.config.peers)?;
         // T-52: the newcomer learns who is there.
         let named = |peer: &Peer| (peer.state == State::Live).then(|| Some((peer.id, peer.name.clone()?)))?;
-        let known: Vec<(PeerId, Name)> = self.peers.iter().filter_map(named).collect();
+        let own = self.name.clone().map(|name| (self.id, name));
+        let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
         let peer = self.peers.get_mut(place)?;
         peer.state = State::Live;
         peer.queue_control(Body::ConnectReply { assigned: id }, now);
@@ -189,18 +197,22 @@ impl Endpoint {
         true
     }
 
-    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): the goodbye is repeated until it is
-    /// acknowledged or the linger time is over.
+    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): first what was queued before is
+    /// delivered, then the goodbye is repeated until it is acknowledged, each for the linger time at most.
     pub fn leave(&mut self, address: Ipv4Addr, now: Time) {
         self.left = true;
-        self.tell(Body::Disconnect { peer: self.id, address }, now);
+        let until = now.plus(self.config.linger);
         for place in self.peers.places() {
-            let Some(peer) = self.peers.get(place) else { continue };
+            let Some(peer) = self.peers.get_mut(place) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
-                State::Live => self.start_leaving(place, now),
+                State::Live => {
+                    peer.state = State::Draining { until, address };
+                    self.touch(place);
+                    self.finish_leaving(place, now);
+                }
                 State::Pending { .. } | State::Connecting => drop(self.remove(place)),
-                State::Leaving { .. } => {}
+                State::Draining { .. } | State::Leaving { .. } => {}
             }
             if matches!(state, State::Live | State::Connecting) {
                 self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
@@ -272,8 +284,8 @@ impl Endpoint {
             if let Some(alarm) = peer.set_alarm(&self.config) {
                 self.deadlines.set(place, Some(alarm));
             }
-            if matches!(peer.state, State::Leaving { .. }) {
-                self.close_settled(place);
+            if matches!(peer.state, State::Draining { .. } | State::Leaving { .. }) {
+                self.finish_leaving(place, now);
             }
         }
         let len = len?;
@@ -281,14 +293,6 @@ impl Endpoint {
             cipher::encrypt(buffer.get_mut(..len)?);
         }
         Some(Transmit { to, len })
-    }
-
-    /// T-57: who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
-    fn close_settled(&mut self, place: u32) {
-        let done = self.role == Role::Client || self.left;
-        if done && self.peers.get(place).is_some_and(Peer::is_settled) {
-            self.remove(place);
-        }
     }
 
     /// The next thing that happened; its bytes, if it has any, are put into `payload`.

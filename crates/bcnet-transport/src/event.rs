@@ -43,6 +43,9 @@ pub enum Event {
     },
     /// A peer is gone. To a client whose host is gone or who was booted: the session is over if `peer` is the host or
     /// the client itself.
+    ///
+    /// Events come in the order in which things happened, so this one comes before the `Joined` of whoever gets the id
+    /// next. As long as it is not polled, the endpoint may already mean that one by the id.
     Left {
         /// Who.
         peer: PeerId,

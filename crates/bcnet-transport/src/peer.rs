@@ -24,6 +24,8 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
+    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or at `until`.
+    Draining { until: Time, address: Ipv4Addr },
     /// Only the last words are still repeated and acknowledged.
     Leaving { until: Time },
 }
@@ -414,7 +416,7 @@ impl Peer {
             State::Pending { since } => since.plus(config.pending_timeout),
             State::Connecting => silence,
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
-            State::Leaving { until } => until,
+            State::Draining { until, .. } | State::Leaving { until } => until,
         };
         let Some(outbox) = &self.outbox else { return own };
         let resend = outbox.next_timeout(self.resend_after);
