@@ -131,7 +131,7 @@ local E = {
         expert.group.SEQUENCE, expert.severity.WARN),
     bad_part = ProtoExpert.new("bcnet.bad_part", "Part contradicts the others of its message", expert.group.SEQUENCE,
         expert.severity.WARN),
-    truncated = ProtoExpert.new("bcnet.cut_payload", "Payload ends too early", expert.group.MALFORMED,
+    truncated = ProtoExpert.new("bcnet.cut_payload", "Payload ends too early", expert.group.PROTOCOL,
         expert.severity.WARN),
     boot = ProtoExpert.new("bcnet.booted", "A peer is thrown out", expert.group.SEQUENCE, expert.severity.CHAT),
 }
@@ -607,7 +607,7 @@ local LAYOUTS = {
         r:direction("direction")
         if r:left() > 0 then
             r:id("target")
-            r:raw("offset", 5)
+            r:rest("offset")
         end
     end,
     [0x1A] = function(r)
@@ -794,7 +794,8 @@ end
 
 -- Showing -------------------------------------------------------------------------------------------------------------
 
-local function show_game(tree, tvb, from, bytes)
+-- `whole` is false for what only begins a payload.
+local function show_game(tree, tvb, from, bytes, whole)
     local node = tree:add(F.game, tvb:range(from, #bytes))
     if #bytes == 0 then
         node:set_text("Game payload: empty")
@@ -817,7 +818,7 @@ local function show_game(tree, tvb, from, bytes)
     end
     if described.cut then
         node:add(F.truncated, tvb:range(from + described.at, #bytes - described.at), described.cut)
-        node:add_proto_expert_info(E.truncated)
+        if whole then node:add_proto_expert_info(E.truncated) end
     end
     return text and name .. ' "' .. text .. '"' or name
 end
@@ -884,8 +885,9 @@ local function show_parts(node, message, note)
         local tvb = ByteArray.new(note.whole, true):tvb("Parts put together")
         local whole = node:add(F.reassembled, tvb:range())
         whole:add(F.reassembled_len, tvb:range(), #note.whole)
+        whole:add(F.payload, tvb:range())
         for i = 0, set.total - 1 do whole:add(F.reassembled_frame, set.frames[i]):set_generated() end
-        return show_game(whole, tvb, 0, note.whole)
+        return show_game(whole, tvb, 0, note.whole, true)
     end
     if set.done then node:add(F.reassembled_in, set.done):set_generated() end
 end
@@ -900,9 +902,9 @@ local function show_data(node, tvb, bytes, message, note)
     local again = show_sent(node, message, note)
     local said
     if not message.part then
-        said = show_game(node, tvb, from, bytes:sub(from + 1, stop))
+        said = show_game(node, tvb, from, bytes:sub(from + 1, stop), true)
     else
-        if message.part == 0 then show_game(node, tvb, from, bytes:sub(from + 1, stop)) end
+        if message.part == 0 then show_game(node, tvb, from, bytes:sub(from + 1, stop), false) end
         said = note and show_parts(node, message, note)
         local of = message.total and "/" .. message.total or ""
         said = "part " .. message.part .. of .. (said and " " .. said or "")

@@ -124,7 +124,7 @@ fn event(r: &mut Reader<'_>) -> Option<()> {
     }
 }
 
-/// Sources disagree on which flag announces the target; the length does not lie.
+/// Sources disagree on which flag announces the target, and whether four or five bytes follow it; the length does not.
 fn torpedo_fire(r: &mut Reader<'_>) -> Option<()> {
     r.id("weapon")?;
     r.u8("torpedo")?;
@@ -132,7 +132,7 @@ fn torpedo_fire(r: &mut Reader<'_>) -> Option<()> {
     r.direction("direction")?;
     if r.left() > 0 {
         r.id("target")?;
-        r.bytes("offset", 5)?;
+        r.rest("offset");
     }
     Some(())
 }
