@@ -18,7 +18,7 @@ pub(crate) fn vectors() -> Vec<Captured> {
     let mut found = Vec::new();
     let transport = include_str!("../../../../captures/transport.json");
     for vector in list(transport) {
-        let bytes = unhex(vector["wire"].as_str().or(vector["plain"].as_str()).unwrap_or_default());
+        let bytes = unhex(vector["wire"].as_str().or_else(|| vector["plain"].as_str()).unwrap_or_default());
         found.push(match vector["layer"].as_str() {
             Some("datagram") if vector["wire"].is_string() => bytes,
             Some("gamespy") => bytes,
