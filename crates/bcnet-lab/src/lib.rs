@@ -5,6 +5,7 @@
 mod link;
 mod observer;
 mod rng;
+pub mod stock;
 mod world;
 
 pub use link::{Faults, Link, Passage, Tally};
