@@ -14,7 +14,7 @@ use bcnet_transport::wire::{Datagram, Message};
 use serde_json::{Value, json};
 
 use compare::Comparison;
-use traffic::{CLIENT, HOST, Noise, captured, ciphered, data};
+use traffic::{CLIENT, HOST, Mix, captured, ciphered, data};
 use tshark::{Captured, all, dissect, frames, info, is_here, text};
 
 #[test]
@@ -30,7 +30,7 @@ fn a_session_with_every_fault_has_the_same_fields_in_both() {
     if !is_here() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 10_000, Noise::Everything);
+    let swarm = traffic::swarm(SEED, 10_000, Mix::Everything);
     println!("seed {SEED}");
     let compared = same_fields("swarm", &swarm.captured);
     println!("{} values are the same", compared.values);
@@ -110,7 +110,7 @@ fn parts_are_put_together_and_repeats_are_marked() {
     if !is_here() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 4_000, Noise::None);
+    let swarm = traffic::swarm(SEED, 4_000, Mix::Ours);
     let layers = dissect("parts", &swarm.captured, &[]);
     let messages: Vec<&Value> =
         layers.iter().flat_map(|layer| all(layer.as_ref().expect("recognised"), "bcnet.message")).collect();

@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_lab::{Faults, Observer, Passing, Rng, World};
+use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::{Engine, Faults, Habits, Observer, Passing, Rng, World};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
 use serde_json::Value;
@@ -74,18 +75,19 @@ pub(crate) struct Swarm {
     pub(crate) large: Vec<Vec<u8>>,
 }
 
-/// What else is in a capture than what the peers sent each other.
+/// What is in a capture.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Noise {
-    None,
-    /// GameSpy, garbage, datagrams with wrong bytes.
+pub(crate) enum Mix {
+    /// What our engines send.
+    Ours,
+    /// Stock engines and ours, GameSpy, garbage, datagrams with wrong bytes.
     Everything,
 }
 
 /// A host and clients with loss, parts and repeats: `count` datagrams.
-pub(crate) fn swarm(seed: u64, count: usize, noise: Noise) -> Swarm {
+pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
     let faults = Faults {
-        corrupt: if noise == Noise::None { 0.0 } else { 0.01 },
+        corrupt: if mix == Mix::Ours { 0.0 } else { 0.01 },
         loss: 0.05,
         duplicate: 0.02,
         reorder: 0.02,
@@ -94,14 +96,14 @@ pub(crate) fn swarm(seed: u64, count: usize, noise: Noise) -> Swarm {
         jitter: Duration::from_millis(5),
         ..Faults::default()
     };
-    let mut world: World = World::new(faults, seed);
-    world.add(Endpoint::host(Config::default()), Duration::from_millis(10));
-    for nonce in 1..=CLIENTS {
-        world.add_client(Config::default(), nonce, Duration::from_millis(10));
+    let mut world: World<dyn Engine> = World::new(faults, seed);
+    for number in 0..=CLIENTS {
+        let habits = Habits { tick: Duration::from_millis(10), ..Habits::default() };
+        world.add_node(engine(number, mix), habits);
     }
     let mut rng = Rng::new(seed);
     let swarm = Swarm { captured: Vec::new(), large: Vec::new() };
-    let mut tap = Tap { swarm, noise, count, rng: rng.clone() };
+    let mut tap = Tap { swarm, mix, count, rng: rng.clone() };
     let payloads: Vec<Vec<u8>> = list(SESSION)
         .iter()
         .filter(|vector| vector["layer"] == "payload")
@@ -110,7 +112,7 @@ pub(crate) fn swarm(seed: u64, count: usize, noise: Noise) -> Swarm {
     while tap.swarm.captured.len() < count {
         let now = world.now() + Duration::from_millis(50);
         world.watch(now, &mut tap);
-        for node in 0..=usize::try_from(CLIENTS).expect("few") {
+        for node in 0..=CLIENTS {
             speak(world.node_mut(node), &payloads, &mut rng, now);
         }
     }
@@ -118,15 +120,31 @@ pub(crate) fn swarm(seed: u64, count: usize, noise: Noise) -> Swarm {
     tap.swarm
 }
 
+/// Node 0 is the host; of a mix, it and every second client are stock.
+fn engine(number: usize, mix: Mix) -> Box<dyn Engine> {
+    let (host, own) = (World::address(0), *World::address(number).ip());
+    let nonce = u32::try_from(number).expect("few");
+    match (mix == Mix::Everything && number % 2 == 0, number) {
+        (true, 0) => Box::new(Stock::host(Params { address: own, ..Params::default() })),
+        (true, _) => {
+            let params = Params { address: own, ..Params::default() };
+            Box::new(Stock::connect(params, host, own, nonce, &[], Time::ZERO))
+        }
+        (false, 0) => Box::new(Endpoint::host(Config::default())),
+        (false, _) => {
+            Box::new(Endpoint::connect(Config::default(), host, own, nonce, Text::default(), Time::ZERO))
+        }
+    }
+}
+
 /// A node says something to all it knows.
-fn speak(node: &mut Endpoint, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
+fn speak(node: &mut dyn Engine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
     let name = ["Cady2", "Žofie \u{1F680}", "K\u{1}'mpec \"\\", ""][rng.size(4)];
     if rng.chance(0.02) {
         let name = Text::encode(name).expect("a name");
         node.identify(Ipv4Addr::new(192, 168, 0, 7), Text::new(&name).expect("a name"), now);
     }
-    let peers: Vec<PeerId> = node.peers().collect();
-    for peer in peers {
+    for peer in node.peer_ids() {
         let mut payload = payloads[rng.size(payloads.len())].clone();
         if rng.chance(0.3) {
             payload.resize(1 + rng.size(60), 0);
@@ -145,7 +163,7 @@ fn speak(node: &mut Endpoint, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
 /// A capture at the host: what it sends, before it can be lost, and what reaches it.
 struct Tap {
     swarm: Swarm,
-    noise: Noise,
+    mix: Mix,
     count: usize,
     rng: Rng,
 }
@@ -158,7 +176,7 @@ impl Tap {
         if self.rng.chance(0.03) {
             self.push(at, from, to, bytes.to_vec());
         }
-        if self.noise == Noise::Everything {
+        if self.mix == Mix::Everything {
             self.noise(at, from, to, bytes);
         }
     }
@@ -192,11 +210,18 @@ impl Tap {
     }
 }
 
-impl Observer for Tap {
-    fn on_event(&mut self, _node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
+impl Observer<dyn Engine> for Tap {
+    fn on_event(
+        &mut self,
+        _node: usize,
+        event: Event,
+        bytes: &[u8],
+        engine: &mut (dyn Engine + 'static),
+        now: Time,
+    ) {
         match event {
             Event::Request { from, .. } => {
-                endpoint.admit(from, now);
+                engine.admit(from, now);
             }
             Event::Received { .. } if bytes.len() > 407 && self.swarm.captured.len() < self.count => {
                 self.swarm.large.push(bytes.to_vec());
@@ -205,7 +230,7 @@ impl Observer for Tap {
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _sender: &Endpoint) {
+    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _sender: &(dyn Engine + 'static)) {
         if passing.from == 0 {
             self.capture(passing, bytes);
         }
@@ -221,11 +246,11 @@ impl Observer for Tap {
         if passing.to == 0 {
             self.capture(passing, bytes);
         }
-        true
+        false
     }
 }
 
-const CLIENTS: u32 = 6;
+const CLIENTS: usize = 6;
 const TRANSPORT: &str = include_str!("../../../../captures/transport.json");
 const SESSION: &str = include_str!("../../../../captures/session.json");
 const CIPHER: &str = include_str!("../../../../captures/cipher.json");
