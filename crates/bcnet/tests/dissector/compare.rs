@@ -2,7 +2,7 @@
 //!
 //! A key without a field of the same name fails, and so does a field that no key explains.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -12,6 +12,8 @@ use super::tshark::all;
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) values: usize,
+    /// How often the dissector told what only a conversation shows.
+    pub(crate) context: BTreeMap<&'static str, usize>,
     filled: BTreeSet<String>,
     empty: BTreeSet<String>,
 }
@@ -65,6 +67,9 @@ impl Comparison {
     fn message(&mut self, message: &Value, node: &Value) -> Result<(), String> {
         let ack = message["kind"] == "ack";
         let mut known = strings(&ONLY_IN_CONTEXT);
+        for field in ONLY_IN_CONTEXT {
+            *self.context.entry(field).or_default() += usize::from(node.get(field).is_some());
+        }
         for (key, value) in object(message)? {
             if key == "game" {
                 known.push("bcnet.game".into());
@@ -186,7 +191,7 @@ fn strings(names: &[&str]) -> Vec<String> {
 }
 
 /// What the dissector shows of a message beyond what a single datagram tells, and its raw words.
-const ONLY_IN_CONTEXT: [&str; 16] = [
+const ONLY_IN_CONTEXT: [&str; 15] = [
     "_ws.expert",
     "bcnet.word",
     "bcnet.ack.flags",
@@ -202,5 +207,4 @@ const ONLY_IN_CONTEXT: [&str; 16] = [
     "bcnet.retransmission.time",
     "bcnet.reassembled",
     "bcnet.reassembled.in",
-    "bcnet.reassembled.frame",
 ];

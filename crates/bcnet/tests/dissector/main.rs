@@ -33,7 +33,10 @@ fn a_session_with_every_fault_has_the_same_fields_in_both() {
     let swarm = traffic::swarm(SEED, 10_000, Mix::Everything);
     println!("seed {SEED}");
     let compared = same_fields("swarm", &swarm.captured);
-    println!("{} values are the same", compared.values);
+    println!("{} values are the same; in context {:?}", compared.values, compared.context);
+    for field in ["bcnet.ack.stale", "bcnet.retransmission", "bcnet.reassembled", "bcnet.ack.of"] {
+        assert!(compared.context[field] > 100, "{field}: {}", compared.context[field]);
+    }
     for field in
         ["bcnet.error.at", "bcnet.gamespy", "bcnet.part", "bcnet.ack.part", "bcnet.name", "bcnet.non_stock"]
     {
