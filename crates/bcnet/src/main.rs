@@ -9,6 +9,7 @@ mod ctl;
 mod inspect;
 mod log;
 mod net;
+mod proxy;
 mod serve;
 
 use std::io;
@@ -31,6 +32,8 @@ enum Command {
     Ctl(ctl::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
+    /// Stand between players and a server, watch what passes and heal it
+    Proxy(proxy::Args),
     /// Host games
     Serve(serve::Args),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Serve(args) => serve::run(&args),
     };
     match verdict {

@@ -18,8 +18,8 @@ pub(crate) fn at(seconds: f64) -> Time {
 /// An engine whose frames are at multiples of a tick, and what it sent.
 pub(crate) struct Bench {
     pub(crate) stock: Stock,
-    /// Ticks per second.
-    rate: u64,
+    /// A frame is this many microseconds long, as a fraction.
+    tick: (u64, u64),
     /// The number of the next frame.
     frame: u64,
     /// When each datagram was sent, and its bytes in the clear.
@@ -30,16 +30,16 @@ pub(crate) struct Bench {
 impl Bench {
     /// Frames at `n / rate` seconds, the first at 0. Nothing is enciphered.
     pub(crate) fn new(stock: Stock, rate: u64) -> Self {
-        Self { stock, rate, frame: 0, sent: Vec::new(), heard: Vec::new() }
+        Self { stock, tick: (1_000_000, rate), frame: 0, sent: Vec::new(), heard: Vec::new() }
     }
 
     /// A host with frames every 3 ms.
     pub(crate) fn host(params: Params) -> Self {
-        Self { rate: 0, ..Self::new(Stock::host(plain(params)), 1) }
+        Self { tick: (3_000, 1), ..Self::new(Stock::host(plain(params)), 1) }
     }
 
     fn time(&self, frame: u64) -> Time {
-        Time::from_micros(if self.rate == 0 { frame * 3000 } else { frame * 1_000_000 / self.rate })
+        Time::from_micros(frame * self.tick.0 / self.tick.1)
     }
 
     /// Runs all frames before `until`, then lets `act` happen: the frame at `until` or after it sees it.

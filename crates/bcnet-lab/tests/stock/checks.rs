@@ -64,8 +64,9 @@ pub(crate) fn p2(params: Params) -> Check {
     let client = Stock::connect(plain(params), address(1), own, 0xA5F, &[], Time::ZERO);
     let mut bench = Bench::new(client, 60);
     let reply = super::bench::control(0x03, 0, &[2]);
-    let mut from_host =
-        |time, message: &[u8]| drop(bench.then(time, |stock, now| stock.inject(PeerId::HOST, message, now)));
+    let mut from_host = |time, message: &[u8]| {
+        bench.then(time, |stock, now| stock.inject(PeerId::HOST, message, now));
+    };
     from_host(0.003, &reply);
     from_host(0.003, &game(0, &[0x20]));
     from_host(0.011, &name(1, 2));
@@ -98,7 +99,7 @@ fn chatter_from(bench: &mut Bench, start: f64, before: f64) {
     }
 }
 
-/// One ACK with the gate always open.
+/// One ACK with the gate always open. Quirk: gate.
 pub(crate) fn p3(params: Params) -> Check {
     let mut bench = Bench::new(Stock::host(plain(Params { silence: None, ..params })), 60);
     bench.arrive(0.0, &game(0, b"x"));
@@ -117,7 +118,7 @@ pub(crate) fn p3(params: Params) -> Check {
     same("outbox", bench.counts(PEER), vec![])
 }
 
-/// One ACK without any traffic: three sends, then nothing, until something is sent again.
+/// Quirk: repeated ACKs. One ACK without any traffic: three sends, then nothing, until something is sent again.
 pub(crate) fn p7(params: Params) -> Check {
     let mut bench = Bench::host(Params { keepalive: None, silence: None, ..params });
     bench.arrive(0.0, &game(0, b"x")).run(1000.0);

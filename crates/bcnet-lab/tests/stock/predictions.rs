@@ -1,6 +1,6 @@
 //! What follows from the rules, row by row. P1, P2, P3 and P7 are in [`checks`](super::checks).
 
-use bcnet_lab::stock::{ACK_ENTRY_BYTES, Gate, Params, Stock};
+use bcnet_lab::stock::{ACK_ENTRY_BYTES, Gate, Lengths, Params, Stock};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
 
@@ -167,6 +167,7 @@ fn p12_plain_acks_never_clear_parts() {
     assert_eq!((bench.stock.dump(PEER).expect("known").retx, bench.stock.tally().given_up), (vec![], 3));
 }
 
+/// Quirk: raw window.
 #[test]
 fn p14_the_window_is_a_plain_difference() {
     let mut bench = Bench::new(Stock::host(plain(Params { gate: Gate::Always, ..quiet() })), 1);
@@ -248,4 +249,5 @@ fn dumps_are_in_the_recorded_format() {
                     ack[0] seq=0x0000 frag=0 below32=1 retx=1\n  \
                     ack[1] seq=0x0002 frag=1 idx=0 below32=0 retx=1\n  ack[2] seq=0x0007 frag=0 below32=0 retx=1";
     assert_eq!(bench.stock.dump(PEER).expect("known").to_string(), expected);
+    assert_eq!(bench.stock.lengths(PEER), Some(Lengths { acks: 3, retx: 2, first: 0 }));
 }

@@ -139,7 +139,7 @@ fn mission(mission: &config::Mission) -> Mission {
 
 fn manifest(path: &Path) -> anyhow::Result<Manifest> {
     let name = || path.display().to_string();
-    Ok(Manifest::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)?)
+    Manifest::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)
 }
 
 pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
