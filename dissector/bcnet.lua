@@ -123,6 +123,7 @@ local E = {
     malformed = ProtoExpert.new("bcnet.malformed", "Malformed datagram", expert.group.MALFORMED, expert.severity.ERROR),
     non_stock = ProtoExpert.new("bcnet.odd", "No stock sender does this", expert.group.PROTOCOL, expert.severity.NOTE),
     retransmission = ProtoExpert.new("bcnet.sent_again", "Sent again", expert.group.SEQUENCE, expert.severity.NOTE),
+    stuck = ProtoExpert.new("bcnet.stuck", "Sent again and again", expert.group.SEQUENCE, expert.severity.WARN),
     stale = ProtoExpert.new("bcnet.stale_ack", "Stale ACK: nothing left to acknowledge", expert.group.SEQUENCE,
         expert.severity.WARN),
     unknown = ProtoExpert.new("bcnet.unknown_ack", "ACK of something that was not captured", expert.group.SEQUENCE,
@@ -212,8 +213,8 @@ local function f32(bytes, at)
     local exponent = math.floor(number / 0x800000) % 256
     local fraction = number % 0x800000
     if exponent == 255 then return fraction == 0 and sign * math.huge or 0 / 0 end
-    if exponent == 0 then return sign * math.ldexp(fraction, -149) end
-    return sign * math.ldexp(fraction + 0x800000, exponent - 150)
+    if exponent == 0 then return sign * fraction * 2 ^ -149 end
+    return sign * (fraction + 0x800000) * 2 ^ (exponent - 150)
 end
 
 local function utf8(code)
@@ -234,7 +235,7 @@ end
 
 -- Text of one byte per character.
 local function latin1(bytes)
-    return (bytes:gsub("[%z\1-\31\127-\255]", function(byte) return shown(byte:byte()) end))
+    return (bytes:gsub("[%c\127-\255]", function(byte) return shown(byte:byte()) end))
 end
 
 -- The text that begins at `from`, and where its terminator ends; nothing if it is none (T-39).
@@ -866,6 +867,9 @@ local function show_header(node, tvb, message)
     if message.seq then node:add(F.seq, tvb:range(at + 3, 2), message.seq) end
 end
 
+-- So often nothing is sent that the other side reads.
+local MANY_RESENDS = 5
+
 local function show_sent(node, message, note)
     if not note then return "" end
     if note.record.acked_in then node:add(F.acked_in, note.record.acked_in):set_generated() end
@@ -873,7 +877,7 @@ local function show_sent(node, message, note)
     node:add(F.retransmission, note.first):set_generated()
     node:add(F.resend, note.again):set_generated()
     node:add(F.resend_time, note.since):set_generated()
-    node:add_proto_expert_info(E.retransmission)
+    node:add_proto_expert_info(note.again < MANY_RESENDS and E.retransmission or E.stuck)
     return " [again]"
 end
 

@@ -179,15 +179,20 @@ fn faults_of_a_conversation_are_named() {
     if !is_here() {
         return;
     }
-    let plain: [&[u8]; 8] = [
-        &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0],
+    let chat: &[u8] = &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0];
+    let plain = [
+        chat,
         &[1, 1, 1, 5, 0, 0],
-        &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0],
+        chat,
         &[1, 2, 1, 5, 0, 0, 1, 6, 0, 0],
         &[2, 1, 0x32, 8, 0xA0, 7, 0, 0, 2, 0x13],
         &[2, 1, 0x32, 8, 0xA0, 7, 0, 5, 1, 1],
         &[1, 2, 1, 7, 0, 0, 1, 7, 0, 1, 0],
         &[2, 1, 0x32, 7, 0xA0, 7, 0, 1, 9],
+        chat,
+        chat,
+        chat,
+        chat,
     ];
     let second = |i: usize| Duration::from_secs(i as u64);
     let conversation: Vec<Captured> =
@@ -214,16 +219,17 @@ fn faults_of_a_conversation_are_named() {
     let whole = all(message(8, 0), "bcnet.reassembled")[0];
     assert_eq!(all(whole, "bcnet.reassembled.frame"), ["5", "8"]);
     assert_eq!(text(&whole["bcnet.game"], "bcnet.opcode.name"), Some("HostMessage"));
+    assert_eq!((expert(11, 0), expert(12, 0)), ("Sent again", "Sent again and again"));
     let filters = [
-        ("bcnet.seq == 5", &[1, 3][..]),
+        ("bcnet.seq == 5", &[1, 3, 9, 10, 11, 12][..]),
         ("bcnet.ack.seq == 5", &[2, 4]),
         ("bcnet.ack.part == 0", &[7]),
         ("bcnet.ack.stale", &[4]),
-        ("bcnet.retransmission", &[3]),
+        ("bcnet.retransmission", &[3, 9, 10, 11, 12]),
         ("bcnet.reassembled", &[8]),
-        ("bcnet.opcode == 0x2c && bcnet.game.sender == 2", &[1, 3]),
-        ("bcnet.game.truncated == \"text\"", &[1, 3]),
-        ("_ws.expert.severity >= \"Warning\"", &[1, 3, 4, 6, 7]),
+        ("bcnet.opcode == 0x2c && bcnet.game.sender == 2", &[1, 3, 9, 10, 11, 12]),
+        ("bcnet.game.truncated == \"text\"", &[1, 3, 9, 10, 11, 12]),
+        ("_ws.expert.severity >= \"Warning\"", &[1, 3, 4, 6, 7, 9, 10, 11, 12]),
     ];
     for (filter, expected) in filters {
         assert_eq!(frames("filters", &conversation, filter), expected, "{filter}");
