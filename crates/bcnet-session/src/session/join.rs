@@ -26,8 +26,7 @@ impl Session {
             }
             return;
         }
-        if self.members.iter().flatten().next().is_none() {
-            self.round.first_arrival();
+        if self.members.is_empty() {
             self.epoch = now;
         }
         let Some(peer) = self.endpoint.admit(from, now) else { return };

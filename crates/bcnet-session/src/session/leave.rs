@@ -23,6 +23,9 @@ impl Session {
         }
         let Member { address, .. } = *member;
         self.tell(Event::Left { peer, name: member.name.unwrap_or_default(), address, reason });
+        if self.members.is_empty() {
+            self.stand_still(now);
+        }
         self.rearm(now);
     }
 

@@ -40,12 +40,6 @@ impl Round {
         self.turn = 0;
     }
 
-    /// Somebody comes to an empty server: the round has not begun yet.
-    pub(super) fn first_arrival(&mut self) {
-        self.started = None;
-        self.ends = None;
-    }
-
     /// When its end, or the next round, is due.
     pub(super) fn due(&self, config: &Config) -> Option<Time> {
         match self.over {
@@ -72,6 +66,14 @@ impl Session {
             self.tell(Event::RoundStarted { round: self.round.number, system: self.round.system });
             self.rearm(now);
         }
+    }
+
+    /// Nobody is left: time stands still, and a round that is over keeps nobody out any longer.
+    pub(super) fn stand_still(&mut self, now: Time) {
+        if self.round.is_over() {
+            self.next_round(now);
+        }
+        (self.round.started, self.round.ends) = (None, None);
     }
 
     pub(super) fn serve_round(&mut self, now: Time) {

@@ -1,5 +1,10 @@
 //! A session through its whole life, in virtual time.
 
 mod join;
+mod leave;
+mod play;
+mod queries;
+mod raw;
+mod rounds;
 mod vectors;
 mod world;
