@@ -11,7 +11,7 @@ use super::stock::{ROOM, Rhythm, SECOND, TIMEOUT};
 use super::traffic::opcode;
 use super::{ConversationId, Limits, Side, Teller};
 use crate::time::Time;
-use crate::wire::{Body, Channel, Datagram, Message, MessageId, PeerId, Seq};
+use crate::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, Seq};
 
 #[derive(Debug, Clone)]
 pub(super) struct Talk {
@@ -84,7 +84,8 @@ impl Talk {
         };
         sender.traffic.datagrams += 1;
         sender.traffic.bytes += datagram.as_bytes().len() as u64;
-        let mut passage = Passage { sender, receiver, side, limits, tell, whole: nonce.is_some(), losses: 0 };
+        let (whole, heard) = (nonce.is_some(), is_heard(datagram));
+        let mut passage = Passage { sender, receiver, side, limits, tell, whole, heard, losses: 0 };
         passage.run(datagram);
         self.capture_losses += passage.losses;
         self.note_leaving(datagram);
@@ -222,7 +223,18 @@ struct Passage<'a, 'b> {
     tell: &'a mut Teller<'b>,
     /// Whether the beginning of the connection was seen.
     whole: bool,
+    /// Whether the receiver looks at it at all.
+    heard: bool,
     losses: u64,
+}
+
+/// From a client without an id a host hears only requests and goodbyes.
+fn is_heard(datagram: &Datagram<'_>) -> bool {
+    datagram.sender() != PeerId::UNASSIGNED
+        || matches!(
+            datagram.messages().next(),
+            Some(Message::Control(Control { body: Body::ConnectRequest { .. } | Body::Disconnect { .. }, .. }))
+        )
 }
 
 impl Passage<'_, '_> {
@@ -305,6 +317,9 @@ impl Passage<'_, '_> {
                 self.tell.tell(side, What::RepeatedAck { id, times });
             }
         }
+        if !self.heard {
+            return;
+        }
         self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
         let key = Key::new(id);
         let Some(sent) = self.receiver.sent.get_mut(key) else { return self.unknown_ack(id) };
@@ -373,9 +388,11 @@ impl Passage<'_, '_> {
     fn reliable(&mut self, id: MessageId, message: &Message<'_>, copy: bool) -> bool {
         let (at, mark, side, limits) = (self.tell.at, self.tell.mark, self.side, self.limits);
         let tell = &mut *self.tell;
-        self.receiver.arrive(at, Arrival::Message(id), limits, |id, times| {
-            tell.tell(side.other(), What::RepeatedAck { id, times });
-        });
+        if self.heard {
+            self.receiver.arrive(at, Arrival::Message(id), limits, |id, times| {
+                tell.tell(side.other(), What::RepeatedAck { id, times });
+            });
+        }
         let key = Key::new(id);
         let print = message_print(message);
         match self.sender.sent.get(key) {
