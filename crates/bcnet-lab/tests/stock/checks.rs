@@ -6,14 +6,14 @@ use bcnet_transport::{Quality, Time};
 
 use super::bench::{Bench, PEER, ack, address, at, game, name, part, plain, quiet, request};
 
-pub type Check = Result<(), String>;
+pub(crate) type Check = Result<(), String>;
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
     if seen == expected { Ok(()) } else { Err(format!("{what}: expected {expected:?}, seen {seen:?}")) }
 }
 
 /// The host's outbox during a join.
-pub fn p1(params: Params) -> Check {
+pub(crate) fn p1(params: Params) -> Check {
     let mut bench = Bench::host(params);
     let connect = [&[0xFF, 1][..], &request(2, 0xA5F)].concat();
     bench.then(0.0, |stock, now| stock.handle_datagram(address(2), &connect, now));
@@ -46,7 +46,7 @@ pub fn p1(params: Params) -> Check {
 }
 
 /// Ten unreliable messages per second from `start`, and all frames up to `end`.
-pub fn chatter(bench: &mut Bench, start: f64, end: f64) {
+pub(crate) fn chatter(bench: &mut Bench, start: f64, end: f64) {
     for step in 0.. {
         let time = start + f64::from(step) * 0.1;
         if time > end {
@@ -59,7 +59,7 @@ pub fn chatter(bench: &mut Bench, start: f64, end: f64) {
 }
 
 /// The client's outbox during the same join.
-pub fn p2(params: Params) -> Check {
+pub(crate) fn p2(params: Params) -> Check {
     let own = *address(2).ip();
     let client = Stock::connect(plain(params), address(1), own, 0xA5F, &[], Time::ZERO);
     let mut bench = Bench::new(client, 60);
@@ -99,7 +99,7 @@ fn chatter_from(bench: &mut Bench, start: f64, before: f64) {
 }
 
 /// One ACK with the gate always open.
-pub fn p3(params: Params) -> Check {
+pub(crate) fn p3(params: Params) -> Check {
     let mut bench = Bench::new(Stock::host(plain(Params { silence: None, ..params })), 60);
     bench.arrive(0.0, &game(0, b"x"));
     let mut sends = Vec::new();
@@ -118,7 +118,7 @@ pub fn p3(params: Params) -> Check {
 }
 
 /// One ACK without any traffic: three sends, then nothing, until something is sent again.
-pub fn p7(params: Params) -> Check {
+pub(crate) fn p7(params: Params) -> Check {
     let mut bench = Bench::host(Params { keepalive: None, silence: None, ..params });
     bench.arrive(0.0, &game(0, b"x")).run(1000.0);
     same("sends in ms", bench.times(), vec![3, 672, 1341])?;
@@ -144,6 +144,6 @@ fn hold_for_the_original() {
     assert_eq!(p7(quiet()), Ok(()));
 }
 
-pub type Named = (&'static str, fn(Params) -> Check);
+pub(crate) type Named = (&'static str, fn(Params) -> Check);
 /// The checks by the numbers of the predictions.
-pub const CHECKS: [Named; 4] = [("P1", p1), ("P2", p2), ("P3", p3), ("P7", p7)];
+pub(crate) const CHECKS: [Named; 4] = [("P1", p1), ("P2", p2), ("P3", p3), ("P7", p7)];
