@@ -198,6 +198,8 @@ struct Runner<'a> {
     taken: Vec<Taken>,
     samples: Vec<Sample>,
     payload: Vec<u8>,
+    /// What each engine had compared when the experiment began.
+    compared: Vec<Option<u64>>,
 }
 
 impl<'a> Runner<'a> {
@@ -211,7 +213,8 @@ impl<'a> Runner<'a> {
         for (number, node) in scenario.nodes.iter().enumerate() {
             world.add_node(build(node, number, scenario, engine), node.habits.clone());
         }
-        let mut meter = Meter::new(scenario.nodes.len(), start);
+        let present = scenario.nodes.iter().map(|node| node.role != NodeRole::Nobody).collect();
+        let mut meter = Meter::new(present, start);
         let figures = || scenario.expects.iter().map(|expect| &expect.figure).chain(scenario.claim.iter().map(|claim| &claim.figure));
         meter.log = figures().any(|figure| figure.needs_log()).then(Vec::new);
         meter.trace = options.trace.then(Vec::new);
@@ -231,6 +234,7 @@ impl<'a> Runner<'a> {
             taken: Vec::new(),
             samples: Vec::new(),
             payload: Vec::new(),
+            compared: Vec::new(),
         }
     }
 
@@ -238,6 +242,7 @@ impl<'a> Runner<'a> {
     fn settle(&mut self) {
         self.world.watch_before(self.start, &mut self.meter);
         let nodes = self.scenario.nodes.len();
+        self.compared = (0..nodes).map(|node| self.world.node(node).comparisons()).collect();
         self.world.set_faults(Faults::default());
         for link in &self.scenario.links {
             let ends = |end: Option<usize>| end.map_or(0..nodes, |end| end..end + 1);
@@ -398,28 +403,35 @@ impl<'a> Runner<'a> {
         let state = |(node, totals): (usize, &Totals)| {
             let engine = self.world.node(node);
             let acks = engine.peer_ids().into_iter().map(|peer| engine.lengths(peer, now)[0]).sum();
-            (acks, Totals { comparisons: engine.comparisons(), ..*totals })
+            (acks, Totals { comparisons: self.compared(node), ..*totals })
         };
         let nodes = self.meter.totals.iter().enumerate().map(state).collect();
         self.samples.push(Sample { at: Time::ZERO + now.since(self.start), nodes });
     }
 
+    /// What an engine has compared since the experiment began.
+    fn compared(&self, node: usize) -> Option<u64> {
+        let before = self.compared.get(node).copied().flatten()?;
+        Some(self.world.node(node).comparisons()? - before)
+    }
+
     fn finish(mut self) -> Outcome {
         self.meter.finish(self.world.now());
-        let mut delays = self.meter.delays;
+        let mut delays = std::mem::take(&mut self.meter.delays);
         delays.sort_unstable_by_key(|(_, micros)| *micros);
         let totals = self.meter.totals.iter().enumerate();
         let nodes = totals.zip(&self.scenario.nodes).map(|((number, totals), node)| NodeOutcome {
             name: node.name.clone(),
             engine: (node.role != NodeRole::Nobody).then(|| node.engine.unwrap_or(self.engine)),
-            totals: Totals { comparisons: self.world.node(number).comparisons(), ..*totals },
+            totals: Totals { comparisons: self.compared(number), ..*totals },
             crash: self.world.node(number).crash(),
         });
+        let nodes = nodes.collect();
         Outcome {
             engine: self.engine,
             seed: self.seed,
             duration: self.scenario.duration,
-            nodes: nodes.collect(),
+            nodes,
             dumps: self.taken,
             samples: self.samples,
             trace: self.meter.trace.unwrap_or_default(),

@@ -3,6 +3,7 @@
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
 mod inspect;
+mod lab;
 
 use std::io;
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ struct Args {
 enum Command {
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
+    /// Run experiments with the original engine and with bcnet on a virtual network
+    Lab(lab::Args),
 }
 
 /// What a command has to say when it could do its work.
@@ -32,6 +35,7 @@ enum Verdict {
 fn main() -> ExitCode {
     let verdict = match Args::parse().command {
         Command::Inspect(args) => inspect::run(&args),
+        Command::Lab(args) => lab::run(&args),
     };
     match verdict {
         Ok(Verdict::Clean) => ExitCode::SUCCESS,
