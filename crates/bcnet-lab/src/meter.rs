@@ -394,6 +394,10 @@ impl Observer<dyn Engine> for Meter {
         }
         for peer in engine.peer_ids() {
             let [acks, retx] = engine.lengths(peer, now);
+            // A peer that never gets anything would only thin out the mean.
+            if acks + retx == 0 && !self.lengths.contains_key(&(node, peer)) {
+                continue;
+            }
             let new = Length { since: now, acks, retx };
             let queues = &mut self.totals[node].queues;
             queues.peak_acks = queues.peak_acks.max(acks);

@@ -6,7 +6,7 @@ use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Quality, Time};
 
 use crate::battle::{Battle, Shot};
-use crate::engine::{Engine, Nobody};
+use crate::engine::{Engine, Manner, Nobody};
 use crate::figure::Value;
 use crate::link::Faults;
 use crate::meter::{Log, Meter, Totals};
@@ -321,13 +321,13 @@ impl<'a> Runner<'a> {
     fn perform(&mut self, action: &Action) {
         let now = self.world.now();
         match action {
-            Action::Send { from, to, what, count, quality } => {
+            Action::Send { from, to, what, count, manner } => {
                 for _ in 0..*count {
                     for peer in self.receivers(*from, *to) {
                         match what {
-                            Content::Size(size) => self.send(*from, peer, *size, *quality),
+                            Content::Size(size) => self.send(*from, peer, *size, *manner),
                             Content::Bytes(bytes) => {
-                                let taken = self.world.node_mut(*from).send(peer, bytes, *quality, now);
+                                let taken = self.world.node_mut(*from).send(peer, bytes, *manner, now);
                                 self.meter.gave(*from, taken, false);
                             }
                         }
@@ -363,26 +363,29 @@ impl<'a> Runner<'a> {
 
     fn shoot(&mut self, shot: Shot) {
         let Some(host) = self.scenario.host() else { return };
-        let clients = self.scenario.nodes.iter().enumerate().filter(|(_, node)| node.role == NodeRole::Client);
-        let Some((client, _)) = clients.map(|(number, node)| (number, node)).nth(shot.ship) else { return };
+        let nodes = self.scenario.nodes.iter().enumerate();
+        let mut clients = nodes.filter(|(_, node)| node.role == NodeRole::Client);
+        let Some((client, _)) = clients.nth(shot.ship) else { return };
         let (from, to) = if shot.from_host { (host, client) } else { (client, host) };
         let peer = self.id_of(to);
         if shot.quality == Quality::Unreliable {
             // Not worth a number: there are many of them, and nobody asks when they arrive.
             let now = self.world.now();
-            let taken = self.world.node_mut(from).send(peer, &STATE[..shot.size.min(STATE.len())], shot.quality, now);
+            let (state, manner) = (&STATE[..shot.size.min(STATE.len())], Manner::Plain(shot.quality));
+            let taken = self.world.node_mut(from).send(peer, state, manner, now);
             return self.meter.gave(from, taken, false);
         }
-        self.send(from, peer, shot.size, shot.quality);
+        self.send(from, peer, shot.size, Manner::Plain(shot.quality));
     }
 
-    fn send(&mut self, from: usize, to: PeerId, size: usize, quality: Quality) {
+    fn send(&mut self, from: usize, to: PeerId, size: usize, manner: Manner) {
         let now = self.world.now();
         let mut payload = std::mem::take(&mut self.payload);
         // What is too large for one message is made reliable.
-        let reliable = quality != Quality::Unreliable || size > LARGEST_UNRELIABLE;
+        let unreliable = manner == Manner::Plain(Quality::Unreliable);
+        let reliable = !unreliable || size > LARGEST_UNRELIABLE;
         self.meter.stamp(&mut payload, from, size, reliable, now);
-        let taken = self.world.node_mut(from).send(to, &payload, quality, now);
+        let taken = self.world.node_mut(from).send(to, &payload, manner, now);
         self.meter.gave(from, taken, true);
         self.payload = payload;
     }
