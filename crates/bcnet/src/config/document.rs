@@ -58,7 +58,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Parses `text`. A text that is no TOML has problems, and a root with what could be read.
+    /// Parses `text`. A text that is no TOML has problems and an empty root: what could be read of it would only make
+    /// more of them.
     pub(crate) fn parse(name: String, text: &str) -> (Self, DeTable<'_>) {
         let (root, errors) = DeTable::parse_recoverable(text);
         let ends = text.match_indices('\n').map(|(at, _)| at).collect();
@@ -67,7 +68,7 @@ impl Document {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             document.problem(error.span(), None, message);
         }
-        (document, root.into_inner())
+        (document, if errors.is_empty() { root.into_inner() } else { DeTable::new() })
     }
 
     /// Sets what `source` says in `table`, and tells `note` the line of each key that was set.
