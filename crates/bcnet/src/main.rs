@@ -33,6 +33,9 @@ enum Command {
     Config(config::Args),
     /// Talk to a running server: players, kicks, bans, chat
     Ctl(ctl::Args),
+    /// Send every datagram back, to measure what the system takes for that
+    #[command(hide = true)]
+    Echo(net::echo::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Learn and check manifests: which game files players must have
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     let verdict = match Args::parse().command {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Echo(args) => net::echo::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Master(args) => master::run(&args),

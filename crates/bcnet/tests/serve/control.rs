@@ -8,7 +8,7 @@ use bcnet_transport::Leave;
 use bcnet_transport::wire::BootReason;
 use serde_json::{Value, json};
 
-use crate::player::Player;
+use crate::player::{Player, join_two};
 use crate::server::{Directory, PATIENCE, Server};
 
 fn text(bytes: &[u8]) -> String {
@@ -18,12 +18,10 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_kick_hits_its_player_only() {
     let server = Server::start(&[]);
-    let mut alice = Player::join(server.address(), "Alice");
-    let mut bob = Player::join(server.address(), "Bob");
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     let output = server.directory.ctl(&["kick", "alice"]);
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("Alice is out\n", Some(0)));
-    alice.until(|alice| alice.over.is_some());
-    assert_eq!(alice.over, Some(Leave::Booted(BootReason::KICKED)));
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::KICKED));
     server.logged(&["event=\"kicked\"", "player=\"Alice\""]);
     server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=booted"]);
     bob.chat("who was that?");
@@ -48,11 +46,9 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     let mut alice = Player::join(server.address(), "Alice");
     let done = server.ask(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming"]);
     assert_eq!(done["network"], "127.0.0.1");
-    alice.until(|alice| alice.over.is_some());
-    assert_eq!(alice.over, Some(Leave::Booted(BootReason::BANNED)));
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
     let mut again = Player::connect(server.address(), "Alice");
-    again.until(|again| again.over.is_some());
-    assert_eq!(again.over, Some(Leave::Booted(BootReason::BANNED)));
+    assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
     server.logged(&["event=\"refused\"", "banned"]);
     server.signal("TERM");
     let (status, directory) = server.end();
@@ -65,8 +61,7 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
         (&json!("127.0.0.1"), &json!("ramming"))
     );
     let mut again = Player::connect(server.address(), "Alice");
-    again.until(|again| again.over.is_some());
-    assert_eq!(again.over, Some(Leave::Booted(BootReason::BANNED)));
+    assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
     let found = server.ask(&["search", "RAMM"]);
     assert_eq!(found["bans"][0]["network"], "127.0.0.1");
     assert_eq!(server.ask(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");
@@ -117,7 +112,7 @@ fn stop_is_a_command_too() {
     let server = Server::start(&[]);
     let mut alice = Player::join(server.address(), "Alice");
     server.ask(&["stop"]);
-    alice.until(|alice| alice.over.is_some());
+    alice.until_over();
     assert_eq!(server.end().0.code(), Some(0));
 }
 

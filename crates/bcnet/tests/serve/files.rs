@@ -58,7 +58,7 @@ fn a_capture_has_what_was_said() {
     alice.chat("for the record");
     alice.until(|alice| alice.has(&line));
     server.signal("TERM");
-    alice.until(|alice| alice.over.is_some());
+    alice.until_over();
     let (_, directory) = server.end();
     let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
     let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect("pcapng");
@@ -89,7 +89,7 @@ fn the_log_can_be_json_and_in_a_file() {
     assert_eq!((&line["player"], &line["level"]), (&"Alice \"the\" Great".into(), &"INFO".into()));
     assert_eq!(line["port"], server.ports[0]);
     server.signal("TERM");
-    alice.until(|alice| alice.over.is_some());
+    alice.until_over();
     let (_, directory) = server.end();
     let log = fs::read_dir(&directory.0)
         .expect("a directory")

@@ -3,14 +3,13 @@
 use bcnet_transport::Leave;
 use bcnet_transport::wire::BootReason;
 
-use crate::player::Player;
+use crate::player::{Player, join_two, together};
 use crate::server::{Directory, Server, signal};
 
 /// Both ways to the system carry a whole game.
 fn play(args: &[&str]) {
     let server = Server::start(args);
-    let mut alice = Player::join(server.address(), "Alice");
-    let mut bob = Player::join(server.address(), "Bob");
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     server.logged(&["event=\"joined\"", "player=\"Alice\"", "slot=0", "peer=2"]);
     server.logged(&["event=\"in_game\"", "player=\"Bob\"", "peer=3"]);
 
@@ -28,8 +27,7 @@ fn play(args: &[&str]) {
 
     server.signal("TERM");
     for player in [&mut alice, &mut bob] {
-        player.until(|player| player.over.is_some());
-        assert_eq!(player.over, Some(Leave::Disconnected));
+        assert_eq!(player.until_over(), Leave::Disconnected);
     }
     let (status, directory) = server.end();
     assert_eq!(status.code(), Some(0));
@@ -110,8 +108,7 @@ fn many_sessions_live_in_one_process() {
     let mut alice = Player::join(one, "Alice");
     let mut bob = Player::join(two, "Bob");
     let mut late = Player::connect(two, "Late");
-    late.until(|late| late.over.is_some());
-    assert_eq!(late.over, Some(Leave::Booted(BootReason::FULL)));
+    assert_eq!(late.until_over(), Leave::Booted(BootReason::FULL));
 
     // Each only hears its own session.
     let done = server.ask(&["--session", "two", "say", "for", "two"]);
@@ -138,8 +135,8 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     signal(server.id(), "HUP");
     server.logged(&["event=\"reloaded\""]);
     assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
-    let mut bob = Player::join(server.address(), "Bob");
-    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(b"be nice")));
+    let mut bob = Player::connect(server.address(), "Bob");
+    together(&mut alice, &mut bob, |bob| bob.heard.iter().any(|payload| payload.ends_with(b"be nice")));
     alice.chat("still here");
     let line = alice.chat_of("still here");
     alice.until(|alice| alice.has(&line));

@@ -35,8 +35,12 @@ impl Player {
     /// Gets all the way into the game.
     pub(crate) fn join(to: SocketAddrV4, name: &str) -> Self {
         let mut player = Self::connect(to, name);
-        player.until(|player| player.has(&[0x35]) && player.has(&[0x17]));
+        player.until(Self::is_in_game);
         player
+    }
+
+    fn is_in_game(&self) -> bool {
+        self.has(&[0x35]) && self.has(&[0x17]) && self.owes_nothing()
     }
 
     pub(crate) fn has(&self, start: &[u8]) -> bool {
@@ -61,33 +65,44 @@ impl Player {
 
     /// Plays on until `done`.
     pub(crate) fn until(&mut self, done: impl Fn(&Self) -> bool) {
-        let mut buffer = [0; 2048];
-        let mut payload = Vec::new();
         while !done(self) {
-            let now = self.now();
-            assert!(self.started.elapsed() < PATIENCE, "heard {:02X?}, over: {:?}", self.heard, self.over);
-            self.endpoint.handle_timeout(now);
-            while let Some(event) = self.endpoint.poll_event(&mut payload) {
-                self.react(event, &payload);
+            self.turn(Duration::from_secs(1));
+        }
+    }
+
+    /// Plays on until it is over, and says that it has heard so.
+    pub(crate) fn until_over(&mut self) -> Leave {
+        self.until(|player| player.over.is_some() && player.owes_nothing());
+        self.over.expect("over")
+    }
+
+    fn owes_nothing(&self) -> bool {
+        self.endpoint.snapshot(PeerId::HOST, self.now()).is_none_or(|snapshot| snapshot.acks.is_empty())
+    }
+
+    /// Takes at most one datagram, waiting for it no longer than `most`, and sends what is to be sent.
+    fn turn(&mut self, most: Duration) {
+        assert!(self.started.elapsed() < PATIENCE, "heard {:02X?}, over: {:?}", self.heard, self.over);
+        let mut buffer = [0; 2048];
+        let due = self.endpoint.next_timeout().map_or(most, |due| due.since(self.now()));
+        self.socket.set_read_timeout(Some(due.clamp(Duration::from_millis(1), most))).expect("a timeout");
+        match self.socket.recv_from(&mut buffer) {
+            Ok((len, SocketAddr::V4(from))) => {
+                let now = self.now();
+                self.endpoint.handle_datagram(from, &mut buffer[..len], now);
             }
-            while let Some(transmit) = self.endpoint.poll_transmit(&mut buffer, now) {
-                self.socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
-            }
-            if done(self) {
-                return;
-            }
-            let due = self.endpoint.next_timeout().unwrap_or(now + Duration::from_secs(1));
-            let wait = due.since(self.now()).clamp(Duration::from_millis(1), Duration::from_secs(1));
-            self.socket.set_read_timeout(Some(wait)).expect("a timeout");
-            match self.socket.recv_from(&mut buffer) {
-                Ok((len, SocketAddr::V4(from))) => {
-                    let now = self.now();
-                    self.endpoint.handle_datagram(from, &mut buffer[..len], now);
-                }
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(error) => panic!("{error}"),
-            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let now = self.now();
+        self.endpoint.handle_timeout(now);
+        let mut payload = Vec::new();
+        while let Some(event) = self.endpoint.poll_event(&mut payload) {
+            self.react(event, &payload);
+        }
+        while let Some(transmit) = self.endpoint.poll_transmit(&mut buffer, now) {
+            self.socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
         }
     }
 
@@ -118,5 +133,21 @@ impl Player {
 
     pub(crate) fn now(&self) -> Time {
         Time::ZERO + self.started.elapsed()
+    }
+}
+
+/// Two players who get all the way into the game, the second when the first is there.
+pub(crate) fn join_two(to: SocketAddrV4, names: [&str; 2]) -> [Player; 2] {
+    let mut first = Player::join(to, names[0]);
+    let mut second = Player::connect(to, names[1]);
+    together(&mut first, &mut second, Player::is_in_game);
+    [first, second]
+}
+
+/// Both play on until the second is `done`.
+pub(crate) fn together(first: &mut Player, second: &mut Player, done: impl Fn(&Player) -> bool) {
+    while !done(second) {
+        first.turn(Duration::from_millis(1));
+        second.turn(Duration::from_millis(1));
     }
 }

@@ -61,5 +61,5 @@ fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
     assert!(session["oversized"].as_u64() > Some(0), "{session}");
     server.logged(&["event=\"rejected\"", "cause=\"malformed\""]);
     server.signal("TERM");
-    alice.until(|alice| alice.over.is_some());
+    alice.until_over();
 }
