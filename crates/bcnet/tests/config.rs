@@ -141,6 +141,16 @@ fn broken_toml_and_missing_files_are_told_in_one_line() {
 }
 
 #[test]
+fn times_that_would_let_nobody_stay_are_refused() {
+    let directory = Directory::new("times");
+    directory.write("[[session]]\nkeepalive = \"5s\"\nsilence_timeout = \"5s\"\nround_timeout = \"0s\"\n");
+    let (code, found, _) = directory.config(&["check"], &[]);
+    let expected = "bcnet.toml: line 3: session.1.silence_timeout: at least \"6s\", or nobody could stay, not \"5s\"\n\
+                    bcnet.toml: line 4: session.1.round_timeout: at least \"1s\", or nobody could stay, not \"0ms\"\n";
+    assert_eq!((code, found.as_str()), (1, expected));
+}
+
+#[test]
 fn passwords_are_never_shown() {
     let directory = Directory::new("password");
     directory.write("[[session]]\npassword = \"swordfish\"\n");
@@ -170,6 +180,7 @@ fn hostile_files_end_in_errors() {
         tables.as_str(),
         "\u{0}",
         "[server",
+        "\"a\\nb\" = 1\n",
         "session = 3\n[server]\nbind=[[1]]\n",
     ] {
         directory.write(text);

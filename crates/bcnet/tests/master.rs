@@ -135,6 +135,36 @@ fn a_server_that_answers_is_in_both_lists() {
     assert!(log.contains("listed") && log.contains(&format!("127.0.0.1:{}", server.port())), "{log}");
 }
 
+/// The whole way: our server announces itself, our list server checks it, our query finds it where the list says.
+#[test]
+fn bcnet_serve_is_listed_and_answers_there() {
+    let mut master = Master::start();
+    let directory = std::env::temp_dir().join(format!("bcnet-master-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    // Some port that is free now.
+    let port = Server::new().port().to_string();
+    let masters = format!("server.masters={}", master.udp);
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        .args(["serve", "--bind", "127.0.0.1", "--port", &port, "--name", "Listed", "--set", &masters])
+        .args(["--set", "server.control=none"])
+        .current_dir(&directory)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bcnet runs");
+    let log = BufReader::new(master.child.stderr.take().expect("piped")).lines();
+    let listed = log.map_while(Result::ok).find(|line| line.contains("event=\"listed\""));
+    assert!(listed.is_some_and(|line| line.contains(&format!("127.0.0.1:{port}"))));
+    let list = String::from_utf8(master.list("")).expect("ASCII");
+    let address = list.strip_prefix("\\ip\\").and_then(|list| list.strip_suffix("\\final\\")).expect(&list);
+    let query =
+        Command::new(env!("CARGO_BIN_EXE_bcnet")).args(["query", address]).output().expect("bcnet runs");
+    assert!(String::from_utf8_lossy(&query.stdout).contains("  Listed  "));
+    serve.kill().expect("killed");
+    serve.wait().expect("ended");
+    drop(std::fs::remove_dir_all(&directory));
+}
+
 #[test]
 fn a_wrong_answer_is_not_listed_and_told_in_the_log() {
     let (master, server) = (Master::start(), Server::new());

@@ -80,7 +80,7 @@ impl Document {
         mut note: impl FnMut(&str, usize),
     ) {
         for (key, value) in source {
-            let path = format!("{name}.{}", key.get_ref());
+            let path = format!("{name}.{}", short(key.get_ref()));
             if table.keys().iter().all(|known| known.name != key.get_ref()) {
                 let known = table.keys().iter().map(|known| known.name);
                 let text = format!("unknown key{}", did_you_mean(key.get_ref(), known));
@@ -151,6 +151,11 @@ impl Document {
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.ends.partition_point(|end| *end < offset) + 1
     }
+}
+
+/// A key as a message wants it: in one line, and not too long.
+pub(crate) fn short(key: &str) -> String {
+    key.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 /// Nobody reads more, and a hostile file could have millions.
