@@ -130,23 +130,26 @@ fn a_bad_file_is_refused_with_line_and_key() {
     assert!(error("bind = 3").contains("expected only `[[ban]]`"));
 }
 
-/// The child of the next test: saves two lists in turn until it is killed, and says when it has begun.
+/// The child of the next test: keeps two lists in turn until it is killed, and says when it has begun.
 #[test]
 #[ignore = "it runs until it is killed"]
 fn saves_for_ever() {
     let path = PathBuf::from(env::var_os(CHILD_FILE).expect("a path"));
-    for n in 1_u64.. {
-        save(&path, &two_lists()[usize::from(n % 2 == 0)]).expect("saved");
-        if n == 20 {
+    let texts = two_texts();
+    for n in 0.. {
+        replace(&path, texts[n % 2].as_bytes()).expect("replaced");
+        if n == 1 {
             println!("begun");
         }
     }
 }
 
+/// The texts are large and made beforehand, so that nearly every kill comes in the middle of a write.
 #[test]
 fn a_kill_during_a_write_leaves_a_whole_file() {
     let path = directory("kill").join("bans.toml");
-    for _ in 0..5 {
+    let texts = two_texts();
+    for _ in 0..10 {
         let mut child = Command::new(env::current_exe().expect("this program"))
             .args(["--ignored", "--exact", "--nocapture", "bans::tests::saves_for_ever"])
             .env(CHILD_FILE, &path)
@@ -157,15 +160,17 @@ fn a_kill_during_a_write_leaves_a_whole_file() {
         assert!(output.lines().any(|line| line.expect("text").contains("begun")));
         child.kill().expect("killed");
         child.wait().expect("ended");
-        let left = load(&path, 0).expect("a whole file");
-        assert!(two_lists().contains(&left));
+        let left = fs::read_to_string(&path).expect("a file");
+        assert!(texts.contains(&left), "{} bytes are neither list", left.len());
     }
+    load(&path, 0).expect("a list of bans");
 }
 
-fn two_lists() -> [Bans; 2] {
-    let list =
-        |count: u32| bans((1..=count).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, "many of them")));
-    [list(500), list(2_000)]
+fn two_texts() -> [String; 2] {
+    [100, 200].map(|length| {
+        let reason = "x".repeat(length);
+        write(&bans((1..=5_000).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, &reason))))
+    })
 }
 
 const CHILD_FILE: &str = "BANS_TEST_FILE";
