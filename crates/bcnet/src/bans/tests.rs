@@ -23,11 +23,25 @@ fn bans(list: impl IntoIterator<Item = Ban>) -> Bans {
     bans
 }
 
-/// A directory of this test's own.
-fn directory(name: &str) -> PathBuf {
-    let path = env::temp_dir().join(format!("bcnet-bans-{}-{name}", std::process::id()));
-    fs::create_dir_all(&path).expect("a directory");
-    path
+/// A directory of one test's own, gone afterwards.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(test: &str) -> Self {
+        let path = env::temp_dir().join(format!("bcnet-bans-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("bans.toml")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
 }
 
 #[test]
@@ -79,7 +93,8 @@ fn networks_are_written_as_people_write_them() {
 
 #[test]
 fn what_is_saved_is_loaded_without_what_has_ended() {
-    let path = directory("round").join("bans.toml");
+    let directory = Directory::new("round");
+    let path = directory.file();
     assert_eq!(load(&path, 0).expect("no file is no ban"), Bans::default());
     let all = bans([
         ban("192.0.2.0/24", Some(5_000), "a \"quote\" # no comment"),
@@ -108,7 +123,8 @@ fn the_most_bans_fit_the_file() {
     }
     assert!(!bans.add(ban("192.0.2.1", None, "one too many")));
     assert!(bans.add(ban("255.255.255.255", None, "in place of another")));
-    let path = directory("most").join("bans.toml");
+    let directory = Directory::new("most");
+    let path = directory.file();
     save(&path, &bans).expect("saved");
     assert_eq!(load(&path, 0).expect("loaded"), bans);
 }
@@ -147,7 +163,8 @@ fn saves_for_ever() {
 /// The texts are large and made beforehand, so that nearly every kill comes in the middle of a write.
 #[test]
 fn a_kill_during_a_write_leaves_a_whole_file() {
-    let path = directory("kill").join("bans.toml");
+    let directory = Directory::new("kill");
+    let path = directory.file();
     let texts = two_texts();
     for _ in 0..10 {
         let mut child = Command::new(env::current_exe().expect("this program"))

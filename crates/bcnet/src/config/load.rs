@@ -126,7 +126,12 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     for (key, value) in &root {
         match key.get_ref().as_ref() {
             "session" => {
-                let tables = document.tables("session", value);
+                let mut tables = document.tables("session", value);
+                if tables.len() > MOST_SESSIONS {
+                    let text = format!("more than {MOST_SESSIONS} sessions; use several processes");
+                    document.problem(Some(value.span()), Some("session".into()), text);
+                    tables.truncate(MOST_SESSIONS);
+                }
                 loaded.settings.sessions = vec![Session::default(); tables.len().max(1)];
                 for (n, table) in tables.into_iter().enumerate() {
                     loaded.fill(&format!("session.{}", n + 1), &mut document, &name, table);
@@ -143,6 +148,9 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     problems.extend(document.into_problems());
     loaded
 }
+
+/// Each needs a socket, and no machine is known to need more.
+const MOST_SESSIONS: usize = 1000;
 
 /// What to say of a key that stands in no table, where only tables may stand.
 fn unknown_at_root(key: &str) -> String {

@@ -66,7 +66,7 @@ table! {
         /// The local address of the game's sockets. `0.0.0.0` is all of them.
         bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
         /// The socket for `bcnet ctl`. Only the user who runs the server may use it. A name without a directory is one in
-        /// the user's runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`).
+        /// the runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`, else `/run/bcnet`).
         control: Option<PathBuf> = Some("bcnet.sock".into()),
         /// The file with the bans. The server writes it, so it is not this file.
         bans: PathBuf = "bans.toml".into(),
