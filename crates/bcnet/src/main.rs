@@ -8,9 +8,13 @@ mod bans;
 mod capture;
 mod config;
 mod ctl;
+mod file;
 mod inspect;
 mod log;
+mod manifest;
+mod master;
 mod net;
+mod query;
 mod serve;
 
 use std::io;
@@ -36,6 +40,12 @@ enum Command {
     Echo(net::echo::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
+    /// Learn and check manifests: which game files players must have
+    Manifest(manifest::Args),
+    /// List servers for games to find
+    Master(master::Args),
+    /// Ask a server for its status, or the local network for servers
+    Query(query::Args),
     /// Host games
     Serve(serve::Args),
 }
@@ -53,6 +63,9 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::run(&args),
         Command::Echo(args) => net::echo::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Manifest(args) => manifest::run(&args),
+        Command::Master(args) => master::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
     };
     match verdict {

@@ -3,12 +3,12 @@
 //! [`game`] is one thread that drives all sessions; each is a [`room`]: the sans-I/O session, its socket and its log.
 //! [`plane`] decides what needs files and names, in the threads of [`control`] and [`signals`], and tells the game.
 
-mod clock;
+pub(crate) mod clock;
 mod commands;
 mod control;
 mod game;
 mod journal;
-mod limit;
+pub(crate) mod limit;
 mod locals;
 mod plane;
 mod recorder;
