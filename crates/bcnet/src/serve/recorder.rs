@@ -25,7 +25,7 @@ pub(crate) struct Ring {
 }
 
 /// Takes datagrams for the capture.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     packets: Option<SyncSender<Owned>>,
     /// Ends when everything is written.
     written: Receiver<()>,
@@ -37,10 +37,11 @@ struct Owned {
     to: SocketAddrV4,
     time: Duration,
     bytes: Box<[u8]>,
+    comment: Option<Box<str>>,
 }
 
 impl Recorder {
-    pub(super) fn start(ring: Ring) -> anyhow::Result<Self> {
+    pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
         let mut writer = Writer::create(&ring.path)?;
         writer.flush()?;
         let (packets, inbox) = mpsc::sync_channel(BACKLOG);
@@ -56,15 +57,28 @@ impl Recorder {
     }
 
     /// Records a datagram.
-    pub(super) fn record(&mut self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
+    pub(crate) fn record(&mut self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
+        self.record_with(from, to, time, bytes, None);
+    }
+
+    /// Records a datagram with a remark.
+    pub(crate) fn record_with(
+        &mut self,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        time: Duration,
+        bytes: &[u8],
+        remark: Option<&str>,
+    ) {
         let Some(packets) = &self.packets else { return };
-        if packets.try_send(Owned { from, to, time, bytes: bytes.into() }).is_err() {
+        let comment = remark.map(Into::into);
+        if packets.try_send(Owned { from, to, time, bytes: bytes.into(), comment }).is_err() {
             self.left_out += 1;
         }
     }
 
     /// How many datagrams are not in the capture because the disk was too slow, or full.
-    pub(super) const fn left_out(&self) -> u64 {
+    pub(crate) const fn left_out(&self) -> u64 {
         self.left_out
     }
 }
@@ -80,13 +94,13 @@ impl Drop for Recorder {
 fn write_all(ring: &Ring, mut writer: Writer, packets: &Receiver<Owned>) -> anyhow::Result<()> {
     while let Ok(first) = packets.recv() {
         let mut next = Some(first);
-        while let Some(Owned { from, to, time, bytes }) = next {
+        while let Some(Owned { from, to, time, bytes, comment }) = next {
             if writer.size() >= ring.size {
                 writer.flush()?;
                 shift(ring)?;
                 writer = Writer::create(&ring.path)?;
             }
-            writer.write(&Packet { from, to, time, bytes: &bytes, comment: None })?;
+            writer.write(&Packet { from, to, time, bytes: &bytes, comment: comment.as_deref() })?;
             next = packets.try_recv().ok();
         }
         writer.flush()?;
