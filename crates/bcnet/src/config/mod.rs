@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::Verdict;
-pub(crate) use document::{Document, Problems};
+pub(crate) use document::{Document, Problems, short};
 pub(crate) use load::{Flags, Origin, load};
 pub(crate) use settings::{
     Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
