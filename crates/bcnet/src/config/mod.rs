@@ -1,6 +1,6 @@
 //! The configuration: what can be set, where it comes from, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load`] reads file, environment and flags; [`sample`] writes them for people.
+//! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`sample`] writes them for people.
 
 mod document;
 mod load;

@@ -463,3 +463,74 @@ pub(crate) fn unknown_word(text: &str, words: impl Iterator<Item = &'static str>
     let all = words.clone().map(quoted).collect::<Vec<_>>().join(", ");
     format!("expected one of {all}, not {}{}", quoted(text), did_you_mean(text, words))
 }
+
+#[cfg(test)]
+mod tests {
+    use toml::de::DeTable;
+
+    use super::*;
+    use crate::config::{Mission, SayAs, System};
+
+    /// Reads `text` as the value of a key in a file.
+    fn from_file<T: Value>(text: &str) -> Result<T, String> {
+        let text = format!("key = {text}");
+        let root = DeTable::parse(&text).expect(&text);
+        T::from_toml(root.get_ref().get("key").expect("the key").get_ref())
+    }
+
+    fn comes_back<T: Value + PartialEq + fmt::Debug>(text: &str) {
+        let value = T::from_text(text).expect(text);
+        let written = value.to_toml();
+        assert_eq!(from_file::<T>(&written).as_ref(), Ok(&value), "{text} is written {written}");
+    }
+
+    #[test]
+    fn every_kind_of_value_is_read_back_as_it_was_written() {
+        comes_back::<bool>("false");
+        for text in ["0ms", "1ms", "1500ms", "45s", "90s", "60m", "36h", "4294967295d"] {
+            comes_back::<Duration>(text);
+            comes_back::<Option<Duration>>(text);
+        }
+        for text in ["1KiB", "1024KiB", "1025KiB", "4294967295GiB"] {
+            comes_back::<Size>(text);
+        }
+        for text in ["auto", "1", "65535"] {
+            comes_back::<Port>(text);
+        }
+        for text in ["", "a \"quoted\" = [x] # y", "Müller ÿ"] {
+            comes_back::<Line<32>>(text);
+        }
+        comes_back::<Lines<32>>("one\ntwo\n\nfour");
+        for text in ["", "Multi1", "Multi1, Albirea,Poseidon"] {
+            comes_back::<Vec<System>>(text);
+        }
+        comes_back::<Vec<HostPort<27900>>>("one.example, 192.0.2.1:1");
+        comes_back::<Option<Within<1, 254>>>("none");
+        comes_back::<Mission>("Custom.Episode.Mission_9");
+        comes_back::<SayAs>("255");
+        comes_back::<PathBuf>("a b/\"c\"");
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_refused() {
+        for text in ["", "5", "s", "-1s", "1.5s", "5 s", "5S", "4294967296s"] {
+            assert!(Duration::from_text(text).is_err(), "{text}");
+        }
+        for text in ["0KiB", "5", "5MB", "KiB"] {
+            assert!(Size::from_text(text).is_err(), "{text}");
+        }
+        for text in ["0", "65536", "-1", "\"22101\"", "true", "0x10000", "[1]"] {
+            assert!(from_file::<Port>(text).is_err(), "{text}");
+        }
+        assert_eq!(from_file::<Port>("0x5655").map(Port::fixed), Ok(Some(22101)));
+        for text in ["a\\b", "a\nb", "\u{7F}", "\u{2014}", &"x".repeat(33)] {
+            assert!(Line::<32>::from_text(text).is_err(), "{text}");
+        }
+        for text in ["", ":1", "a:", "a:0", "a:65536", "a b", "::1", "[::1]:5"] {
+            assert!(HostPort::<1>::from_text(text).is_err(), "{text}");
+        }
+        for text in ["dm", "A..B", ".", "a.b c", "Mission1"] {
+            assert!(Mission::from_text(text).is_err(), "{text}");
+        }
+    }
+}
