@@ -53,6 +53,15 @@ impl Default for Faults {
     }
 }
 
+/// What happens to chosen datagrams, counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Script {
+    /// Those that are lost.
+    pub lose: Vec<u64>,
+    /// Those that arrive twice.
+    pub double: Vec<u64>,
+}
+
 /// What happened on a link so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
@@ -105,6 +114,9 @@ pub struct Link {
     losing: bool,
     /// When each datagram in the queue will have left the line.
     leaving: VecDeque<Time>,
+    script: Script,
+    /// How many datagrams were sent before the script began.
+    scripted: u64,
     tally: Tally,
 }
 
@@ -112,7 +124,15 @@ impl Link {
     /// A link with its own chance.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
-        Self { faults, rng: Rng::new(seed), losing: false, leaving: VecDeque::new(), tally: Tally::default() }
+        Self {
+            faults,
+            rng: Rng::new(seed),
+            losing: false,
+            leaving: VecDeque::new(),
+            script: Script::default(),
+            scripted: 0,
+            tally: Tally::default(),
+        }
     }
 
     /// What happened so far.
@@ -126,6 +146,12 @@ impl Link {
         self.faults = faults;
     }
 
+    /// Changes the script; the next datagram is its first.
+    pub fn set_script(&mut self, script: Script) {
+        self.script = script;
+        self.scripted = self.tally.sent;
+    }
+
     /// A datagram of `len` bytes enters. Up to two come out.
     pub fn pass(&mut self, len: usize, now: Time) -> [Option<Passage>; 2] {
         self.tally.sent += 1;
@@ -134,7 +160,8 @@ impl Link {
             self.tally.cut += 1;
             return [None, None];
         }
-        if self.is_lost() {
+        let place = self.tally.sent - self.scripted;
+        if self.is_lost() | self.script.lose.contains(&place) {
             self.tally.lost += 1;
             return [None, None];
         }
@@ -143,7 +170,8 @@ impl Link {
             return [None, None];
         };
         let first = self.passage(departs);
-        let second = self.rng.chance(self.faults.duplicate).then(|| {
+        let twice = self.rng.chance(self.faults.duplicate) | self.script.double.contains(&place);
+        let second = twice.then(|| {
             self.tally.duplicated += 1;
             self.passage(departs)
         });

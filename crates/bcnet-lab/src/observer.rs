@@ -2,6 +2,8 @@
 
 use bcnet_transport::{Endpoint, Event, Time};
 
+use crate::engine::Engine;
+
 /// Which datagram an [`Observer`] sees, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passing {
@@ -16,12 +18,18 @@ pub struct Passing {
 }
 
 /// Hears and sees everything that happens in a [`World`](crate::World). Nodes are told by their number.
-pub trait Observer {
-    /// `node` has something to tell; `bytes` belong to the event. The endpoint may be used at once.
-    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time);
+pub trait Observer<E: Engine + ?Sized = Endpoint> {
+    /// `node` has something to tell; `bytes` belong to the event. Its engine may be used at once.
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time);
 
-    /// An endpoint, the `sender`, puts a datagram on the way.
-    fn on_sent(&mut self, _passing: Passing, _bytes: &[u8], _sender: &Endpoint) {}
+    /// An engine, the `sender`, puts a datagram on the way.
+    fn on_sent(&mut self, _passing: Passing, _bytes: &[u8], _sender: &E) {}
+
+    /// A node is about to take a datagram out of its socket.
+    fn on_taken(&mut self, _node: usize, _from: usize, _bytes: &[u8], _engine: &E, _now: Time) {}
+
+    /// A node was serviced.
+    fn on_serviced(&mut self, _node: usize, _engine: &E, _now: Time) {}
 
     /// A datagram arrives as it was sent.
     fn on_arrival(&mut self, _passing: Passing, _bytes: &[u8]) {}
@@ -35,8 +43,8 @@ pub trait Observer {
 /// An observer of events only.
 pub(crate) struct Listener<F>(pub(crate) F);
 
-impl<F: FnMut(usize, Event, &[u8], &mut Endpoint, Time)> Observer for Listener<F> {
-    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
-        (self.0)(node, event, bytes, endpoint, now);
+impl<E: Engine + ?Sized, F: FnMut(usize, Event, &[u8], &mut E, Time)> Observer<E> for Listener<F> {
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time) {
+        (self.0)(node, event, bytes, engine, now);
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints on a virtual network, in virtual time.
+//! Engines on a virtual network, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,26 +8,32 @@ use std::time::Duration;
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Deadlines, Endpoint, Event, Time};
 
-use crate::link::{Faults, Link, Tally};
+use crate::engine::Engine;
+use crate::habits::Habits;
+use crate::link::{Faults, Link, Script, Tally};
 use crate::observer::{Listener, Observer, Passing};
 
-/// An endpoint with an address and a rhythm.
+/// An engine with an address and its habits.
 #[derive(Debug)]
-struct Node {
-    endpoint: Endpoint,
-    /// How often it is serviced; zero is whenever something is due.
-    tick: Duration,
+struct Node<E: ?Sized> {
+    habits: Habits,
     /// What waits in its socket.
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
     /// How often it was serviced at the time of the last service.
     services: (Time, u32),
+    /// Its program does something else until then.
+    busy: Time,
+    /// When a frame began that was held up after it had looked at the clock.
+    held_up: Option<Time>,
+    engine: Box<E>,
 }
 
-impl Node {
-    /// When it is serviced if something is due at `due`: at the next tick.
+impl<E: Engine + ?Sized> Node<E> {
+    /// When it is serviced if something is due at `due`: at the next tick, a frame only once.
     fn service_at(&self, due: Time) -> Time {
-        let tick = micros(self.tick);
-        if tick == 0 { due } else { Time::from_micros(due.as_micros().next_multiple_of(tick)) }
+        let again = self.engine.has_frames() && self.services.1 > 0;
+        let earliest = if again { self.services.0 + Duration::from_micros(1) } else { Time::ZERO };
+        self.habits.next_tick(due.max(earliest).max(self.busy))
     }
 }
 
@@ -45,10 +51,10 @@ struct Flight {
 
 /// All nodes, the links between them, and the datagrams under way.
 #[derive(Debug)]
-pub struct World {
+pub struct World<E: ?Sized = Endpoint> {
     now: Time,
     seed: u64,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<E>>,
     /// When each node is serviced next.
     services: Deadlines,
     links: BTreeMap<(usize, usize), Link>,
@@ -64,25 +70,6 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world whose links all have these faults, each with a chance of its own.
-    #[must_use]
-    pub fn new(faults: Faults, seed: u64) -> Self {
-        Self {
-            now: Time::ZERO,
-            seed,
-            nodes: Vec::new(),
-            services: Deadlines::new(),
-            links: BTreeMap::new(),
-            faults,
-            flying: BinaryHeap::new(),
-            sent: 0,
-            buffer: vec![0; 2048],
-            payload: Vec::new(),
-            trace: 0xCBF2_9CE4_8422_2325,
-            spare: Vec::new(),
-        }
-    }
-
     /// Two nodes, a host and one client that was let in; node 0 is the host.
     #[must_use]
     pub fn pair(faults: Faults, seed: u64, config: &Config, tick: Duration) -> Self {
@@ -114,6 +101,56 @@ impl World {
         world
     }
 
+    /// The address that the node with this number has.
+    #[must_use]
+    pub fn address(number: usize) -> SocketAddrV4 {
+        address(number)
+    }
+
+    /// Adds a node and tells its number.
+    pub fn add(&mut self, endpoint: Endpoint, tick: Duration) -> usize {
+        self.add_node(Box::new(endpoint), Habits { tick, ..Habits::default() })
+    }
+
+    /// Adds a client that asks node 0 to be let in, and tells its number.
+    pub fn add_client(&mut self, config: Config, nonce: u32, tick: Duration) -> usize {
+        let number = self.nodes.len();
+        self.add(self.client(number, config, nonce), tick)
+    }
+
+    /// A client for the address of a node, which asks node 0 to be let in.
+    #[must_use]
+    pub fn client(&self, number: usize, config: Config, nonce: u32) -> Endpoint {
+        let own = *address(number).ip();
+        Endpoint::connect(config, address(0), own, nonce, Text::default(), self.now)
+    }
+
+    /// Puts another endpoint in the place of a node.
+    pub fn replace(&mut self, number: usize, endpoint: Endpoint) {
+        *self.node_mut(number) = endpoint;
+    }
+}
+
+impl<E: Engine + ?Sized> World<E> {
+    /// An empty world whose links all have these faults, each with a chance of its own.
+    #[must_use]
+    pub fn new(faults: Faults, seed: u64) -> Self {
+        Self {
+            now: Time::ZERO,
+            seed,
+            nodes: Vec::new(),
+            services: Deadlines::new(),
+            links: BTreeMap::new(),
+            faults,
+            flying: BinaryHeap::new(),
+            sent: 0,
+            buffer: vec![0; 2048],
+            payload: Vec::new(),
+            trace: 0xCBF2_9CE4_8422_2325,
+            spare: Vec::new(),
+        }
+    }
+
     /// The time.
     #[must_use]
     pub const fn now(&self) -> Time {
@@ -126,33 +163,13 @@ impl World {
         self.trace
     }
 
-    /// The address that the node with this number has.
-    #[must_use]
-    pub fn address(number: usize) -> SocketAddrV4 {
-        let number = u32::try_from(number).unwrap_or(0) + 1;
-        SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), 22101)
-    }
-
     /// Adds a node and tells its number.
-    pub fn add(&mut self, endpoint: Endpoint, tick: Duration) -> usize {
+    pub fn add_node(&mut self, engine: Box<E>, habits: Habits) -> usize {
         let number = self.nodes.len();
-        let services = (Time::ZERO, 0);
-        self.nodes.push(Node { endpoint, tick, inbox: Vec::new(), services });
+        let (services, busy) = ((Time::ZERO, 0), Time::ZERO);
+        self.nodes.push(Node { habits, inbox: Vec::new(), services, busy, held_up: None, engine });
         self.schedule(number);
         number
-    }
-
-    /// Adds a client that asks node 0 to be let in, and tells its number.
-    pub fn add_client(&mut self, config: Config, nonce: u32, tick: Duration) -> usize {
-        let number = self.nodes.len();
-        self.add(self.client(number, config, nonce), tick)
-    }
-
-    /// A client for the address of a node, which asks node 0 to be let in.
-    #[must_use]
-    pub fn client(&self, number: usize, config: Config, nonce: u32) -> Endpoint {
-        let own = *Self::address(number).ip();
-        Endpoint::connect(config, Self::address(0), own, nonce, Text::default(), self.now)
     }
 
     /// A node.
@@ -160,19 +177,14 @@ impl World {
     /// # Panics
     /// If there is none with this number; so do all functions that take one.
     #[must_use]
-    pub fn node(&self, number: usize) -> &Endpoint {
-        &self.nodes[number].endpoint
+    pub fn node(&self, number: usize) -> &E {
+        &self.nodes[number].engine
     }
 
     /// A node, to do something with. It is serviced at the next opportunity.
-    pub fn node_mut(&mut self, number: usize) -> &mut Endpoint {
+    pub fn node_mut(&mut self, number: usize) -> &mut E {
         self.schedule_at(number, self.now);
-        &mut self.nodes[number].endpoint
-    }
-
-    /// Puts another endpoint in the place of a node.
-    pub fn replace(&mut self, number: usize, endpoint: Endpoint) {
-        *self.node_mut(number) = endpoint;
+        &mut self.nodes[number].engine
     }
 
     /// The faults of all links, from now on.
@@ -186,6 +198,11 @@ impl World {
     /// The faults of one link, from now on.
     pub fn set_link(&mut self, from: usize, to: usize, faults: Faults) {
         self.link(from, to).set_faults(faults);
+    }
+
+    /// Which datagrams of one link are lost or doubled, counted from now on.
+    pub fn set_script(&mut self, from: usize, to: usize, script: Script) {
+        self.link(from, to).set_script(script);
     }
 
     /// What happened on the link from one node to another.
@@ -213,11 +230,17 @@ impl World {
         self.launch(from, to, bytes);
     }
 
-    /// Lets time pass until `until`; `on_event` hears every event, with the number of the node and its endpoint.
+    /// Puts a datagram into the socket of a node at once, as if it came from `from`.
+    pub fn put(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        self.nodes[to].inbox.push((address(from), bytes.to_vec()));
+        self.schedule_at(to, self.now);
+    }
+
+    /// Lets time pass until `until`; `on_event` hears every event, with the number of the node and its engine.
     ///
     /// # Panics
     /// If a node asks to be serviced again and again without time passing.
-    pub fn run(&mut self, until: Time, on_event: impl FnMut(usize, Event, &[u8], &mut Endpoint, Time)) {
+    pub fn run(&mut self, until: Time, on_event: impl FnMut(usize, Event, &[u8], &mut E, Time)) {
         self.watch(until, &mut Listener(on_event));
     }
 
@@ -225,15 +248,30 @@ impl World {
     ///
     /// # Panics
     /// As [`run`](Self::run).
-    pub fn watch(&mut self, until: Time, observer: &mut impl Observer) {
+    pub fn watch(&mut self, until: Time, observer: &mut impl Observer<E>) {
         while let Some(next) = self.next().filter(|next| *next <= until) {
-            self.now = self.now.max(next);
-            self.deliver(observer);
-            while let Some((_, number)) = self.services.first().filter(|(due, _)| *due <= self.now) {
-                self.service(number as usize, observer);
-            }
+            self.step(next, observer);
         }
         self.now = self.now.max(until);
+    }
+
+    /// Lets time pass until just before anything happens at `until`.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn watch_before(&mut self, until: Time, observer: &mut impl Observer<E>) {
+        while let Some(next) = self.next().filter(|next| *next < until) {
+            self.step(next, observer);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn step(&mut self, next: Time, observer: &mut impl Observer<E>) {
+        self.now = self.now.max(next);
+        self.deliver(observer);
+        while let Some((_, number)) = self.services.first().filter(|(due, _)| *due <= self.now) {
+            self.service(number as usize, observer);
+        }
     }
 
     /// When something happens next.
@@ -245,7 +283,7 @@ impl World {
     }
 
     /// Moves what has arrived by now into the nodes' sockets.
-    fn deliver(&mut self, observer: &mut impl Observer) {
+    fn deliver(&mut self, observer: &mut impl Observer<E>) {
         while self.flying.peek().is_some_and(|Reverse(flight)| flight.at <= self.now) {
             let Some(Reverse(flight)) = self.flying.pop() else { break };
             let Flight { from, to, number, bytes, corrupted, .. } = flight;
@@ -256,43 +294,63 @@ impl World {
                 self.spare.push(bytes);
                 continue;
             }
-            self.nodes[to].inbox.push((Self::address(from), bytes));
+            self.nodes[to].inbox.push((address(from), bytes));
             self.schedule_at(to, self.now);
         }
     }
 
     /// One turn of a node's drive loop.
-    fn service(&mut self, number: usize, observer: &mut impl Observer) {
+    fn service(&mut self, number: usize, observer: &mut impl Observer<E>) {
         let now = self.now;
         let node = &mut self.nodes[number];
-        let again = if node.services.0 == now { node.services.1 + 1 } else { 0 };
+        let again = if node.services.0 == now { node.services.1 + 1 } else { 1 };
         assert!(again < MOST_SERVICES, "node {number} does not come to rest at {now}");
         node.services = (now, again);
+        if let Some(blocked) = node.habits.block(now) {
+            (node.busy, node.held_up) = (now + blocked, node.held_up.or(Some(now)));
+            return self.schedule_at(number, now);
+        }
+        // What the clock showed when the frame began.
+        let clock = node.held_up.take().unwrap_or(now);
+        let compared = node.engine.comparisons();
         for (from, mut bytes) in node.inbox.drain(..) {
-            node.endpoint.handle_datagram(from, &mut bytes, now);
+            node.habits.hear(&mut bytes);
+            observer.on_taken(number, place(from), &bytes, &node.engine, now);
+            node.engine.handle_datagram(from, &mut bytes, clock);
             self.spare.push(bytes);
         }
-        node.endpoint.handle_timeout(now);
-        while let Some(event) = node.endpoint.poll_event(&mut self.payload) {
-            observer.on_event(number, event, &self.payload, &mut node.endpoint, now);
+        node.engine.service(clock);
+        while let Some(event) = node.engine.poll_event(&mut self.payload) {
+            observer.on_event(number, event, &self.payload, &mut node.engine, now);
         }
+        self.transmit(number, clock, observer);
+        let node = &mut self.nodes[number];
+        let compared = node.engine.comparisons().zip(compared).map_or(0, |(after, before)| after - before);
+        node.busy = now + node.habits.thinking(compared);
+        observer.on_serviced(number, &node.engine, now);
+        self.schedule(number);
+    }
+
+    /// Sends what a node has to send.
+    fn transmit(&mut self, number: usize, clock: Time, observer: &mut impl Observer<E>) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(transmit) = self.nodes[number].endpoint.poll_transmit(&mut buffer, now) {
+        while let Some(transmit) = self.nodes[number].engine.poll_transmit(&mut buffer, clock) {
+            let node = &self.nodes[number];
+            let len = node.habits.say(&mut buffer[..transmit.len]);
             if let Some(to) = self.number(transmit.to) {
-                let bytes = &buffer[..transmit.len];
-                let passing = Passing { from: number, to, number: self.sent, now };
-                observer.on_sent(passing, bytes, &self.nodes[number].endpoint);
+                let bytes = &buffer[..len];
+                let passing = Passing { from: number, to, number: self.sent, now: self.now };
+                observer.on_sent(passing, bytes, &node.engine);
                 self.launch(number, to, bytes);
             }
         }
         self.buffer = buffer;
-        self.schedule(number);
     }
 
     /// Notes when a node is to be serviced for its own sake.
     fn schedule(&mut self, number: usize) {
         let node = &self.nodes[number];
-        let due = node.endpoint.next_timeout().map(|due| node.service_at(due.max(self.now)));
+        let due = node.engine.next_due().map(|due| node.service_at(due.max(self.now)));
         self.services.set(key(number), due);
     }
 
@@ -327,8 +385,7 @@ impl World {
 
     /// The node that has this address.
     fn number(&self, address: SocketAddrV4) -> Option<usize> {
-        let number = address.ip().to_bits().checked_sub(FIRST_ADDRESS + 1)?;
-        usize::try_from(number).ok().filter(|number| *number < self.nodes.len())
+        Some(place(address)).filter(|number| *number < self.nodes.len())
     }
 
     fn note(&mut self, from: usize, to: usize, bytes: &[u8]) {
@@ -348,8 +405,16 @@ fn key(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// The address that the node with this number has.
+pub(crate) fn address(number: usize) -> SocketAddrV4 {
+    let number = u32::try_from(number).unwrap_or(0) + 1;
+    SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), 22101)
+}
+
+/// The number of the node that has this address, or would have it.
+fn place(address: SocketAddrV4) -> usize {
+    let number = address.ip().to_bits().wrapping_sub(FIRST_ADDRESS + 1);
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The address below that of node 0.

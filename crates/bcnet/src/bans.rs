@@ -71,6 +71,15 @@ impl Network {
         Self { first: Ipv4Addr::from(u32::from(address) & mask), prefix }
     }
 
+    /// Its addresses, without the one that names the block itself.
+    pub(crate) fn hosts(self) -> impl Iterator<Item = Ipv4Addr> {
+        let size = 1_u64 << (32 - self.prefix.min(32));
+        let first = if size > 2 { 1 } else { 0 };
+        let last = if size > 2 { size - 1 } else { size };
+        (first..last)
+            .map(move |at| Ipv4Addr::from_bits(self.first.to_bits() + u32::try_from(at).unwrap_or(0)))
+    }
+
     fn contains(self, address: Ipv4Addr) -> bool {
         Self::around(address, self.prefix) == self
     }

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
+#[cfg(test)]
+mod allocations;
 mod bans;
 mod capture;
 mod config;
@@ -12,6 +14,7 @@ mod log;
 mod manifest;
 mod master;
 mod net;
+mod proxy;
 mod query;
 mod serve;
 
@@ -42,6 +45,8 @@ enum Command {
     Manifest(manifest::Args),
     /// List servers for games to find
     Master(master::Args),
+    /// Stand between players and a server, watch what passes and heal it
+    Proxy(proxy::Args),
     /// Ask a server for its status, or the local network for servers
     Query(query::Args),
     /// Host games
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Master(args) => master::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
     };

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use bcnet_session::payload::{self, Payload, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
 use serde_json::{Map, Value, json};
 
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
-use super::{Decoded, Entry, latin1, opcode};
+use super::{Decoded, Entry, latin1};
 
 pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
     let mut object = Map::new();
@@ -31,8 +32,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
         }
         Decoded::Payload(payload) => {
             object.insert("direction".into(), direction(entry.sent_by));
-            object.insert("opcode".into(), payload.first().copied().into());
-            object.insert("name".into(), payload.first().and_then(|byte| opcode::name(*byte)).into());
+            insert_game(&mut object, &describe(payload));
             object.insert("len".into(), payload.len().into());
             object.insert("payload".into(), hex(payload).into());
         }
@@ -74,6 +74,12 @@ fn message(message: &Message<'_>, explain: bool, at: &mut usize) -> Value {
             let total = delivery.part().and_then(|part| part.total());
             object.insert("total".into(), total.map(|total| total.get()).into());
             object.insert("payload".into(), hex(payload).into());
+            // Only the beginning of a payload holds an opcode.
+            if delivery.part().is_none_or(|part| part.index() == 0) {
+                let mut game = Map::new();
+                insert_game(&mut game, &describe(payload));
+                object.insert("game".into(), game.into());
+            }
         }
     }
     insert_non_stock(&mut object, message.non_stock());
@@ -114,6 +120,31 @@ fn control(object: &mut Map<String, Value>, control: &Control<'_>) {
     }
     if !control.tail.is_empty() {
         object.insert("tail".into(), hex(control.tail).into());
+    }
+}
+
+fn insert_game(object: &mut Map<String, Value>, payload: &Payload<'_>) {
+    object.insert("opcode".into(), payload.opcode.map(|opcode| opcode.0).into());
+    object.insert("name".into(), payload.opcode.and_then(payload::Opcode::name).into());
+    let mut values = Map::new();
+    for field in &payload.fields {
+        let value = match field.value {
+            payload::Value::Number(number) => number.into(),
+            payload::Value::Id(id) => id.into(),
+            payload::Value::Flag(flag) => flag.into(),
+            payload::Value::Float(number) => number.into(),
+            payload::Value::Text(text) => latin1(text).into(),
+            payload::Value::Bytes(bytes) => hex(bytes).into(),
+        };
+        if !field.listed {
+            values.insert(field.name.into(), value);
+        } else if let Value::Array(list) = values.entry(field.name).or_insert_with(|| json!([])) {
+            list.push(value);
+        }
+    }
+    object.insert("values".into(), values.into());
+    if let Some(name) = payload.truncated {
+        object.insert("truncated".into(), name.into());
     }
 }
 

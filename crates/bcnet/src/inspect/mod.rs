@@ -8,7 +8,6 @@ mod explain;
 mod hex;
 mod human;
 mod json;
-mod opcode;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};

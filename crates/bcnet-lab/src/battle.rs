@@ -1,0 +1,190 @@
+//! Traffic like that of a recorded battle: 33.5 minutes, three players, a dedicated host.
+//!
+//! A ship sends its state with nine in ten of its frames, which are 95 ms apart, and 0.39 reliable orders per second, in bursts:
+//! it fires, hits, stops. The host passes most of them on to the others, adds events of its own in bursts (1.3 reliable
+//! messages per second and client in all) and sends each client 23.5 states per second. What is drawn depends on the seed
+//! alone, so that all engines get the same to do.
+
+use std::time::Duration;
+
+use bcnet_transport::{Quality, Time};
+
+use crate::rng::Rng;
+
+/// One message of the pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shot {
+    /// When it is sent.
+    pub at: Time,
+    /// The ship that sends it to the host, or to which the host sends it.
+    pub ship: usize,
+    /// Whether the host sends it.
+    pub from_host: bool,
+    /// The size of its payload.
+    pub size: usize,
+    /// How it is sent.
+    pub quality: Quality,
+}
+
+/// Draws the traffic frame by frame.
+#[derive(Debug)]
+pub struct Battle {
+    rng: Rng,
+    /// The next frame of each ship, and at the end of the host.
+    frames: Vec<Time>,
+    ships: Vec<Ship>,
+    /// What the host passes on with its next frame: the receiver and the size.
+    relay: Vec<(usize, usize)>,
+    /// When the host has events of its own.
+    events: Time,
+}
+
+/// When a ship does what.
+#[derive(Debug)]
+struct Ship {
+    fires: Time,
+    stops: Option<Time>,
+    others: [Time; OTHERS.len()],
+}
+
+impl Battle {
+    /// A battle of so many ships that begins at `start`.
+    #[must_use]
+    pub fn new(seed: u64, ships: usize, start: Time) -> Self {
+        let mut rng = Rng::new(seed ^ 0xBA77_1E00);
+        let frames = (0..=ships).map(|_| start + FRAME.mul_f64(rng.share())).collect();
+        let events = start + wait(&mut rng, EVENTS);
+        let ships = (0..ships).map(|_| Ship {
+            fires: start + wait(&mut rng, FIRE),
+            stops: None,
+            others: OTHERS.map(|(per_minute, ..)| start + wait(&mut rng, 60.0 / per_minute)),
+        });
+        let ships = ships.collect();
+        Self { rng, frames, ships, relay: Vec::new(), events }
+    }
+
+    /// When the next frame is.
+    #[must_use]
+    pub fn next(&self) -> Time {
+        self.frames.iter().copied().min().unwrap_or(Time::ZERO)
+    }
+
+    /// The messages of the next frame.
+    pub fn frame(&mut self) -> Vec<Shot> {
+        let at = self.next();
+        let Some(number) = self.frames.iter().position(|frame| *frame == at) else { return Vec::new() };
+        let swing = JITTER.mul_f64(2.0 * self.rng.share());
+        self.frames[number] = at + (FRAME - JITTER) + swing;
+        if number < self.ships.len() { self.ship_frame(number, at) } else { self.host_frame(at) }
+    }
+
+    fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<Shot> {
+        let orders = self.orders(ship, at);
+        for order in &orders {
+            let others =
+                (0..self.ships.len()).filter(|other| order.everyone || (order.relayed && *other != ship));
+            self.relay.extend(others.map(|other| (other, order.size)));
+        }
+        let shot = |size, quality| Shot { at, ship, from_host: false, size, quality };
+        let mut shots: Vec<Shot> = orders.iter().map(|order| shot(order.size, Quality::Reliable)).collect();
+        if self.rng.chance(STATE) {
+            let size = SHIP_STATES[self.rng.size(SHIP_STATES.len())];
+            shots.push(shot(size, Quality::Unreliable));
+        }
+        shots
+    }
+
+    /// What a ship orders in its frame.
+    fn orders(&mut self, ship: usize, at: Time) -> Vec<Order> {
+        let rng = &mut self.rng;
+        let ship = &mut self.ships[ship];
+        let mut orders = Vec::new();
+        if ship.fires <= at {
+            ship.fires = at + wait(rng, FIRE);
+            ship.stops = Some(at + Duration::from_millis(rng.between(500, 4000)));
+            // Each shot is ordered twice.
+            orders.extend([Order::relayed(25); 2]);
+            orders.extend((0..[0, 0, 1, 2][rng.size(4)]).map(|_| Order::relayed(19)));
+            orders.extend(rng.chance(0.1).then_some(Order::relayed(14)));
+        }
+        if ship.stops.is_some_and(|stops| stops <= at) {
+            ship.stops = None;
+            orders.push(Order::relayed(17));
+        }
+        for (due, (per_minute, size, relayed, everyone)) in ship.others.iter_mut().zip(OTHERS) {
+            if *due <= at {
+                *due = at + wait(rng, 60.0 / per_minute);
+                orders.push(Order { size, relayed, everyone });
+            }
+        }
+        orders
+    }
+
+    fn host_frame(&mut self, at: Time) -> Vec<Shot> {
+        let shot = |ship, size, quality| Shot { at, ship, from_host: true, size, quality };
+        let mut shots: Vec<Shot> =
+            self.relay.drain(..).map(|(ship, size)| shot(ship, size, Quality::Reliable)).collect();
+        if self.events <= at {
+            self.events = at + wait(&mut self.rng, EVENTS);
+            for _ in 0..self.rng.between(1, 11) {
+                shots.extend((0..self.ships.len()).map(|ship| shot(ship, 25, Quality::Reliable)));
+            }
+        }
+        for ship in 0..self.ships.len() {
+            for _ in 0..self.ships.len() {
+                if self.rng.chance(LANE) {
+                    let size = HOST_STATES[self.rng.size(HOST_STATES.len())];
+                    shots.push(shot(ship, size, Quality::Unreliable));
+                }
+            }
+        }
+        shots
+    }
+}
+
+/// A reliable message from a ship.
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    size: usize,
+    /// The host passes it on to the others.
+    relayed: bool,
+    /// And to the ship itself.
+    everyone: bool,
+}
+
+impl Order {
+    const fn relayed(size: usize) -> Self {
+        Self { size, relayed: true, everyone: false }
+    }
+}
+
+/// The time to the next of something that happens once in so many seconds on average, whenever it likes.
+fn wait(rng: &mut Rng, seconds: f64) -> Duration {
+    let share = 1.0 - rng.share();
+    Duration::from_secs_f64(-seconds * share.ln())
+}
+
+const FRAME: Duration = Duration::from_millis(95);
+const JITTER: Duration = Duration::from_millis(10);
+/// A ship opens fire once in so many seconds.
+const FIRE: f64 = 12.0;
+/// The host has events once in so many seconds.
+const EVENTS: f64 = 9.45;
+/// How often a ship's frame has its state: 9.64 per second.
+const STATE: f64 = 0.916;
+/// How often a host's frame has the state of one ship for one client: 7.83 per second.
+const LANE: f64 = 0.744;
+/// What else a ship orders: how often per minute, the size, whether the host passes it on, and to everyone.
+const OTHERS: [(f64, usize, bool, bool); 8] = [
+    (3.2, 26, false, false),
+    (0.75, 21, false, false),
+    (0.21, 18, true, false),
+    (0.15, 29, true, true),
+    (0.13, 113, true, false),
+    (0.04, 18, true, false),
+    (0.04, 10, false, false),
+    (0.1, 10, true, false),
+];
+/// Sizes of states from ships and from the host, in about the recorded shares.
+const SHIP_STATES: [usize; 10] = [29, 29, 29, 29, 29, 29, 26, 26, 23, 39];
+const HOST_STATES: [usize; 10] = [17, 19, 21, 23, 26, 32, 34, 36, 30, 39];

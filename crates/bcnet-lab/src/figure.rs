@@ -1,0 +1,349 @@
+//! The figures that scenarios expect and reports show.
+
+use std::fmt;
+
+use bcnet_transport::Time;
+
+use crate::meter::{Log, Sent};
+use crate::run::Outcome;
+use crate::scenario::{Scenario, Wanted, Whom};
+use crate::stock::ACK_ENTRY_BYTES;
+
+/// A figure of a run: what, of whom, when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// What is measured.
+    pub measure: Measure,
+    /// At or from which node; `None` is all together.
+    pub node: Option<usize>,
+    /// For which peer.
+    pub peer: Option<Whom>,
+    /// At which moment.
+    pub at: Option<Time>,
+    /// From this moment on.
+    pub since: Option<Time>,
+    /// Up to this moment.
+    pub until: Option<Time>,
+    /// Only for this part of split messages.
+    pub part: Option<u8>,
+}
+
+impl Figure {
+    /// The figure, with whom and when, for people.
+    #[must_use]
+    pub fn describe(&self, scenario: &Scenario) -> String {
+        let name = |node: usize| scenario.nodes.get(node).map_or("?", |node| node.name.as_str());
+        let mut text = self.measure.name().to_owned();
+        if let Some(node) = self.node {
+            text += &format!(" of {}", name(node));
+        }
+        match self.peer {
+            Some(Whom::Node(node)) => text += &format!(" for {}", name(node)),
+            Some(Whom::Id(id)) => text += &format!(" for peer {}", id.0),
+            None => {}
+        }
+        if let Some(part) = self.part {
+            text += &format!(", part {part}");
+        }
+        for (word, time) in [("at", self.at), ("from", self.since), ("to", self.until)] {
+            if let Some(time) = time {
+                text += &format!(" {word} {}", time.as_micros() as f64 / 1e6);
+            }
+        }
+        text
+    }
+}
+
+/// A number or several.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// One.
+    One(f64),
+    /// Several, in order.
+    Many(Vec<f64>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(value) => write!(f, "{}", Number(*value)),
+            Self::Many(values) => {
+                f.write_str("[")?;
+                for (i, value) in values.iter().enumerate() {
+                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, Number(*value))?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let give_or_take = |f: &mut fmt::Formatter<'_>, within: f64| match within {
+            0.0 => Ok(()),
+            _ => write!(f, " ± {within}"),
+        };
+        match self {
+            Self::Is(value, within) => {
+                write!(f, "{}", Number(*value))?;
+                give_or_take(f, *within)
+            }
+            Self::Are(values, within) => {
+                write!(f, "{}", Value::Many(values.clone()))?;
+                give_or_take(f, *within)
+            }
+            Self::Between(least, most) if most.is_infinite() => write!(f, "at least {least}"),
+            Self::Between(least, most) if least.is_infinite() => write!(f, "at most {most}"),
+            Self::Between(least, most) => write!(f, "{least} to {most}"),
+        }
+    }
+}
+
+/// A number without more digits than matter.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.fract() == 0.0 { write!(f, "{}", self.0) } else { write!(f, "{:.3}", self.0) }
+    }
+}
+
+macro_rules! measures {
+    ($($(#[doc = $doc:literal])+ $measure:ident = $name:literal,)+) => {
+        /// What can be measured.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Measure {
+            $($(#[doc = $doc])+ $measure,)+
+        }
+
+        impl Measure {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$measure,)+];
+
+            /// Its name in scenario files.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$measure => $name,)+
+                }
+            }
+        }
+    };
+}
+
+measures! {
+    /// How often each ACK in the outbox was sent, in the order of the outbox.
+    Acks = "acks",
+    /// How often each message that waits for its ACK was sent again.
+    Retx = "retx",
+    /// The wait of each message that waits for its ACK, in seconds.
+    Intervals = "intervals",
+    /// The sequence numbers of the ACKs in the outbox.
+    AckNumbers = "ack_numbers",
+    /// How many ACKs are in the outbox.
+    AckEntries = "ack_entries",
+    /// What they took in the original, in bytes.
+    AckMemory = "ack_memory",
+    /// How many messages wait for their ACK.
+    RetxEntries = "retx_entries",
+    /// Datagrams that were sent.
+    Datagrams = "datagrams",
+    /// Bytes of those, without IP and UDP.
+    Bytes = "bytes",
+    /// The size of each datagram.
+    DatagramSizes = "datagram_sizes",
+    /// When each datagram was sent.
+    DatagramTimes = "datagram_times",
+    /// ACKs that were sent.
+    AcksSent = "acks_sent",
+    /// Bytes of those.
+    AckBytes = "ack_bytes",
+    /// When each ACK was sent.
+    AckTimes = "ack_times",
+    /// The most bytes of ACKs in one datagram.
+    MostAckBytes = "most_ack_bytes",
+    /// The most messages in one datagram.
+    MostMessages = "most_messages",
+    /// The most ACKs in one datagram.
+    MostAcks = "most_acks",
+    /// ACKs that cleared a message that waited.
+    UsefulAcks = "useful_acks",
+    /// ACKs that cleared nothing.
+    UselessAcks = "useless_acks",
+    /// The share of ACKs that found nothing waiting at all.
+    EmptyShare = "empty_share",
+    /// Reliable messages and parts that were sent again.
+    Retransmits = "retransmits",
+    /// When each of those was sent again.
+    RetransmitTimes = "retransmit_times",
+    /// Keepalives that were sent.
+    Keepalives = "keepalives",
+    /// Entries of lists that were compared; 0 for an engine that searches no lists.
+    Comparisons = "comparisons",
+    /// The same per second.
+    ComparisonRate = "comparisons_per_second",
+    /// The most ACKs that were in one outbox.
+    PeakAcks = "peak_acks",
+    /// How many ACKs were in one outbox on average.
+    MeanAcks = "mean_acks",
+    /// The most messages that waited for their ACK.
+    PeakRetx = "peak_retx",
+    /// How many messages waited for their ACK on average.
+    MeanRetx = "mean_retx",
+    /// Payloads that were given to an engine and taken.
+    PayloadsSent = "payloads_sent",
+    /// Payloads that an engine refused.
+    Refused = "refused",
+    /// Payloads that were delivered.
+    Delivered = "delivered",
+    /// Reliable payloads, or such as became reliable, that were not delivered.
+    Missing = "missing",
+    /// Payloads that were delivered, but not as they were sent.
+    Garbled = "garbled",
+    /// Milliseconds from sending to delivery of reliable payloads, the median.
+    DelayMedian = "delay_p50",
+    /// The same, exceeded by one in a hundred.
+    DelayP99 = "delay_p99",
+    /// The same, the longest.
+    DelayMost = "delay_max",
+    /// Peers that were lost because nothing was heard of them.
+    Silent = "silent",
+    /// Bytes on the wire per payload delivered.
+    BytesPerPayload = "bytes_per_payload",
+}
+
+impl Measure {
+    /// Whether it is read from a dump.
+    #[must_use]
+    pub const fn is_of_queues(self) -> bool {
+        matches!(
+            self,
+            Self::Acks
+                | Self::Retx
+                | Self::Intervals
+                | Self::AckNumbers
+                | Self::AckEntries
+                | Self::AckMemory
+                | Self::RetxEntries
+        )
+    }
+
+    /// Whether it is read from the log of everything that was sent.
+    const fn is_of_the_log(self) -> bool {
+        matches!(self, Self::DatagramSizes | Self::DatagramTimes | Self::AckTimes | Self::RetransmitTimes)
+    }
+}
+
+impl Figure {
+    /// Whether the run must log everything that is sent.
+    pub(crate) fn needs_log(&self) -> bool {
+        self.measure.is_of_the_log() || self.since.is_some() || self.until.is_some() || self.part.is_some()
+    }
+
+    /// Reads the figure from a run. `None` if there is nothing to read it from.
+    #[must_use]
+    pub fn of(&self, outcome: &Outcome) -> Option<Value> {
+        if self.measure.is_of_queues() {
+            return self.of_queues(outcome);
+        }
+        if self.needs_log() {
+            return self.of_log(&outcome.log);
+        }
+        let total = match self.node {
+            Some(node) => outcome.nodes.get(node)?.totals,
+            None => outcome.total(),
+        };
+        let seconds = outcome.duration.as_secs_f64();
+        let one = |value: u64| Some(value as f64);
+        let value = match self.measure {
+            Measure::Datagrams => one(total.datagrams),
+            Measure::Bytes => one(total.bytes),
+            Measure::AcksSent => one(total.acks),
+            Measure::AckBytes => one(total.ack_bytes),
+            Measure::MostAckBytes => one(total.most_ack_bytes),
+            Measure::MostAcks => one(total.most_acks),
+            Measure::MostMessages => one(total.most_messages),
+            Measure::UsefulAcks => one(total.useful_acks),
+            Measure::UselessAcks => one(total.useless_acks),
+            Measure::EmptyShare => ratio(total.empty_acks, total.useful_acks + total.useless_acks),
+            Measure::Retransmits => one(total.retransmits),
+            Measure::Keepalives => one(total.keepalives),
+            Measure::Comparisons => one(total.comparisons.unwrap_or(0)),
+            Measure::ComparisonRate => Some(total.comparisons.unwrap_or(0) as f64 / seconds),
+            Measure::PeakAcks => one(total.queues.peak_acks as u64),
+            Measure::PeakRetx => one(total.queues.peak_retx as u64),
+            Measure::MeanAcks => Some(total.queues.mean_acks()),
+            Measure::MeanRetx => Some(total.queues.mean_retx()),
+            Measure::PayloadsSent => one(total.payloads),
+            Measure::Refused => one(total.refused),
+            Measure::Delivered => one(total.delivered),
+            Measure::Missing => one(total.missing),
+            Measure::Garbled => one(total.garbled),
+            Measure::Silent => one(total.silent),
+            Measure::BytesPerPayload => ratio(total.bytes, total.delivered),
+            Measure::DelayMedian => outcome.delay(self.node, 0.5),
+            Measure::DelayP99 => outcome.delay(self.node, 0.99),
+            Measure::DelayMost => outcome.delay(self.node, 1.0),
+            _ => None,
+        };
+        value.map(Value::One)
+    }
+
+    fn of_queues(&self, outcome: &Outcome) -> Option<Value> {
+        let (at, node) = (self.at?, self.node?);
+        let mut taken = outcome.dumps.iter().filter(|dump| dump.at == at && dump.node == node);
+        let dump = &taken.find(|dump| self.peer.is_none() || dump.asked == self.peer)?.dump;
+        let acks = || dump.acks.iter();
+        let retx = || dump.retx.iter();
+        Some(match self.measure {
+            Measure::Acks => Value::Many(acks().map(|ack| f64::from(ack.retx)).collect()),
+            Measure::AckNumbers => Value::Many(acks().map(|ack| f64::from(ack.seq)).collect()),
+            Measure::Retx => Value::Many(retx().map(|entry| f64::from(entry.retx)).collect()),
+            Measure::Intervals => Value::Many(retx().map(|entry| f64::from(entry.interval)).collect()),
+            Measure::AckEntries => Value::One(dump.acks.len() as f64),
+            Measure::AckMemory => Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
+            _ => Value::One(dump.retx.len() as f64),
+        })
+    }
+
+    fn of_log(&self, log: &[Log]) -> Option<Value> {
+        let chosen = || {
+            log.iter().filter(|entry| {
+                self.node.is_none_or(|node| entry.from == node)
+                    && self.since.is_none_or(|since| entry.at >= since)
+                    && self.until.is_none_or(|until| entry.at <= until)
+            })
+        };
+        let of = |what: fn(&Sent) -> bool| {
+            chosen().filter(move |entry| {
+                what(&entry.what) && self.part.is_none_or(|part| entry.what.part() == Some(part))
+            })
+        };
+        let datagrams = || of(|what| matches!(what, Sent::Datagram));
+        let acks = || of(|what| matches!(what, Sent::Ack(_)));
+        let again = || of(|what| matches!(what, Sent::Again(_)));
+        let sizes = || datagrams().map(|entry| f64::from(entry.len));
+        let times = |entries: &mut dyn Iterator<Item = &Log>| {
+            Some(Value::Many(entries.map(|entry| entry.at.as_micros() as f64 / 1e6).collect()))
+        };
+        let count = |entries: usize| Some(Value::One(entries as f64));
+        match self.measure {
+            Measure::DatagramSizes => Some(Value::Many(sizes().collect())),
+            Measure::DatagramTimes => times(&mut datagrams()),
+            Measure::AckTimes => times(&mut acks()),
+            Measure::RetransmitTimes => times(&mut again()),
+            Measure::Datagrams => count(datagrams().count()),
+            Measure::AcksSent => count(acks().count()),
+            Measure::AckBytes => Some(Value::One(acks().map(|entry| f64::from(entry.len)).sum())),
+            Measure::Bytes => Some(Value::One(sizes().sum())),
+            Measure::Retransmits => count(again().count()),
+            Measure::Keepalives => count(of(|what| matches!(what, Sent::Keepalive)).count()),
+            _ => None,
+        }
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

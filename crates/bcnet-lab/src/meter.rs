@@ -1,0 +1,427 @@
+//! Measures a run from what goes over the wire, so that all engines are measured alike.
+//!
+//! Only the queues and the comparisons are asked of the engines themselves.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::AddAssign;
+
+use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId};
+use bcnet_transport::{Event, Leave, Time};
+
+use crate::engine::Engine;
+use crate::observer::{Observer, Passing};
+use crate::stock::HandledAck;
+
+/// What one node did, or all together.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// ACKs sent.
+    pub acks: u64,
+    /// Bytes of those.
+    pub ack_bytes: u64,
+    /// The most bytes of ACKs in one datagram.
+    pub most_ack_bytes: u64,
+    /// The most ACKs in one datagram.
+    pub most_acks: u64,
+    /// The most messages in one datagram.
+    pub most_messages: u64,
+    /// Bytes of messages that were sent again.
+    pub again_bytes: u64,
+    /// ACKs that came and cleared a message.
+    pub useful_acks: u64,
+    /// ACKs that came and cleared nothing.
+    pub useless_acks: u64,
+    /// Of those, the ones that found nothing waiting at all.
+    pub empty_acks: u64,
+    /// Reliable messages and parts sent again.
+    pub retransmits: u64,
+    /// Keepalives sent.
+    pub keepalives: u64,
+    /// Entries of lists compared, if it searches lists.
+    pub comparisons: Option<u64>,
+    /// Payloads that were given to the engine and taken.
+    pub payloads: u64,
+    /// Payloads that it refused.
+    pub refused: u64,
+    /// Payloads that it delivered.
+    pub delivered: u64,
+    /// Payloads that it was given, reliable in the end, and that nobody delivered.
+    pub missing: u64,
+    /// Payloads that it delivered, but not as they were sent.
+    pub garbled: u64,
+    /// Peers that it lost because nothing was heard of them.
+    pub silent: u64,
+    /// The lengths of its queues.
+    pub queues: Queues,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.acks += other.acks;
+        self.ack_bytes += other.ack_bytes;
+        self.most_ack_bytes = self.most_ack_bytes.max(other.most_ack_bytes);
+        self.most_acks = self.most_acks.max(other.most_acks);
+        self.most_messages = self.most_messages.max(other.most_messages);
+        self.again_bytes += other.again_bytes;
+        self.useful_acks += other.useful_acks;
+        self.useless_acks += other.useless_acks;
+        self.empty_acks += other.empty_acks;
+        self.retransmits += other.retransmits;
+        self.keepalives += other.keepalives;
+        self.comparisons = match (self.comparisons, other.comparisons) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.payloads += other.payloads;
+        self.refused += other.refused;
+        self.delivered += other.delivered;
+        self.missing += other.missing;
+        self.garbled += other.garbled;
+        self.silent += other.silent;
+        self.queues += other.queues;
+    }
+}
+
+/// Lengths of queues, per peer: the longest, and the average over time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Queues {
+    /// The most ACKs in one outbox.
+    pub peak_acks: usize,
+    /// The most messages that waited for their ACK.
+    pub peak_retx: usize,
+    /// Entries times microseconds.
+    acks: u128,
+    retx: u128,
+    /// Microseconds, of all peers together.
+    time: u128,
+}
+
+impl Queues {
+    /// How many ACKs were in one outbox on average.
+    #[must_use]
+    pub fn mean_acks(&self) -> f64 {
+        if self.time == 0 { 0.0 } else { self.acks as f64 / self.time as f64 }
+    }
+
+    /// How many messages waited for the ACK of one peer on average.
+    #[must_use]
+    pub fn mean_retx(&self) -> f64 {
+        if self.time == 0 { 0.0 } else { self.retx as f64 / self.time as f64 }
+    }
+
+    fn add(&mut self, length: &Length, until: Time) {
+        let time = until.since(length.since).as_micros();
+        self.acks += length.acks as u128 * time;
+        self.retx += length.retx as u128 * time;
+        self.time += time;
+    }
+}
+
+impl AddAssign for Queues {
+    fn add_assign(&mut self, other: Self) {
+        self.peak_acks = self.peak_acks.max(other.peak_acks);
+        self.peak_retx = self.peak_retx.max(other.peak_retx);
+        self.acks += other.acks;
+        self.retx += other.retx;
+        self.time += other.time;
+    }
+}
+
+/// How long the queues for a peer are, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Length {
+    since: Time,
+    acks: usize,
+    retx: usize,
+}
+
+/// Something that was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Log {
+    pub(crate) at: Time,
+    pub(crate) from: usize,
+    pub(crate) len: u32,
+    pub(crate) what: Sent,
+}
+
+/// What was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Sent {
+    /// A whole datagram; its messages follow.
+    Datagram,
+    Ack(MessageId),
+    Again(MessageId),
+    Keepalive,
+    Other,
+}
+
+impl Sent {
+    pub(crate) const fn part(&self) -> Option<u8> {
+        match self {
+            Self::Ack(id) | Self::Again(id) => id.part,
+            _ => None,
+        }
+    }
+}
+
+/// A payload that was given to an engine.
+#[derive(Debug)]
+struct Payload {
+    at: Time,
+    from: usize,
+    len: usize,
+    reliable: bool,
+    delivered: bool,
+}
+
+/// What went one way between two nodes.
+#[derive(Debug, Default)]
+struct Lane {
+    /// How many reliable messages and parts were sent.
+    sent: u64,
+    /// When each number was sent, counted in such messages. Numbers come round again.
+    known: HashMap<MessageId, u64>,
+    /// What was sent and is not acknowledged.
+    waiting: HashSet<MessageId>,
+}
+
+impl Lane {
+    /// Notes a transmission; tells whether it is one of the same message again.
+    fn note(&mut self, id: MessageId) -> bool {
+        self.sent += 1;
+        let again = self.known.insert(id, self.sent).is_some_and(|last| self.sent - last < ROUND);
+        if !again {
+            self.waiting.insert(id);
+        }
+        again
+    }
+}
+
+/// Watches a run.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// Nothing counts before.
+    start: Time,
+    pub(crate) totals: Vec<Totals>,
+    lanes: HashMap<(usize, usize), Lane>,
+    payloads: Vec<Payload>,
+    /// Microseconds, and who sent it.
+    pub(crate) delays: Vec<(usize, u32)>,
+    lengths: BTreeMap<(usize, PeerId), Length>,
+    /// ACKs that were taken out of a socket in this service: from where, for what.
+    taken: Vec<(usize, PeerId, MessageId)>,
+    pub(crate) log: Option<Vec<Log>>,
+    pub(crate) trace: Option<Vec<(usize, HandledAck)>>,
+}
+
+impl Meter {
+    pub(crate) fn new(nodes: usize, start: Time) -> Self {
+        Self {
+            start,
+            totals: vec![Totals::default(); nodes],
+            lanes: HashMap::new(),
+            payloads: Vec::new(),
+            delays: Vec::new(),
+            lengths: BTreeMap::new(),
+            taken: Vec::new(),
+            log: None,
+            trace: None,
+        }
+    }
+
+    /// A payload of `len` bytes that will be known again, with its number.
+    pub(crate) fn stamp(&mut self, payload: &mut Vec<u8>, from: usize, len: usize, reliable: bool, at: Time) {
+        let number = u32::try_from(self.payloads.len()).unwrap_or(u32::MAX);
+        fill(payload, number, len);
+        self.payloads.push(Payload { at, from, len, reliable, delivered: len < STAMP });
+    }
+
+    /// The engine took or refused a payload.
+    pub(crate) fn gave(&mut self, from: usize, taken: bool, stamped: bool) {
+        let Some(totals) = self.totals.get_mut(from) else { return };
+        if taken {
+            totals.payloads += 1;
+        } else {
+            totals.refused += 1;
+            if let Some(payload) = self.payloads.last_mut().filter(|_| stamped) {
+                payload.delivered = true;
+            }
+        }
+    }
+
+    /// Closes the books.
+    pub(crate) fn finish(&mut self, now: Time) {
+        for ((node, _), length) in std::mem::take(&mut self.lengths) {
+            self.totals[node].queues.add(&length, now);
+        }
+        for payload in self.payloads.iter().filter(|payload| payload.reliable && !payload.delivered) {
+            self.totals[payload.from].missing += 1;
+        }
+    }
+
+    /// An ACK has reached the engine of a node.
+    fn handled(&mut self, node: usize, from: usize, peer: PeerId, id: MessageId, now: Time) {
+        let lane = self.lanes.entry((node, from)).or_default();
+        let waiting = lane.waiting.len();
+        let useful = lane.waiting.remove(&id);
+        if now < self.start {
+            return;
+        }
+        let totals = &mut self.totals[node];
+        totals.useful_acks += u64::from(useful);
+        totals.useless_acks += u64::from(!useful);
+        totals.empty_acks += u64::from(waiting == 0);
+        if let Some(trace) = &mut self.trace {
+            let at = Time::ZERO + now.since(self.start);
+            trace.push((node, HandledAck { at, peer, id, waiting, useful }));
+        }
+    }
+
+    fn handle_taken(&mut self, node: usize, now: Time) {
+        let mut taken = std::mem::take(&mut self.taken);
+        for (from, peer, id) in taken.drain(..) {
+            self.handled(node, from, peer, id, now);
+        }
+        self.taken = taken;
+    }
+
+    fn note_log(&mut self, passing: Passing, len: usize, what: Sent) {
+        if let Some(log) = self.log.as_mut().filter(|_| passing.now >= self.start) {
+            let (at, len) = (Time::ZERO + passing.now.since(self.start), u32::try_from(len).unwrap_or(0));
+            log.push(Log { at, from: passing.from, len, what });
+        }
+    }
+
+    fn deliver(&mut self, node: usize, bytes: &[u8], now: Time) {
+        if now < self.start {
+            return;
+        }
+        self.totals[node].delivered += 1;
+        let Some(number) = bytes.get(1..STAMP).filter(|_| bytes.first() == Some(&MARK)) else { return };
+        let number = u32::from_le_bytes(number.try_into().unwrap_or_default());
+        let Some(payload) = self.payloads.get_mut(number as usize) else { return };
+        let mut sent = Vec::new();
+        fill(&mut sent, number, payload.len);
+        if sent != bytes {
+            self.totals[node].garbled += 1;
+        } else if !payload.delivered {
+            payload.delivered = true;
+            if payload.reliable {
+                let delay = u32::try_from(now.since(payload.at).as_micros()).unwrap_or(u32::MAX);
+                self.delays.push((payload.from, delay));
+            }
+        }
+    }
+}
+
+impl Observer<dyn Engine> for Meter {
+    fn on_event(
+        &mut self,
+        node: usize,
+        event: Event,
+        bytes: &[u8],
+        engine: &mut (dyn Engine + 'static),
+        now: Time,
+    ) {
+        match event {
+            Event::Request { from, .. } => engine.admit(from, now),
+            Event::Received { .. } => self.deliver(node, bytes, now),
+            Event::Left { reason: Leave::Silent, .. } if now >= self.start => self.totals[node].silent += 1,
+            _ => {}
+        }
+    }
+
+    fn on_sent(&mut self, passing: Passing, bytes: &[u8], sender: &dyn Engine) {
+        let Passing { from, to, now, .. } = passing;
+        if !sender.has_frames() {
+            self.handle_taken(from, now);
+        }
+        self.note_log(passing, bytes.len(), Sent::Datagram);
+        let mut sum = Totals { datagrams: 1, bytes: bytes.len() as u64, ..Totals::default() };
+        let Ok(datagram) = Datagram::parse(bytes, None) else { return };
+        for message in datagram.messages() {
+            let len = message.wire_len();
+            let what = match message {
+                Message::Ack(ack) => {
+                    (sum.acks, sum.ack_bytes) = (sum.acks + 1, sum.ack_bytes + len as u64);
+                    Sent::Ack(ack.id)
+                }
+                Message::Keepalive => {
+                    sum.keepalives += 1;
+                    Sent::Keepalive
+                }
+                other => match other.id() {
+                    Some(id) if self.lanes.entry((from, to)).or_default().note(id) => {
+                        (sum.retransmits, sum.again_bytes) =
+                            (sum.retransmits + 1, sum.again_bytes + len as u64);
+                        Sent::Again(id)
+                    }
+                    _ => Sent::Other,
+                },
+            };
+            self.note_log(passing, len, what);
+        }
+        if now >= self.start {
+            sum.most_ack_bytes = sum.ack_bytes;
+            sum.most_acks = sum.acks;
+            sum.most_messages = u64::from(datagram.count());
+            self.totals[from] += sum;
+        }
+    }
+
+    fn on_taken(&mut self, node: usize, from: usize, bytes: &[u8], engine: &dyn Engine, now: Time) {
+        let Ok(datagram) = Datagram::parse(bytes, None) else { return };
+        let peer = datagram.sender();
+        let acks = datagram.messages().filter_map(|message| match message {
+            Message::Ack(ack) => Some((from, peer, ack.id)),
+            _ => None,
+        });
+        self.taken.extend(acks);
+        if !engine.has_frames() {
+            self.handle_taken(node, now);
+        }
+    }
+
+    fn on_serviced(&mut self, node: usize, engine: &dyn Engine, now: Time) {
+        // A frame sends before it receives.
+        self.handle_taken(node, now);
+        if now < self.start {
+            return;
+        }
+        for peer in engine.peer_ids() {
+            let [acks, retx] = engine.lengths(peer, now);
+            let new = Length { since: now, acks, retx };
+            let queues = &mut self.totals[node].queues;
+            queues.peak_acks = queues.peak_acks.max(acks);
+            queues.peak_retx = queues.peak_retx.max(retx);
+            if let Some(old) = self.lengths.insert((node, peer), new) {
+                queues.add(&old, now);
+            }
+        }
+    }
+}
+
+/// Makes a payload that tells its number, if it is long enough, and in which every byte is told by the number.
+fn fill(payload: &mut Vec<u8>, number: u32, len: usize) {
+    let head = [MARK].into_iter().chain(number.to_le_bytes());
+    let mut word = number.wrapping_mul(0x9E37_79B9) | 1;
+    let body = std::iter::repeat_with(|| {
+        word = word.wrapping_mul(0x0019_660D).wrapping_add(0x3C6E_F35F);
+        (word >> 24) as u8
+    });
+    payload.clear();
+    payload.extend(head.chain(body).take(len));
+}
+
+/// The first byte of a payload with a number.
+const MARK: u8 = 0x4C;
+/// How long a payload is at least that has a number.
+const STAMP: usize = 5;
+/// A number is used again after 65,536 messages; no message is repeated that long.
+const ROUND: u64 = 30_000;

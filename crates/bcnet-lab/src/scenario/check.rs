@@ -1,0 +1,462 @@
+//! From what is written to what can be run: names become numbers, seconds become times, nonsense becomes a [`Mistake`].
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Quality, Time};
+
+use super::file::{self, File, Placed, Value, Who};
+use super::{
+    Action, Claim, Content, DumpAt, Expect, Kind, Link, Mistake, Node, NodeRole, Scenario, Settings, Timed,
+    Traffic, Verdict, Wanted, Whom,
+};
+use crate::figure::{Figure, Measure};
+use crate::habits::Habits;
+use crate::link::{Faults, Script};
+use crate::stock::Gate;
+
+type Checked<T> = Result<T, Mistake>;
+
+pub(super) fn scenario(text: &str) -> Checked<Scenario> {
+    let file: File = toml::from_str(text).map_err(|error| unreadable(text, &error))?;
+    let checker = Checker::new(text, &file)?;
+    checker.scenario(file)
+}
+
+/// A mistake that the parser found, with the nearest valid name if a name is wrong.
+fn unreadable(text: &str, error: &toml::de::Error) -> Mistake {
+    let line = error.span().map_or(1, |span| line(text, &span));
+    let message = error.message();
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let what = match (message.starts_with("unknown field"), quoted.next()) {
+        (true, Some(unknown)) => unknown_name("key", unknown, quoted),
+        _ => message.replace('\n', "; "),
+    };
+    Mistake { line, what }
+}
+
+fn line(text: &str, span: &Range<usize>) -> usize {
+    text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+}
+
+fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    match known.iter().min_by_key(|name| distance(unknown, name)) {
+        Some(near) if distance(unknown, near) <= 1 + near.len() / 3 => {
+            format!("no {what} is called `{unknown}`; `{near}` is")
+        }
+        _ => format!("no {what} is called `{unknown}`; there are {}", known.join(", ")),
+    }
+}
+
+/// How many characters must be changed, added or taken away to make one word of another.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(MOST_NAME).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(MOST_NAME).enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (to, cell) in b.iter().zip(row.iter_mut().skip(1)) {
+            let changed = diagonal + usize::from(from != *to);
+            diagonal = *cell;
+            *cell = changed.min(left + 1).min(diagonal + 1);
+            left = *cell;
+        }
+        row[0] = i + 1;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// What the checks of all tables need.
+struct Checker<'a> {
+    text: &'a str,
+    names: Vec<String>,
+    settle: Duration,
+    duration: Duration,
+}
+
+impl<'a> Checker<'a> {
+    fn new(text: &'a str, file: &File) -> Checked<Self> {
+        let names = file.node.iter().map(|node| node.get_ref().name.get_ref().clone()).collect();
+        let mut checker = Self { text, names, settle: Duration::ZERO, duration: LONGEST };
+        checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
+        checker.duration = checker.length(&file.duration)?;
+        if file.node.is_empty() || file.node.len() > MOST_NODES {
+            return Err(Mistake {
+                line: 1,
+                what: format!("a scenario has 1 to {MOST_NODES} [[node]] tables"),
+            });
+        }
+        Ok(checker)
+    }
+
+    fn scenario(&self, file: File) -> Checked<Scenario> {
+        let engine = file.engine.as_ref().map_or(Ok(Kind::Stock), |name| self.engine(name))?;
+        let nodes = file.node.iter().map(|node| self.node(node)).collect::<Checked<Vec<_>>>()?;
+        let hosts = nodes.iter().filter(|node| node.role == NodeRole::Host).count();
+        let clients = nodes.iter().any(|node| node.role == NodeRole::Client);
+        let silent_host = nodes.first().is_some_and(|node| node.role == NodeRole::Nobody);
+        if hosts > 1 || (clients && hosts == 0 && !silent_host) {
+            let what = "clients need one node with role = \"host\", or a first node with role = \"nobody\" in its place";
+            return Err(Mistake { line: 1, what: what.into() });
+        }
+        let links = file.link.iter().map(|link| self.link(link)).collect::<Checked<_>>()?;
+        let mut actions = Vec::new();
+        for send in &file.send {
+            actions.push(self.send(send)?);
+        }
+        for inject in &file.inject {
+            actions.push(self.inject(inject.get_ref())?);
+        }
+        for leave in &file.leave {
+            let (at, node) = (self.time(&leave.get_ref().at)?, self.named(&leave.get_ref().node)?);
+            actions.push(Timed { at, every: None, action: Action::Leave { node } });
+        }
+        let traffic = file.traffic.iter().map(|traffic| self.traffic(traffic)).collect::<Checked<_>>()?;
+        let mut dumps = Vec::new();
+        for dump in &file.dump {
+            let dump = dump.get_ref();
+            let peer = dump.peer.as_ref().map(|peer| self.whom(peer)).transpose()?;
+            dumps.push(DumpAt { at: self.time(&dump.at)?, node: self.named(&dump.node)?, peer });
+        }
+        dumps.sort();
+        let expects = file.expect.iter().map(|expect| self.expect(expect)).collect::<Checked<_>>()?;
+        let claim = file.claim.as_ref().map(|claim| self.claim(claim)).transpose()?;
+        Ok(Scenario {
+            title: file.title,
+            about: file.about,
+            engine,
+            seed: file.seed.unwrap_or(1),
+            settle: self.settle,
+            duration: self.duration,
+            claim,
+            nodes,
+            links,
+            actions,
+            traffic,
+            dumps,
+            expects,
+        })
+    }
+
+    fn node(&self, node: &Placed<file::Node>) -> Checked<Node> {
+        let node = node.get_ref();
+        let name = node.name.get_ref();
+        if self.names.iter().filter(|other| *other == name).count() > 1 {
+            return Err(self.mistake(&node.name, format!("two nodes are called `{name}`")));
+        }
+        let roles = [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::Nobody)];
+        let role = self.choice("role", &node.role, &roles)?;
+        let engine = node.engine.as_ref().map(|name| self.engine(name)).transpose()?;
+        let gates = [("traffic", Gate::Traffic), ("always", Gate::Always), ("never", Gate::Never)];
+        let settings = Settings {
+            keepalive: self.maybe_length(node.keepalive.as_ref())?,
+            silence: self.maybe_length(node.silence.as_ref())?,
+            linger: self.maybe_length(node.linger.as_ref())?,
+            buffer: node.buffer.as_ref().map(|buffer| self.buffer(buffer)).transpose()?,
+            clock: self.maybe_length(node.clock.as_ref())?,
+            free_acks: node.free_acks,
+            last_ack: node.last_ack,
+            ack_step: self.maybe_length(node.ack_step.as_ref())?,
+            gate: node.gate.as_ref().map(|gate| self.choice("gate", gate, &gates)).transpose()?,
+        };
+        Ok(Node { name: name.clone(), role, engine, habits: self.habits(node)?, settings })
+    }
+
+    fn habits(&self, node: &file::Node) -> Checked<Habits> {
+        let tick = match (&node.tick, &node.hz) {
+            (Some(_), Some(hz)) => return Err(self.mistake(hz, "a node has `tick` or `hz`, not both")),
+            (Some(tick), None) => self.length(tick)?,
+            (None, Some(hz)) => self.period(hz)?,
+            (None, None) => Duration::from_millis(3),
+        };
+        if let Some(place) = node.tick.as_ref().or(node.hz.as_ref()).filter(|_| tick < SHORTEST_TICK) {
+            return Err(self.mistake(place, "ticks are at least 100 microseconds apart"));
+        }
+        let mut blocks = Vec::new();
+        for [at, length] in &node.blocked {
+            blocks.push((self.time(at)? + self.settle, self.length(length)?));
+        }
+        Ok(Habits {
+            tick,
+            plain_acks: node.plain_acks,
+            deaf_to_part_acks: node.deaf_to_part_acks,
+            blocks,
+            comparison: self.length_or(node.comparison_cost.as_ref(), Duration::ZERO)?,
+        })
+    }
+
+    fn buffer(&self, buffer: &Placed<u16>) -> Checked<u16> {
+        match *buffer.get_ref() {
+            size @ 128..=1024 => Ok(size),
+            size => Err(self.mistake(buffer, format!("a buffer of {size} bytes; 128 to 1024 are possible"))),
+        }
+    }
+
+    fn link(&self, link: &Placed<file::Link>) -> Checked<Link> {
+        let link = link.get_ref();
+        let mut partitions = Vec::new();
+        for [from, to] in &link.cut {
+            partitions.push((self.time(from)? + self.settle, self.time(to)? + self.settle));
+        }
+        let faults = Faults {
+            loss: self.share(link.loss.as_ref())?,
+            burst: link.burst.as_ref().map_or(Ok(1.0), |burst| self.number(burst, 1.0..1e6))?,
+            duplicate: self.share(link.duplicate.as_ref())?,
+            reorder: self.share(link.reorder.as_ref())?,
+            reorder_by: self.length_or(link.reorder_by.as_ref(), Duration::ZERO)?,
+            corrupt: self.share(link.corrupt.as_ref())?,
+            delay: self.length_or(link.delay.as_ref(), Duration::ZERO)?,
+            jitter: self.length_or(link.jitter.as_ref(), Duration::ZERO)?,
+            bandwidth: link.bandwidth.unwrap_or(0),
+            queue: link.queue.unwrap_or(usize::MAX),
+            partitions,
+        };
+        let end = |name: &Option<Placed<String>>| name.as_ref().map(|name| self.named(name)).transpose();
+        let script = Script { lose: link.lose.clone(), double: link.double.clone() };
+        Ok(Link { from: end(&link.from)?, to: end(&link.to)?, faults, script })
+    }
+
+    fn send(&self, send: &Placed<file::Send>) -> Checked<Timed> {
+        let place = send;
+        let send = send.get_ref();
+        let (at, every) = self.times(&send.at, send.until.as_ref(), send.rate.as_ref())?;
+        let from = self.named(&send.from)?;
+        let channels = [("game", false), ("control", true)];
+        let channel = send.channel.as_ref().map(|channel| self.choice("channel", channel, &channels));
+        if channel.transpose()? == Some(true) {
+            return Ok(Timed { at, every, action: Action::Identify { from } });
+        }
+        let what = match (&send.size, &send.bytes) {
+            (Some(size), None) if *size.get_ref() <= MOST_PAYLOAD => Content::Size(*size.get_ref()),
+            (Some(size), None) => {
+                return Err(self.mistake(size, format!("a payload has at most {MOST_PAYLOAD} bytes")));
+            }
+            (None, Some(bytes)) => Content::Bytes(self.hex(bytes)?),
+            _ => return Err(self.mistake(place, "a send has a `size` or `bytes`")),
+        };
+        let quality = match (send.reliable.unwrap_or(true), send.urgent) {
+            (true, false) => Quality::Reliable,
+            (true, true) => Quality::Urgent,
+            (false, false) => Quality::Unreliable,
+            (false, true) => return Err(self.mistake(place, "only reliable payloads can be urgent here")),
+        };
+        let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
+        if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
+            return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
+        }
+        let to = send.to.as_ref().map(|to| self.whom(to)).transpose()?;
+        Ok(Timed { at, every, action: Action::Send { from, to, what, count, quality } })
+    }
+
+    fn inject(&self, inject: &file::Inject) -> Checked<Timed> {
+        let (at, every) = self.times(&inject.at, inject.until.as_ref(), inject.rate.as_ref())?;
+        let count = u8::try_from(inject.messages.len()).unwrap_or(u8::MAX);
+        let mut datagram = vec![inject.id, count];
+        for message in &inject.messages {
+            datagram.extend(self.hex(message)?);
+            if datagram.len() > MOST_DATAGRAM {
+                return Err(self.mistake(message, format!("a datagram has at most {MOST_DATAGRAM} bytes")));
+            }
+        }
+        let (into, from) = (self.named(&inject.into)?, self.named(&inject.from)?);
+        Ok(Timed { at, every, action: Action::Inject { into, from, datagram } })
+    }
+
+    fn traffic(&self, traffic: &Placed<file::Traffic>) -> Checked<Traffic> {
+        let traffic = traffic.get_ref();
+        self.choice("pattern", &traffic.pattern, &[("battle", ())])?;
+        let at = traffic.at.as_ref().map_or(Ok(Time::ZERO), |at| self.time(at))?;
+        let end = Time::ZERO + self.duration;
+        let until = traffic.until.as_ref().map_or(Ok(end), |until| self.time(until))?;
+        let players = traffic.players.as_ref().map_or(3, |players| *players.get_ref());
+        if let Some(players) =
+            traffic.players.as_ref().filter(|players| !(1..=64).contains(players.get_ref()))
+        {
+            return Err(self.mistake(players, "1 to 64 players are possible"));
+        }
+        Ok(Traffic { at, until, players })
+    }
+
+    fn expect(&self, expect: &Placed<file::Expect>) -> Checked<Expect> {
+        let line = line(self.text, &expect.span());
+        let place = expect;
+        let expect = expect.get_ref();
+        let within = expect.within.unwrap_or(0.0);
+        let wanted = match (&expect.is, expect.at_least, expect.at_most) {
+            (Some(Value::One(value)), None, None) => Wanted::Is(*value, within),
+            (Some(Value::Many(values)), None, None) => Wanted::Are(values.clone(), within),
+            (None, None, None) | (Some(_), ..) => {
+                return Err(self
+                    .mistake(place, "an expectation has `is`, or `at_least` and `at_most` or one of them"));
+            }
+            (None, least, most) => {
+                Wanted::Between(least.unwrap_or(f64::NEG_INFINITY), most.unwrap_or(f64::INFINITY))
+            }
+        };
+        let engine = expect.engine.as_ref().map(|name| self.engine(name)).transpose()?;
+        Ok(Expect { line, figure: self.figure(&expect.figure)?, engine, wanted })
+    }
+
+    fn claim(&self, claim: &Placed<file::Claim>) -> Checked<Claim> {
+        let claim = claim.get_ref();
+        let verdicts =
+            [("holds", Verdict::Holds), ("partly", Verdict::Partly), ("refuted", Verdict::Refuted)];
+        Ok(Claim {
+            source: claim.source.clone(),
+            says: claim.says.clone(),
+            verdict: self.choice("verdict", &claim.verdict, &verdicts)?,
+            finding: claim.finding.clone(),
+            label: claim.label.clone(),
+            unit: claim.unit.clone(),
+            figure: self.figure(&claim.figure)?,
+        })
+    }
+
+    fn figure(&self, figure: &Placed<file::Figure>) -> Checked<Figure> {
+        let place = figure;
+        let figure = figure.get_ref();
+        let all: Vec<(&str, Measure)> =
+            Measure::ALL.iter().map(|measure| (measure.name(), *measure)).collect();
+        let measure = self.choice("figure", &figure.of, &all)?;
+        let time = |time: &Option<Placed<f64>>| time.as_ref().map(|time| self.time(time)).transpose();
+        let figure = Figure {
+            measure,
+            node: figure.node.as_ref().map(|node| self.named(node)).transpose()?,
+            peer: figure.peer.as_ref().map(|peer| self.whom(peer)).transpose()?,
+            at: time(&figure.at)?,
+            since: time(&figure.since)?,
+            until: time(&figure.until)?,
+            part: figure.part,
+        };
+        if measure.is_of_queues() && (figure.at.is_none() || figure.node.is_none()) {
+            let what = format!("`{}` is a figure of one moment: it needs `at` and `node`", measure.name());
+            return Err(self.mistake(place, what));
+        }
+        Ok(figure)
+    }
+
+    fn engine(&self, name: &Placed<String>) -> Checked<Kind> {
+        self.choice("engine", name, &[("stock", Kind::Stock), ("bcnet", Kind::Bcnet)])
+    }
+
+    fn named(&self, name: &Placed<String>) -> Checked<usize> {
+        let number = self.names.iter().position(|known| known == name.get_ref());
+        let known = self.names.iter().map(String::as_str);
+        number.ok_or_else(|| self.mistake(name, unknown_name("node", name.get_ref(), known)))
+    }
+
+    fn whom(&self, who: &Placed<Who>) -> Checked<Whom> {
+        let known = self.names.iter().map(String::as_str);
+        match who.get_ref() {
+            Who::Id(id) => Ok(Whom::Id(PeerId(*id))),
+            Who::Name(name) => match self.names.iter().position(|known| known == name) {
+                Some(number) => Ok(Whom::Node(number)),
+                None => Err(self.mistake(who, unknown_name("node", name, known))),
+            },
+        }
+    }
+
+    fn choice<T: Copy>(&self, what: &str, name: &Placed<String>, choices: &[(&str, T)]) -> Checked<T> {
+        let found = choices.iter().find(|(choice, _)| choice == name.get_ref());
+        let known = choices.iter().map(|(choice, _)| *choice);
+        let found = found.map(|(_, value)| *value);
+        found.ok_or_else(|| self.mistake(name, unknown_name(what, name.get_ref(), known)))
+    }
+
+    fn times(
+        &self,
+        at: &Placed<f64>,
+        until: Option<&Placed<f64>>,
+        rate: Option<&Placed<f64>>,
+    ) -> Checked<(Time, Option<(Duration, Time)>)> {
+        let end = Time::ZERO + self.duration;
+        let until_time = until.map_or(Ok(end), |until| self.time(until))?;
+        let every = match (rate, until) {
+            (None, None) => None,
+            (None, Some(until)) => return Err(self.mistake(until, "`until` needs a `rate`")),
+            (Some(rate), _) => Some((self.period(rate)?, until_time)),
+        };
+        Ok((self.time(at)?, every))
+    }
+
+    /// The time between two of `rate` per second.
+    fn period(&self, rate: &Placed<f64>) -> Checked<Duration> {
+        let rate = self.number(rate, 0.000_01..10_000.0)?;
+        Ok(Duration::from_secs_f64(1.0 / rate))
+    }
+
+    /// A moment of the experiment.
+    fn time(&self, seconds: &Placed<f64>) -> Checked<Time> {
+        let value = *seconds.get_ref();
+        let most = self.duration.as_secs_f64();
+        if !(0.0..=most).contains(&value) {
+            let what = format!("{value} is no time of this scenario: it lasts from 0 to {most} seconds");
+            return Err(self.mistake(seconds, what));
+        }
+        // Rounded, so that 0.026 is 26,000 microseconds.
+        Ok(Time::from_micros((value * 1e6).round() as u64))
+    }
+
+    fn length(&self, seconds: &Placed<f64>) -> Checked<Duration> {
+        let value = *seconds.get_ref();
+        if !(0.0..=LONGEST.as_secs_f64()).contains(&value) {
+            let what = format!("{value} seconds are not possible: 0 to {} are", LONGEST.as_secs());
+            return Err(self.mistake(seconds, what));
+        }
+        Ok(Duration::from_nanos((value * 1e9).round() as u64))
+    }
+
+    fn length_or(&self, seconds: Option<&Placed<f64>>, default: Duration) -> Checked<Duration> {
+        seconds.map_or(Ok(default), |seconds| self.length(seconds))
+    }
+
+    fn maybe_length(&self, seconds: Option<&Placed<f64>>) -> Checked<Option<Duration>> {
+        seconds.map(|seconds| self.length(seconds)).transpose()
+    }
+
+    fn share(&self, share: Option<&Placed<f64>>) -> Checked<f64> {
+        share.map_or(Ok(0.0), |share| self.number(share, 0.0..1.0))
+    }
+
+    fn number(&self, number: &Placed<f64>, range: Range<f64>) -> Checked<f64> {
+        let value = *number.get_ref();
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let what =
+            format!("{value} is not possible here: {} up to, but without, {} is", range.start, range.end);
+        Err(self.mistake(number, what))
+    }
+
+    fn hex(&self, text: &Placed<String>) -> Checked<Vec<u8>> {
+        let digits: Vec<u8> = text.get_ref().bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let (pairs, rest) = digits.as_chunks::<2>();
+        let byte = |pair: &[u8; 2]| {
+            let pair =
+                str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            u8::from_str_radix(pair, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        match bytes.filter(|_| rest.is_empty()) {
+            Some(bytes) if bytes.len() <= MOST_PAYLOAD => Ok(bytes),
+            Some(_) => Err(self.mistake(text, format!("a payload has at most {MOST_PAYLOAD} bytes"))),
+            None => Err(self.mistake(text, "this is not hex: two digits per byte, such as \"2A 20\"")),
+        }
+    }
+
+    fn mistake<T>(&self, place: &Placed<T>, what: impl Into<String>) -> Mistake {
+        Mistake { line: line(self.text, &place.span()), what: what.into() }
+    }
+}
+
+/// Thirty days.
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+const SHORTEST_TICK: Duration = Duration::from_micros(100);
+/// T-50: a host and all ids it has.
+const MOST_NODES: usize = 125;
+/// More than can be split, so that the refusal can be seen.
+const MOST_PAYLOAD: usize = 200_000;
+const MOST_DATAGRAM: usize = 1024;
+const MOST_NAME: usize = 64;

@@ -1,0 +1,336 @@
+//! Experiments as files: who takes part, what the links do, what is said when, what is expected.
+//!
+//! [`Scenario::parse`] reads one and checks it: what it returns can be run. The keys are those of [`file`]; all of them
+//! are explained in `docs/scenarios.md`.
+
+mod check;
+mod file;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Quality, Time};
+
+use crate::figure::Figure;
+use crate::habits::Habits;
+use crate::link::{Faults, Script};
+use crate::stock::Gate;
+
+/// Which engine a node runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The original, fault by fault.
+    Stock,
+    /// Ours.
+    Bcnet,
+}
+
+impl Kind {
+    /// Its name in files and arguments.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stock => "stock",
+            Self::Bcnet => "bcnet",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "stock" => Ok(Self::Stock),
+            "bcnet" => Ok(Self::Bcnet),
+            _ => Err(format!("no engine is called {name:?}: stock or bcnet")),
+        }
+    }
+}
+
+/// An experiment that was read and checked. Times count from the beginning of the experiment, that is from the end of
+/// [`settle`](Self::settle).
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// What it shows, in one line.
+    pub title: String,
+    /// More about it.
+    pub about: String,
+    /// The engine of nodes that name none.
+    pub engine: Kind,
+    /// The seed if nobody asks for another.
+    pub seed: u64,
+    /// How long the nodes have to find each other on good links before the experiment begins.
+    pub settle: Duration,
+    /// How long it lasts.
+    pub duration: Duration,
+    /// The claim that it puts to the test.
+    pub claim: Option<Claim>,
+    /// Who takes part.
+    pub nodes: Vec<Node>,
+    /// What the links do, in the order of the file: later ones win.
+    pub links: Vec<Link>,
+    /// What happens when.
+    pub actions: Vec<Timed>,
+    /// Recorded traffic.
+    pub traffic: Vec<Traffic>,
+    /// When queues are dumped.
+    pub dumps: Vec<DumpAt>,
+    /// What must come out.
+    pub expects: Vec<Expect>,
+}
+
+/// What somebody said about the original game, and what is left of it.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Who said it, and where.
+    pub source: String,
+    /// What was said.
+    pub says: String,
+    /// Whether it is so.
+    pub verdict: Verdict,
+    /// What the experiment shows.
+    pub finding: String,
+    /// What the figure is, for a table.
+    pub label: String,
+    /// Its unit.
+    pub unit: String,
+    /// The figure that shows it.
+    pub figure: Figure,
+}
+
+/// What is left of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is so.
+    Holds,
+    /// Something of it is so.
+    Partly,
+    /// It is not so.
+    Refuted,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "holds",
+            Self::Partly => "partly",
+            Self::Refuted => "refuted",
+        })
+    }
+}
+
+/// One who takes part.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Its name in the file.
+    pub name: String,
+    /// What it is.
+    pub role: NodeRole,
+    /// Its engine, if it is not that of the run.
+    pub engine: Option<Kind>,
+    /// What its program does.
+    pub habits: Habits,
+    /// Settings of its engine that are not the default.
+    pub settings: Settings,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeRole {
+    /// It admits clients.
+    Host,
+    /// It connects to the host.
+    Client,
+    /// It has an address and says nothing: what comes from it is injected.
+    Nobody,
+}
+
+/// Settings of an engine; what is `None` has its default.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Seconds without anything queued until a keepalive; zero is never.
+    pub keepalive: Option<Duration>,
+    /// Silence after which a peer is gone.
+    pub silence: Option<Duration>,
+    /// How long a peer that leaves is served.
+    pub linger: Option<Duration>,
+    /// The size of a datagram at most.
+    pub buffer: Option<u16>,
+    /// The step of the frame clock; stock only.
+    pub clock: Option<Duration>,
+    /// How often an ACK is sent whatever else is sent; stock only, as all that follow.
+    pub free_acks: Option<u32>,
+    /// The send after which an ACK is forgotten.
+    pub last_ack: Option<u32>,
+    /// The time between two sends of an ACK.
+    pub ack_step: Option<Duration>,
+    /// When ACKs that had their free sends are sent again.
+    pub gate: Option<Gate>,
+}
+
+/// What a link does from the beginning of the experiment on.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// From which node; `None` is every one.
+    pub from: Option<usize>,
+    /// To which node; `None` is every one.
+    pub to: Option<usize>,
+    /// By chance.
+    pub faults: Faults,
+    /// By plan.
+    pub script: Script,
+}
+
+/// An action with its time, or times.
+#[derive(Debug, Clone)]
+pub struct Timed {
+    /// The first time.
+    pub at: Time,
+    /// The time between two, and the end, if it is repeated.
+    pub every: Option<(Duration, Time)>,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What is done.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// A payload is given to an engine.
+    Send {
+        /// The node.
+        from: usize,
+        /// For whom; `None` is every peer.
+        to: Option<Whom>,
+        /// What.
+        what: Content,
+        /// How many at once.
+        count: u32,
+        /// How.
+        quality: Quality,
+    },
+    /// A node tells its name, on the control channel.
+    Identify {
+        /// The node.
+        from: usize,
+    },
+    /// A datagram appears in a node's socket.
+    Inject {
+        /// The node.
+        into: usize,
+        /// Whose address it comes from.
+        from: usize,
+        /// The whole datagram, in the clear.
+        datagram: Vec<u8>,
+    },
+    /// A node leaves.
+    Leave {
+        /// The node.
+        node: usize,
+    },
+}
+
+/// What a payload is.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// So many bytes, made up.
+    Size(usize),
+    /// These.
+    Bytes(Vec<u8>),
+}
+
+/// A peer: by the node that it is, or by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whom {
+    /// The node with this number.
+    Node(usize),
+    /// Whoever has this id.
+    Id(PeerId),
+}
+
+/// Recorded traffic between the host and all clients.
+#[derive(Debug, Clone, Copy)]
+pub struct Traffic {
+    /// When it begins.
+    pub at: Time,
+    /// When it ends.
+    pub until: Time,
+    /// How many ships there are, nodes or not.
+    pub players: usize,
+}
+
+/// When and whose queues are dumped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DumpAt {
+    /// When, after what happens at that time.
+    pub at: Time,
+    /// At which node.
+    pub node: usize,
+    /// For which peer; `None` is every one.
+    pub peer: Option<Whom>,
+}
+
+/// What must come out.
+#[derive(Debug, Clone)]
+pub struct Expect {
+    /// The line in the file.
+    pub line: usize,
+    /// Which figure.
+    pub figure: Figure,
+    /// Only for this engine of the run.
+    pub engine: Option<Kind>,
+    /// What it must be.
+    pub wanted: Wanted,
+}
+
+/// What a figure must be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wanted {
+    /// One number, give or take.
+    Is(f64, f64),
+    /// These numbers, each give or take.
+    Are(Vec<f64>, f64),
+    /// A number in a range.
+    Between(f64, f64),
+}
+
+/// Why a file is no scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong there, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// The first [`Mistake`] in it.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
+        check::scenario(text)
+    }
+
+    /// The number of the node that hosts.
+    #[must_use]
+    pub fn host(&self) -> Option<usize> {
+        self.nodes.iter().position(|node| node.role == NodeRole::Host)
+    }
+}

@@ -1,0 +1,70 @@
+//! The frame clock: seconds in a 32-bit float, read once per frame.
+
+use std::time::Duration;
+
+use bcnet_transport::Time;
+
+/// Turns time into what the frame clock shows, and back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// Microseconds.
+    granularity: u64,
+}
+
+impl Clock {
+    pub(super) fn new(granularity: Duration) -> Self {
+        Self { granularity: u64::try_from(granularity.as_micros()).unwrap_or(u64::MAX).max(1) }
+    }
+
+    /// What the clock shows.
+    pub(super) fn at(&self, now: Time) -> f32 {
+        let micros = now.as_micros() / self.granularity * self.granularity;
+        (micros as f64 / 1e6) as f32
+    }
+
+    /// The first time at which the clock shows more than `seconds`.
+    pub(super) fn after(&self, seconds: f32) -> Time {
+        let mut low = micros(seconds.next_down()).saturating_sub(self.granularity);
+        let mut high =
+            micros(seconds.max(0.0).next_up().next_up()).saturating_add(self.granularity).saturating_add(1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.at(Time::from_micros(middle)) > seconds {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Time::from_micros(low)
+    }
+}
+
+fn micros(seconds: f32) -> u64 {
+    // Saturates: what is negative is the start.
+    (f64::from(seconds) * 1e6) as u64
+}
+
+/// A little before `start + wait`, for tests of the form `now - start > wait`, which round differently.
+pub(super) fn shortly_before(start: f32, wait: f32) -> f32 {
+    let end = start + wait;
+    end - end.abs() * 5e-7
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_is_the_first_microsecond_that_shows_more() {
+        for granularity in [0, 1000, 15_625] {
+            let clock = Clock::new(Duration::from_micros(granularity));
+            for seconds in [0.0, 0.6666, 1.0, 44.999, 359.97, 4096.5, 86_400.01] {
+                let first = clock.after(seconds);
+                assert!(clock.at(first) > seconds, "{granularity} {seconds}");
+                let before = Time::from_micros(first.as_micros() - 1);
+                assert!(clock.at(before) <= seconds, "{granularity} {seconds}");
+            }
+        }
+        assert_eq!(Clock::new(Duration::ZERO).after(-1.0), Time::ZERO);
+    }
+}

@@ -1,0 +1,71 @@
+//! When the next frame could do anything, so that the empty ones before it need not be run.
+
+use bcnet_transport::Time;
+use bcnet_transport::wire::Role;
+
+use super::clock::shortly_before;
+use super::params::Gate;
+use super::peer::Peer;
+use super::{State, Stock};
+
+impl Stock {
+    /// Whether no frame will do anything until something arrives or is queued.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        self.next_due().is_none()
+    }
+
+    /// The earliest time at which a frame could do anything, always after the last frame. Frames before it change nothing
+    /// and can be left out. It may be a little early, never late.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        if self.crash.is_some() || self.state == State::Closed {
+            return None;
+        }
+        let earliest = self.last_frame.map_or(Time::ZERO, |last| Time::from_micros(last.as_micros() + 1));
+        let earliest = earliest.max(self.busy_until);
+        if self.is_busy() {
+            return Some(earliest);
+        }
+        let moment = self.peers.iter().filter_map(|peer| self.next_for(peer)).chain(self.own_deadlines());
+        let moment = moment.min_by(f32::total_cmp)?;
+        Some(self.clock.after(moment).max(earliest))
+    }
+
+    /// Whether the very next frame has something to do.
+    fn is_busy(&self) -> bool {
+        let waiting = self.peers.iter().any(|peer| !peer.first.is_empty());
+        let held_up = self.blocked_since.is_some();
+        waiting || held_up || !self.socket.is_empty() || self.request.is_some() || self.restless
+    }
+
+    fn own_deadlines(&self) -> impl Iterator<Item = f32> {
+        let client = self.role == Role::Client;
+        let connected = client && self.state == State::Connected;
+        let keepalive = self.params.keepalive.filter(|_| connected).map(|wait| (self.host_queued, wait));
+        let silence = self.params.silence.filter(|_| client).map(|wait| (self.host_heard, wait));
+        let leaving = self.leaving.map(|since| (since, self.params.linger));
+        [keepalive, silence, leaving].into_iter().flatten().map(|(start, wait)| shortly_before(start, wait))
+    }
+
+    /// The clock must show more than this before a frame has something to do for a peer.
+    fn next_for(&self, peer: &Peer) -> Option<f32> {
+        let params = &self.params;
+        let open = match params.gate {
+            Gate::Traffic => !peer.is_live(),
+            Gate::Always => true,
+            Gate::Never => false,
+        };
+        let sendable = peer.acks.iter().filter(|owed| open || owed.timer.count < params.free_acks);
+        let acks = sendable.map(|owed| owed.timer.last + owed.timer.interval);
+        let retx = peer.retx.iter().map(|message| {
+            let timer = &message.timer;
+            (timer.last + timer.interval).min(shortly_before(timer.first, params.age_limit))
+        });
+        let watched = self.role == Role::Host && peer.is_live() && peer.id != self.id;
+        let keepalive = params.keepalive.filter(|_| watched).map(|wait| shortly_before(peer.queued, wait));
+        let silence = params.silence.filter(|_| watched).map(|wait| shortly_before(peer.heard, wait));
+        let linger = peer.deleted.map(|deleted| shortly_before(deleted, params.linger));
+        acks.chain(retx).chain(keepalive).chain(silence).chain(linger).min_by(f32::total_cmp)
+    }
+}

@@ -1,0 +1,333 @@
+//! The original engine of 2002 as a model, faults included.
+//!
+//! [`Stock`] is a host or a client. It does what the original does, in the original's order and in 32-bit floats, so
+//! that its queue dumps can be held against recorded ones. It is linear where the original is linear, and counts what
+//! that costs ([`Tally`]). It knows nothing of what it is used for: every number that can be turned is in [`Params`].
+//!
+//! A frame ([`Stock::service`]) is, in this order: the request to be let in or keepalives, the send pass, the receive
+//! phase, dispatch of the low channel, delivery of the high channel, timeouts. Sending comes before receiving, so an
+//! ACK leaves one frame after its message arrived, and an answer to an event in the frame after that.
+//!
+//! # Quirks
+//!
+//! Each has a test in `tests/stock`. The letter is how sure the rule is: H is seen in the program and in captured
+//! bytes, M has one good source, L is a guess.
+//!
+//! | name | rule | |
+//! |---|---|---|
+//! | one datagram | a peer gets at most one datagram per frame, of at most 512 bytes and 255 messages | H |
+//! | rotation | peers are served from the second entry of the table on, the first one last | H |
+//! | repeated ACKs | an ACK is sent three times by itself, 0.6666 s apart, and stays in the outbox | H |
+//! | gate | six more sends only happen with other traffic, or to a deleted peer; with the ninth it is forgotten | H |
+//! | ACK restart | a repeated message starts its ACK again from zero; it is found by a linear search | H |
+//! | ACK first | a reliable message is acknowledged before anyone looks whether it is of use | H |
+//! | strict clock | a timer is due only when the clock shows more; in its own frame an ACK is not | H |
+//! | blocked clock | the clock is read once per frame; what is sent after a long pause in a frame is due in the next | M |
+//! | one retransmit | the first message that is due ends the search, even if it does not fit | H |
+//! | sawtooth | waits of 1, 2, 3, 4, 5 s, then 1 s again; mode 0 keeps the wait, mode 2 doubles without a limit | H |
+//! | idle step | a goodbye's step of 0.5 s is never used: it is repeated every 1.0 s | H |
+//! | age limit | after 360 s a message is given up in silence, when a pass walks over it while it is not due | H |
+//! | head insertion | urgent messages go to the head, so they leave in reverse order, parts too | H |
+//! | aggregate flag | of messages without it, one goes into a datagram; the others wait while the walk goes on | H |
+//! | forced reliable | an unreliable message that must be split is sent reliably with number 0: it is lost | M |
+//! | 256 parts | index and total are cut to eight bits; a total of 0 is complete with part 0 | H |
+//! | pending limit | 32768 waiting messages are one too many; no number is used | H |
+//! | raw window | numbers are compared by plain difference, not around the circle | H |
+//! | wrap leftover | a queued duplicate of number 65535 stays until the numbers come around | H |
+//! | sender-blind parts | parts of different senders with the same number are joined | H |
+//! | hold-back | an incomplete message whose turn it is stops delivery for everyone behind it | H |
+//! | missing part | enough parts with a gap among them end the program | H |
+//! | urgent arrival | an urgent unreliable message goes behind the head if that is not urgent | H |
+//! | unreliable first | of what arrived at the same time the unreliable is delivered first | H |
+//! | mixed ACK | an ACK of a part never clears a whole message, nor the other way round | H |
+//! | unknown id | a datagram with an unknown id makes a peer; where it comes from is not compared | H |
+//! | nonce | a request with another nonce and the same own address replaces the peer; otherwise it is one more | H |
+//! | ports by address | one port per IPv4 address: two players behind one address share it | H |
+//! | own entry | a host that sends to itself has an entry for itself, without keepalives or timeout | M |
+//! | linger | a deleted peer is served for 15 s, with the gate open | M |
+//! | unknown type | it ends the receive phase: the rest of the datagram is lost, the other datagrams wait | H |
+//! | recomputed size | reading goes on behind the size computed from the message, not behind the one it tells | H |
+//! | missing flag | a low message without the reliable bit is read with a number and passed over without it | L |
+//! | undersized | a message that says to be smaller than its header ends the program | H |
+//! | over-read | behind the end of a datagram the reader finds whatever is there: zeros here | L |
+//!
+//! Where the original would end, the model stops and tells why ([`Stock::crash`]). It also stops when more waits than
+//! any honest use could cause: the original has no such limits.
+
+mod clock;
+mod connection;
+mod dispatch;
+mod due;
+mod dump;
+mod incoming;
+mod message;
+mod params;
+mod pass;
+mod peer;
+mod receive;
+mod send;
+mod tally;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::wire::{PeerId, Role};
+use bcnet_transport::{Event, Leave, Time, Transmit, cipher};
+
+use clock::Clock;
+pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, HandledAck, Lengths, Retx};
+use incoming::Incoming;
+pub use message::Crash;
+pub use params::{Backoff, Gate, LEAST_BUFFER, Mode, Params};
+use peer::Peers;
+pub use send::{Options, SendError};
+pub use tally::Tally;
+
+/// One end of a session as the original runs it.
+#[derive(Debug)]
+pub struct Stock {
+    params: Params,
+    clock: Clock,
+    role: Role,
+    state: State,
+    id: PeerId,
+    /// The own address and the host's.
+    address: Ipv4Addr,
+    host: Ipv4Addr,
+    ports: BTreeMap<Ipv4Addr, u16>,
+    peers: Peers,
+    /// The request to be let in, until it is queued.
+    request: Option<Vec<u8>>,
+    /// What the clock shows: in a frame, what it showed when the frame began.
+    now: f32,
+    /// When the host was heard, and when something was queued for it.
+    host_heard: f32,
+    host_queued: f32,
+    /// Datagrams that have arrived, deciphered.
+    socket: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    incoming: Incoming,
+    outgoing: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    events: VecDeque<(Event, Vec<u8>)>,
+    trace: VecDeque<HandledAck>,
+    last_frame: Option<Time>,
+    /// No frame begins before this.
+    busy_until: Time,
+    /// When the frame began that is still going on.
+    blocked_since: Option<Time>,
+    /// The end of the last frame changed something that the next one has to look at.
+    restless: bool,
+    leave_flag: Option<Leave>,
+    leaving: Option<f32>,
+    /// Where the search for a free id goes on.
+    next_id: u8,
+    crash: Option<Crash>,
+    tally: Tally,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Or hosting.
+    Connected,
+    Connecting,
+    Closed,
+}
+
+impl Stock {
+    /// A host.
+    #[must_use]
+    pub fn host(params: Params) -> Self {
+        let address = params.address;
+        let host = SocketAddrV4::new(address, DEFAULT_PORT);
+        Self::new(params, Role::Host, PeerId::HOST, address, host)
+    }
+
+    /// A client that asks `host` to be let in. `password` is UTF-16LE.
+    #[must_use]
+    pub fn connect(
+        params: Params,
+        host: SocketAddrV4,
+        own: Ipv4Addr,
+        nonce: u32,
+        password: &[u8],
+        now: Time,
+    ) -> Self {
+        let mut stock = Self::new(params, Role::Client, PeerId::UNASSIGNED, own, host);
+        let mut request = own.octets().to_vec();
+        request.extend(nonce.to_le_bytes());
+        request.extend(password);
+        request.extend([0, 0]);
+        stock.request = Some(request);
+        stock.now = stock.clock.at(now);
+        (stock.host_heard, stock.host_queued) = (stock.now, stock.now);
+        stock
+    }
+
+    fn new(params: Params, role: Role, id: PeerId, address: Ipv4Addr, host: SocketAddrV4) -> Self {
+        Self {
+            clock: Clock::new(params.granularity),
+            params,
+            role,
+            state: if role == Role::Host { State::Connected } else { State::Connecting },
+            id,
+            address,
+            host: *host.ip(),
+            ports: BTreeMap::from([(*host.ip(), host.port())]),
+            peers: Peers::default(),
+            request: None,
+            now: 0.0,
+            host_heard: 0.0,
+            host_queued: 0.0,
+            socket: VecDeque::new(),
+            incoming: Incoming::default(),
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+            trace: VecDeque::new(),
+            last_frame: None,
+            busy_until: Time::ZERO,
+            blocked_since: None,
+            restless: false,
+            leave_flag: None,
+            leaving: None,
+            next_id: 2,
+            crash: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// The own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
+    #[must_use]
+    pub const fn id(&self) -> PeerId {
+        self.id
+    }
+
+    /// All others that are there and have an id.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerId> {
+        let others = self.peers.iter().filter(|peer| peer.is_live() && peer.id != self.id);
+        others.map(|peer| peer.id).filter(|id| *id != PeerId::UNASSIGNED).collect()
+    }
+
+    /// The tunables.
+    #[must_use]
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub const fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// What would have ended the original program. Nothing happens any more then.
+    #[must_use]
+    pub const fn crash(&self) -> Option<Crash> {
+        self.crash
+    }
+
+    /// Whether it has left, by itself or because the session is over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Puts a datagram into the socket, where it stays until a frame takes it. GameSpy text is told at once. What a
+    /// socket cannot hold is lost.
+    pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &[u8], _now: Time) {
+        if bytes.first() == Some(&PeerId::GAMESPY.0) {
+            self.tell(Event::Query { from }, bytes);
+            return;
+        }
+        let mut bytes = bytes.to_vec();
+        if self.params.cipher {
+            cipher::decrypt(&mut bytes);
+        }
+        self.arrive(from, bytes);
+    }
+
+    /// Lets one message, plain, arrive from a peer as if that peer had sent it in a datagram of its own. One that is not
+    /// known yet has an address of a network for documentation.
+    pub fn inject(&mut self, peer: PeerId, message: &[u8], _now: Time) {
+        let known = self.peers.find(peer).and_then(|place| self.peers.get(place));
+        let address = match known {
+            Some(known) => known.address,
+            None if peer == PeerId::HOST => self.host,
+            None => Ipv4Addr::new(192, 0, 2, peer.0),
+        };
+        let port = self.ports.get(&address).copied().unwrap_or(DEFAULT_PORT);
+        let mut bytes = vec![peer.0, 1];
+        bytes.extend(message);
+        self.arrive(SocketAddrV4::new(address, port), bytes);
+    }
+
+    fn arrive(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
+        let open = self.state != State::Closed && self.crash.is_none();
+        if open && self.socket.len() < MOST_IN_SOCKET {
+            self.socket.push_back((from, bytes));
+        }
+    }
+
+    /// One frame. Nothing happens while the last one is still going on.
+    pub fn service(&mut self, now: Time) {
+        if self.crash.is_some() || self.state == State::Closed || now < self.busy_until {
+            return;
+        }
+        let began = self.blocked_since.take().unwrap_or(now);
+        self.now = self.clock.at(began);
+        self.last_frame = Some(now);
+        self.restless = false;
+        let comparisons = self.tally.comparisons;
+        self.prepare();
+        self.send_pass();
+        self.receive();
+        if self.crash.is_none() {
+            self.dispatch_low();
+            if self.state == State::Connected {
+                self.deliver_high();
+            }
+            self.time_out();
+        }
+        let comparisons = self.tally.comparisons - comparisons;
+        let cost = u32::try_from(comparisons).unwrap_or(u32::MAX);
+        self.busy_until = now + self.params.cost_per_comparison.saturating_mul(cost);
+    }
+
+    /// A frame begins now, reads the clock, and then something holds it up for this long.
+    pub fn block(&mut self, duration: Duration, now: Time) {
+        let now = now.max(self.busy_until);
+        self.blocked_since = Some(now);
+        self.busy_until = now + duration;
+    }
+
+    /// Takes the next datagram to send; what does not fit `buffer` is cut.
+    pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let (to, bytes) = self.outgoing.pop_front()?;
+        let len = bytes.len().min(buffer.len());
+        for (byte, sent) in buffer.iter_mut().zip(&bytes) {
+            *byte = *sent;
+        }
+        Some(Transmit { to, len })
+    }
+
+    /// Takes the next thing that happened; its bytes, if it has any, are put into `payload`.
+    pub fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event> {
+        let (event, bytes) = self.events.pop_front()?;
+        *payload = bytes;
+        Some(event)
+    }
+
+    /// Takes the next ACK that was dispatched, if [`trace`](Params::trace) is on.
+    pub fn poll_trace(&mut self) -> Option<HandledAck> {
+        self.trace.pop_front()
+    }
+
+    fn tell(&mut self, event: Event, bytes: &[u8]) {
+        self.events.push_back((event, bytes.to_vec()));
+    }
+}
+
+/// Where a game listens if nothing else is known.
+const DEFAULT_PORT: u16 = 22101;
+/// More datagrams than arrive between two frames in honest use.
+const MOST_IN_SOCKET: usize = 1 << 16;

@@ -1,0 +1,140 @@
+//! Everything about the engine that can be turned.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// All tunables. The defaults are the original's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// How often whoever drives the engine should service it. The engine itself takes frames as they come.
+    pub tick: Duration,
+    /// The frame clock moves in steps of this; zero is as fine as a 32-bit float of seconds.
+    pub granularity: Duration,
+    /// How much longer a frame takes for each entry that something is compared with.
+    pub cost_per_comparison: Duration,
+    /// The size of a datagram: 512, or 1024 as in the base class. Never below [`LEAST_BUFFER`].
+    pub buffer: usize,
+    /// How often an ACK is sent whatever else is sent.
+    pub free_acks: u32,
+    /// The send after which an ACK is forgotten.
+    pub last_ack: u32,
+    /// Seconds between two sends of an ACK.
+    pub ack_step: f32,
+    /// When the second ACK pass runs.
+    pub gate: Gate,
+    /// Seconds without anything queued for a peer after which a keepalive is; `None` is never.
+    pub keepalive: Option<f32>,
+    /// Seconds of silence after which a peer is gone; `None` is never.
+    pub silence: Option<f32>,
+    /// Seconds that a deleted peer is still served, and the longest a leaver waits.
+    pub linger: f32,
+    /// Seconds after which a reliable message is given up.
+    pub age_limit: f32,
+    /// Whether datagrams are enciphered.
+    pub cipher: bool,
+    /// Whether dispatched ACKs are noted for [`poll_trace`](super::Stock::poll_trace).
+    pub trace: bool,
+    /// A host's own address.
+    pub address: Ipv4Addr,
+    /// What a host asks for, UTF-16LE.
+    pub password: Option<Vec<u8>>,
+    /// Addresses that a host does not let in.
+    pub banned: Vec<Ipv4Addr>,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            tick: Duration::from_millis(3),
+            granularity: Duration::ZERO,
+            cost_per_comparison: Duration::ZERO,
+            buffer: 512,
+            free_acks: 3,
+            last_ack: 9,
+            ack_step: 0.6666,
+            gate: Gate::Traffic,
+            keepalive: Some(5.0),
+            silence: Some(45.0),
+            linger: 15.0,
+            age_limit: 360.0,
+            cipher: true,
+            trace: false,
+            address: Ipv4Addr::LOCALHOST,
+            password: None,
+            banned: Vec::new(),
+        }
+    }
+}
+
+impl Params {
+    /// The size of a datagram that is really used.
+    pub(super) fn room(&self) -> usize {
+        self.buffer.max(LEAST_BUFFER)
+    }
+
+    /// The largest message that is not split.
+    pub(super) fn message_limit(&self) -> usize {
+        self.room() - SPLIT_MARGIN
+    }
+}
+
+/// When ACKs that had their free sends are sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Gate {
+    /// With anything else that is sent, or to a peer that is being deleted: the original.
+    #[default]
+    Traffic,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How the wait before the next retransmission grows. Seconds in 32-bit floats, as the original has them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backoff {
+    /// The rule.
+    pub mode: Mode,
+    /// The first wait.
+    pub first: f32,
+    /// What the rule adds.
+    pub step: f32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { mode: Mode::Linear, first: 1.0, step: 1.0 }
+    }
+}
+
+impl Backoff {
+    /// The wait after one more send.
+    pub(super) fn next(&self, wait: f32) -> f32 {
+        match self.mode {
+            Mode::Fixed if wait == 0.0 => self.step,
+            Mode::Fixed => wait,
+            Mode::Linear if wait + self.step > LINEAR_LIMIT => self.step,
+            Mode::Linear => wait + self.step,
+            Mode::Exponential if wait == self.first => self.first + self.step,
+            Mode::Exponential => self.first + (wait - self.first) * 2.0,
+        }
+    }
+}
+
+/// The three backoff modes, by their numbers 0, 1 and 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// 0: the same wait; one of zero becomes the step.
+    Fixed,
+    /// 1: a step more each time; above 5 s it falls back to the step.
+    Linear,
+    /// 2: the excess over the first wait doubles, without a limit.
+    Exponential,
+}
+
+/// The smallest buffer that a split message fits.
+pub const LEAST_BUFFER: usize = 128;
+/// How much smaller than a datagram a message must be.
+const SPLIT_MARGIN: usize = 100;
+/// Where linear backoff falls back.
+const LINEAR_LIMIT: f32 = 5.0;

@@ -1,0 +1,185 @@
+//! The send pass: what goes into the one datagram that a peer gets per frame.
+
+use std::net::SocketAddrV4;
+
+use bcnet_transport::cipher;
+use bcnet_transport::wire::MessageId;
+
+use super::message::{ack_len, write_ack};
+use super::params::{Gate, Params};
+use super::peer::Peer;
+use super::tally::Tally;
+use super::{DEFAULT_PORT, Stock};
+
+impl Stock {
+    /// Fills and sends one datagram per peer, then forgets those that have lingered.
+    ///
+    /// A pass starts behind the entry where the last one ended. Nothing keeps an entry from its turn here, so every pass
+    /// starts at the second entry and ends with the first.
+    pub(super) fn send_pass(&mut self) {
+        let count = self.peers.len();
+        for turn in 1..=count {
+            self.send_datagram(turn % count);
+        }
+        let (now, linger) = (self.now, self.params.linger);
+        self.peers.retain(|peer| peer.deleted.is_none_or(|deleted| now - deleted <= linger));
+    }
+
+    fn send_datagram(&mut self, place: usize) {
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        if peer.acks.is_empty() && peer.retx.is_empty() && peer.first.is_empty() {
+            return;
+        }
+        let mut pass = Pass::new(&self.params, &mut self.tally, self.now);
+        pass.fill(peer);
+        let Pass { mut bytes, count, .. } = pass;
+        let (id, address) = (peer.id, peer.address);
+        let Ok(count @ 1..) = u8::try_from(count) else { return };
+        bytes.splice(..2, [self.id.0, count]);
+        self.tally.datagrams += 1;
+        self.tally.bytes += bytes.len() as u64;
+        let port = self.ports.get(&address).copied().unwrap_or(DEFAULT_PORT);
+        let to = SocketAddrV4::new(address, port);
+        // The own entry: the system gives back what is sent to the own address.
+        if id == self.id && address == self.address {
+            self.socket.push_back((to, bytes));
+            return;
+        }
+        if self.params.cipher {
+            cipher::encrypt(&mut bytes);
+        }
+        self.outgoing.push_back((to, bytes));
+    }
+}
+
+/// One datagram in the making.
+struct Pass<'a> {
+    params: &'a Params,
+    tally: &'a mut Tally,
+    now: f32,
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl<'a> Pass<'a> {
+    fn new(params: &'a Params, tally: &'a mut Tally, now: f32) -> Self {
+        Self { params, tally, now, bytes: vec![0; 2], count: 0 }
+    }
+
+    fn fill(&mut self, peer: &mut Peer) {
+        self.fresh_acks(peer);
+        self.one_retransmit(peer);
+        self.first_sends(peer);
+        let open = match self.params.gate {
+            Gate::Traffic => self.count > 0 || !peer.is_live(),
+            Gate::Always => true,
+            Gate::Never => false,
+        };
+        if open {
+            self.stale_acks(peer);
+        }
+    }
+
+    /// The first ACK pass: those that may be sent alone. They stay.
+    fn fresh_acks(&mut self, peer: &mut Peer) {
+        for owed in &mut peer.acks {
+            if self.is_full() {
+                break;
+            }
+            if owed.timer.count >= self.params.free_acks || !owed.timer.is_due(self.now) {
+                continue;
+            }
+            if !self.has_room(ack_len(owed.id.part)) {
+                break;
+            }
+            self.put_ack(owed.id);
+            owed.timer.repeat(self.now);
+        }
+    }
+
+    /// The first that is due ends the walk, whether it fits or not. Only those before it are tested for age.
+    fn one_retransmit(&mut self, peer: &mut Peer) {
+        let mut place = 0;
+        while let Some(message) = peer.retx.get_mut(place).filter(|_| !self.is_full()) {
+            if message.timer.is_due(self.now) {
+                if self.has_room(message.len()) {
+                    message.write(&mut self.bytes);
+                    self.count += 1;
+                    self.tally.retransmits += 1;
+                    message.timer.repeat(self.now);
+                }
+                return;
+            }
+            if self.now - message.timer.first > self.params.age_limit {
+                peer.retx.remove(place);
+                self.tally.given_up += 1;
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// The first that does not fit ends the walk.
+    fn first_sends(&mut self, peer: &mut Peer) {
+        let (mut place, mut alone) = (0, false);
+        while let Some(message) = peer.first.get(place).filter(|_| !self.is_full()) {
+            if !message.aggregate && alone {
+                place += 1;
+                continue;
+            }
+            if !self.has_room(message.len()) {
+                return;
+            }
+            alone |= !message.aggregate;
+            message.write(&mut self.bytes);
+            self.count += 1;
+            self.tally.first_sends += 1;
+            let Some(mut message) = peer.first.remove(place) else { return };
+            if message.reliable && self.params.age_limit > 0.0 {
+                message.timer.restart(self.now);
+                peer.retx.push(message);
+                self.tally.peak_retx = self.tally.peak_retx.max(peer.retx.len());
+            }
+        }
+    }
+
+    /// The second ACK pass: those that had their free sends. They leave with the last one.
+    fn stale_acks(&mut self, peer: &mut Peer) {
+        let mut place = 0;
+        while let Some(owed) = peer.acks.get_mut(place).filter(|_| !self.is_full()) {
+            if owed.timer.count < self.params.free_acks || !owed.timer.is_due(self.now) {
+                place += 1;
+                continue;
+            }
+            if !self.has_room(ack_len(owed.id.part)) {
+                return;
+            }
+            self.put_ack(owed.id);
+            owed.timer.repeat(self.now);
+            if owed.timer.count >= self.params.last_ack {
+                peer.acks.remove(place);
+                self.tally.acks_expired += 1;
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    fn put_ack(&mut self, id: MessageId) {
+        write_ack(id, &mut self.bytes);
+        self.count += 1;
+        self.tally.acks_sent += 1;
+        self.tally.ack_bytes += ack_len(id.part) as u64;
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        self.bytes.len() + len <= self.params.room()
+    }
+
+    const fn is_full(&self) -> bool {
+        self.count >= MOST_MESSAGES
+    }
+}
+
+/// The count is one byte.
+const MOST_MESSAGES: usize = 255;

@@ -1,0 +1,12 @@
+//! The model of the original engine: the predictions that follow from its rules, every quirk by name, a second model of
+//! its queues, and frames that may be left out.
+
+mod bench;
+mod checks;
+mod connection;
+mod model;
+mod predictions;
+mod quirks;
+mod robust;
+mod skipping;
+mod timelines;
