@@ -1,6 +1,6 @@
 //! The configuration: what can be set, where it comes from, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load`] reads file, environment and flags; [`sample`] writes them for people.
+//! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`sample`] writes them for people.
 
 mod document;
 mod load;
@@ -8,6 +8,7 @@ mod nearest;
 mod sample;
 mod settings;
 pub(crate) mod table;
+mod text;
 pub(crate) mod value;
 
 use std::env;
@@ -21,7 +22,8 @@ pub(crate) use settings::{
     Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
 };
 pub(crate) use table::{Table, table};
-pub(crate) use value::{HostPort, Line, Value, expected, plain, quoted};
+pub(crate) use text::{HostPort, Line};
+pub(crate) use value::{Value, expected, plain, quoted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

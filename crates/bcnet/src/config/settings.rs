@@ -8,9 +8,8 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::table::{Table, table};
-use super::value::{
-    HostPort, Line, Lines, Password, Port, Size, Value, Within, expected, plain, quoted, words,
-};
+use super::text::{HostPort, Line, Lines, Password};
+use super::value::{Port, Size, Value, Within, expected, plain, quoted, words};
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
