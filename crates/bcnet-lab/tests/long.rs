@@ -99,7 +99,7 @@ fn the_largest_messages_arrive_whole_under_heavy_loss() {
         }
         assert!(now < Time::ZERO + Duration::from_millis(400 * messages), "{received} of {sent} received");
         world.run(now + Duration::from_millis(20), |node, event, bytes, _, _| {
-            if (node, event) == (1, Event::Received { peer: HOST }) {
+            if matches!((node, event), (1, Event::Received { peer: HOST, .. })) {
                 let mut expected = vec![0; 103_529];
                 Rng::new(received).fill(&mut expected);
                 assert!(bytes == expected, "payload {received} differs");
@@ -145,7 +145,7 @@ fn memory_is_flat_for_a_day_of_recorded_traffic() {
                 }
             }
             world.run(now + TICK, |node, event, bytes, endpoint, now| match event {
-                Event::Received { peer } if node == 0 => {
+                Event::Received { peer, .. } if node == 0 => {
                     let others = ids[1..].iter().filter(|id| **id != peer);
                     // The shortest state is longer than the longest order.
                     let quality = if bytes.len() >= 23 { Quality::Unreliable } else { Quality::Reliable };
@@ -306,7 +306,7 @@ impl Crowd {
                     _ => self.left += 1,
                 }
             }
-            (0, Event::Received { peer }) => {
+            (0, Event::Received { peer, .. }) => {
                 let known = self.known.get_mut(&peer).expect("somebody who joined");
                 // What a node said before it came again may still be under way from its last life.
                 assert_eq!(bytes[4..], known.heard.to_le_bytes(), "from {peer}");

@@ -138,7 +138,7 @@ impl Payload {
     pub(crate) fn mission_init(&mut self, config: &Config, system: u8, ends: Option<i32>) -> &[u8] {
         let limit = u8::try_from(config.places()).unwrap_or(u8::MAX);
         self.start(op::MISSION_INIT).u8(limit).u8(system);
-        match (config.time_limit, ends) {
+        match (config.minutes(), ends) {
             (Some(minutes), Some(ends)) => self.u8(minutes).i32(ends),
             _ => self.u8(0xFF),
         };

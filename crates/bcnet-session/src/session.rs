@@ -52,8 +52,8 @@ pub struct Session {
     counters: Counters,
     /// When something of the session is due, the transport's timers aside.
     due: Option<Time>,
-    /// S-28: somebody waits until its name is known.
-    waiting: bool,
+    /// S-24, S-28: somebody waits until something has arrived; when to look again.
+    waiting: Option<Time>,
     /// What came last, and what is written next; kept for their memory.
     received: Vec<u8>,
     payload: Payload,
@@ -150,7 +150,7 @@ impl Session {
             events: VecDeque::new(),
             refusals: Bucket::new(REFUSALS, Time::ZERO),
             counters: Counters::default(),
-            waiting: false,
+            waiting: None,
             received: Vec::new(),
             payload: Payload::default(),
             closing: false,
@@ -169,9 +169,6 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
         self.pump(now);
-        if self.waiting {
-            self.serve_waiting(now);
-        }
         if self.due.is_some_and(|due| due <= now) {
             self.serve(now);
             self.pump(now);
@@ -226,9 +223,9 @@ impl Session {
     /// Replaces the banned networks, each an address and how many of its bits count. Whoever is in one is thrown out.
     pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>, now: Time) {
         self.bans = bans;
-        let banned = |member: &&Box<Member>| is_banned(&self.bans, *member.address.ip());
+        let banned = |member: &&Member| is_banned(&self.bans, *member.address.ip());
         let banned: Vec<PeerId> =
-            self.members.iter().flatten().filter(banned).map(|member| member.id).collect();
+            self.members.iter().flatten().map(Box::as_ref).filter(banned).map(|member| member.id).collect();
         for peer in banned {
             self.kick(peer, BootReason::BANNED, now);
         }
@@ -369,7 +366,7 @@ impl Session {
         let mut received = std::mem::take(&mut self.received);
         while let Some(event) = self.endpoint.poll_event(&mut received) {
             match event {
-                transport::Event::Received { peer } => self.received(peer, &mut received, now),
+                transport::Event::Received { peer, .. } => self.received(peer, &mut received, now),
                 transport::Event::Request { from, .. } => self.requested(from, &received, now),
                 transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
                 transport::Event::Left { peer, reason } => self.left(peer, reason, now),
@@ -377,7 +374,7 @@ impl Session {
                 _ => {}
             }
         }
-        if self.waiting {
+        if self.waiting.is_some_and(|look| look <= now) {
             self.serve_waiting(now);
         }
         self.received = received;
@@ -397,7 +394,7 @@ impl Session {
         self.serve_masters(now);
         self.serve_members(now);
         self.serve_round(now);
-        self.rearm(now);
+        self.rearm();
     }
 
     /// Something is due at `time`, besides what is known.
@@ -405,12 +402,13 @@ impl Session {
         self.due = Some(self.due.map_or(time, |due| due.min(time)));
     }
 
-    fn rearm(&mut self, now: Time) {
+    fn rearm(&mut self) {
         let handshake = self.config.handshake_timeout;
         let members = self.members.iter().flatten().filter_map(|member| member.due(handshake)).min();
-        let waiting = self.waiting.then(|| now + LOOK_AGAIN);
-        self.due =
-            [members, waiting, self.masters.due(), self.round.due(&self.config)].into_iter().flatten().min();
+        self.due = [members, self.waiting, self.masters.due(), self.round.due(&self.config)]
+            .into_iter()
+            .flatten()
+            .min();
     }
 
     fn member(&self, peer: PeerId) -> Option<&Member> {

@@ -7,15 +7,14 @@ mod moment;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
 
-use crate::config::{Document, Line, Problems, Table, Value, quoted, read_text, table};
+use crate::config::{Document, Line, Problems, Table, Value, quoted, table};
+use crate::file::{read_text, replace};
 pub(crate) use moment::Moment;
 
 table! {
@@ -132,12 +131,6 @@ impl Value for Network {
 pub(crate) struct Bans(BTreeMap<Network, Ban>);
 
 impl Bans {
-    /// The ban that keeps `address` out, the narrowest if there are several.
-    pub(crate) fn find(&self, address: Ipv4Addr, now: u64) -> Option<&Ban> {
-        let networks = (0..=32).rev().map(|prefix| Network::around(address, prefix));
-        networks.filter_map(|network| self.0.get(&network)).find(|ban| ban.is_in_force(now))
-    }
-
     /// Adds a ban in place of any of the same network. `false` if there is no room for more.
     #[must_use]
     pub(crate) fn add(&mut self, ban: Ban) -> bool {
@@ -234,21 +227,6 @@ fn write(bans: &Bans) -> String {
 /// Writes the file anew, so that a crash leaves either the old one or the new one.
 pub(crate) fn save(path: &Path, bans: &Bans) -> anyhow::Result<()> {
     replace(path, write(bans).as_bytes()).with_context(|| format!("{}: cannot keep the bans", path.display()))
-}
-
-/// Puts `bytes` in the place of a file in one step.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    // Without it, a crash of the machine could find the new name with the content not yet on disk.
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    let directory =
-        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -198,19 +198,3 @@ fn gamespy_text_is_told_as_it_is() {
     bench.step();
     assert_eq!(bench.heard, [(Event::Query { from: address(9) }, b"\\status\\".to_vec())]);
 }
-
-/// The two faulty peers of the laboratory: neither is the original.
-#[test]
-fn faulty_peers_can_be_played() {
-    for (plain_part_acks, ignore_part_acks) in [(true, false), (false, true)] {
-        let mut pair = Pair::joined(quiet(), 250);
-        let faulty = Params { plain_part_acks, ignore_part_acks, ..quiet() };
-        let mut pair_of_faulty = Pair::joined(faulty, 250);
-        for (pair, waiting) in [(&mut pair, 0), (&mut pair_of_faulty, 3)] {
-            pair.host.stock.send(PEER, &[7; 832], Quality::Reliable, at(1.0)).expect("joined");
-            pair.run(10.0);
-            assert_eq!(pair.host.stock.dump(PEER).expect("joined").retx.len(), waiting);
-            assert_eq!(pair.client.payloads().len(), 1);
-        }
-    }
-}

@@ -26,7 +26,7 @@ impl Session {
         if self.members.is_empty() {
             self.stand_still(now);
         }
-        self.rearm(now);
+        self.rearm();
     }
 
     fn tell_left(&mut self, member: &Member, now: Time) {

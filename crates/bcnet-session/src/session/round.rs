@@ -61,10 +61,10 @@ impl Session {
     pub(super) fn start_clock(&mut self, now: Time) {
         if self.round.started.is_none() {
             self.round.started = Some(now);
-            let minutes = self.config.time_limit;
+            let minutes = self.config.minutes();
             self.round.ends = minutes.map(|minutes| now + Duration::from_secs(60 * u64::from(minutes)));
             self.tell(Event::RoundStarted { round: self.round.number, system: self.round.system });
-            self.rearm(now);
+            self.rearm();
         }
     }
 
@@ -92,7 +92,7 @@ impl Session {
         self.send_all(None, |payload| payload.end(reason as i32), now);
         self.round.over = Some(now);
         self.forget_ships();
-        self.rearm(now);
+        self.rearm();
     }
 
     /// S-61: everyone starts anew, in the next system.
@@ -121,7 +121,7 @@ impl Session {
                 }
             }
         }
-        self.rearm(now);
+        self.rearm();
     }
 
     fn forget_ships(&mut self) {
@@ -171,10 +171,11 @@ impl Session {
 
     fn send_score(&mut self, to: PeerId, of: PeerId, now: Time) {
         let Some((score, team)) = self.member(of).map(|member| (member.score, member.team)) else { return };
-        if self.config.mission.teams {
-            self.send(to, |payload, _| payload.team_player_score(of.0, score, team.unwrap_or(NO_TEAM)), now);
-        } else {
-            self.send(to, |payload, _| payload.score(of.0, score), now);
+        match team {
+            _ if !self.config.mission.teams => self.send(to, |payload, _| payload.score(of.0, score), now),
+            Some(team) => self.send(to, |payload, _| payload.team_player_score(of.0, score, team), now),
+            // Whoever has no team yet will tell it.
+            None => {}
         }
     }
 
@@ -189,5 +190,3 @@ impl Session {
 }
 
 const TEAMS: u8 = 2;
-/// The team of somebody who has none yet.
-const NO_TEAM: u8 = 0xFF;

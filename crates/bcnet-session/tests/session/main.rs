@@ -1,5 +1,7 @@
 //! A session through its whole life, in virtual time.
 
+mod faults;
+mod hostile;
 mod join;
 mod leave;
 mod play;

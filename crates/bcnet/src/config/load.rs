@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::document::{Document, Problem, Problems, read_text};
+use super::document::{Document, Problem, Problems};
 use super::nearest::did_you_mean;
 use super::settings::{Checksums, Session, Settings};
 use super::table::Given;
+use crate::file::read_text;
 
 /// The flags of every command that reads the configuration.
 #[derive(clap::Args, Debug, Default, Clone)]
@@ -158,7 +159,7 @@ impl Loaded {
         self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
     }
 
-    fn fill(&mut self, name: &str, document: &mut Document<'_>, file: &str, source: &DeTable<'_>) {
+    fn fill(&mut self, name: &str, document: &mut Document, file: &str, source: &DeTable<'_>) {
         let Some(table) = self.settings.table_mut(name) else { return };
         let origins = &mut self.origins;
         document.fill(name, table, source, |key, line| {

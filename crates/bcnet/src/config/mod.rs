@@ -15,13 +15,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::Verdict;
-pub(crate) use document::{Document, Problems, read_text};
+pub(crate) use document::{Document, Problems};
 pub(crate) use load::{Flags, Origin, load};
 pub(crate) use settings::{
     Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
 };
 pub(crate) use table::{Table, table};
-pub(crate) use value::{Line, Value, expected, plain, quoted};
+pub(crate) use value::{HostPort, Line, Value, expected, plain, quoted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -73,8 +73,6 @@ table! {
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
         masters: Vec<HostPort<27900>> = Vec::new(),
-        /// How often each master hears of each session. Masters forget after half an hour.
-        heartbeat: Duration = Duration::from_secs(60),
     }
 }
 

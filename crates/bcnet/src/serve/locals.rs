@@ -34,7 +34,7 @@ impl Locals {
     pub(crate) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
         let player = self.players.iter().find(|(player, _)| *player == remote);
         player
-            .or(self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
+            .or_else(|| self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
             .map(|(_, local)| *local)
     }
 

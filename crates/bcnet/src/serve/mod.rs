@@ -30,7 +30,8 @@ use control::ControlSocket;
 use game::Game;
 use plane::Plane;
 use recorder::Recorder;
-pub(crate) use start::control_path;
+use start::control_path;
+pub(crate) use start::find_control;
 
 #[derive(clap::Args)]
 #[command(after_help = "\

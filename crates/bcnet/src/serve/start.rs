@@ -166,8 +166,22 @@ pub(crate) fn control_path(settings: &Settings) -> Option<PathBuf> {
     if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
         return Some(path);
     }
-    let directory = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].iter().find_map(env::var_os);
-    Some(directory.map_or_else(|| "/run/bcnet".into(), PathBuf::from).join(path))
+    runtime_directories().next().map(|directory| directory.join(path))
+}
+
+/// Where a running server's control socket may be: as [`control_path`], but the server may run as another user.
+pub(crate) fn find_control(settings: &Settings) -> Option<PathBuf> {
+    let path = control_path(settings)?;
+    let name = settings.server.control.clone().unwrap_or_default();
+    let mut others = runtime_directories().map(|directory| directory.join(&name));
+    Some(if path.exists() { path } else { others.find(|other| other.exists()).unwrap_or(path) })
+}
+
+/// Where sockets belong: what the service manager says, the user's place, and the place of system services.
+fn runtime_directories() -> impl Iterator<Item = PathBuf> {
+    let said =
+        ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
+    said.chain(["/run/bcnet".into()])
 }
 
 /// A number that nobody else can know: the keys of the standard library's hash are from the system's random numbers.
