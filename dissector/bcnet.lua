@@ -1013,10 +1013,9 @@ local function show_datagram(tvb, pinfo, tree, bytes, messages, problem)
     local id = u8(bytes, 0)
     node:add(F.sender, plain:range(0, 1), id)
     node:add(F.count, plain:range(1, 1), #messages)
-    local direction = id == HOST and "S" or is_client(id) and "C"
-    if direction then node:add(F.direction, plain:range(0, 1), direction):set_generated() end
+    node:add(F.direction, plain:range(0, 1), id == HOST and "S" or "C"):set_generated()
     local odd = {}
-    if not direction then odd[#odd + 1] = "sender" end
+    if id ~= HOST and not is_client(id) then odd[#odd + 1] = "sender" end
     if #bytes > MAX_DATAGRAM then odd[#odd + 1] = "large_datagram" end
     show_non_stock(node, odd)
     if not pinfo.visited then notes[pinfo.number] = follow(bytes, messages, pinfo) end

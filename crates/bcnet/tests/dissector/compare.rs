@@ -21,13 +21,16 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Compares one datagram. The error says where the two differ.
     pub(crate) fn datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
-        let mut known = strings(&["bcnet.count", "bcnet.direction", "_ws.expert"]);
+        let mut known = strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
         for (key, value) in object(entry)? {
             match key.as_str() {
                 // Its place in the input.
                 "line" => continue,
-                // Hex has no addresses to tell it from.
-                "direction" if value.is_null() => continue,
+                // Hex lines do not tell it; the dissector goes by the sender.
+                "direction" if value.is_null() && entry.get("sender").is_some() => {
+                    let direction = if entry["sender"] == 1 { "S" } else { "C" };
+                    self.field("bcnet.direction", &direction.into(), layer)?;
+                }
                 "messages" => {
                     known.push("bcnet.message".into());
                     self.messages(value, layer)?;

@@ -78,7 +78,8 @@ fn cut_datagrams_and_garbage_have_the_same_fields_in_both() {
 fn a_key_without_a_field_and_a_field_without_a_key_are_noticed() {
     let entry = json!({"line": 1, "sender": 1, "direction": null, "messages": [{"type": 2, "kind": "keepalive", "len": 1}]});
     let message = json!({"bcnet.type": "0x02", "bcnet.kind": "keepalive", "bcnet.len": "1"});
-    let layer = json!({"bcnet.sender": "1", "bcnet.count": "1", "bcnet.message": message});
+    let layer =
+        json!({"bcnet.sender": "1", "bcnet.count": "1", "bcnet.direction": "S", "bcnet.message": message});
     let compare = |entry: &Value, layer: &Value| Comparison::default().datagram(entry, layer);
     assert_eq!(compare(&entry, &layer), Ok(()));
     for pointer in ["", "/messages/0"] {
