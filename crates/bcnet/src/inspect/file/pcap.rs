@@ -101,11 +101,16 @@ impl Window {
         }
         Ok(true)
     }
+}
 
-    /// The rest as a reader, for what is read by lines.
-    pub(super) fn into_reader(self) -> impl Read {
-        let left = self.rest().to_vec();
-        io::Cursor::new(left).chain(self.input)
+/// For what is read by lines.
+impl Read for Window {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.has(1)?;
+        let count = self.rest().len().min(into.len());
+        into[..count].copy_from_slice(&self.rest()[..count]);
+        self.consume(count);
+        Ok(count)
     }
 }
 
