@@ -4,7 +4,10 @@
 
 mod json;
 mod library;
+mod plot;
+mod report;
 mod text;
+mod tour;
 
 use std::io::{self, BufWriter, Write};
 
@@ -25,7 +28,10 @@ Examples:
   bcnet lab run p01
   bcnet lab run scenarios/p*.toml --json
   bcnet lab run battle-loss5 --engine bcnet --seed 7
-  bcnet lab dump p01 --at 2.77")]
+  bcnet lab dump p01 --at 2.77
+  bcnet lab tour --report tour.html
+
+Exit codes: 0 all expectations met, 1 some expectation missed, 2 a scenario could not be read.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -39,6 +45,8 @@ enum Command {
     List,
     /// Run a scenario and print the queues of every node at one moment
     Dump(DumpArgs),
+    /// Run everything on both engines: one table, and a report with plots
+    Tour(tour::Args),
 }
 
 #[derive(clap::Args)]
@@ -95,6 +103,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Run(args) => run_files(args, &mut out)?,
         Command::List => list(&mut out)?,
         Command::Dump(args) => dump(args, &mut out)?,
+        Command::Tour(args) => tour::run(args, &mut out)?,
     };
     out.flush()?;
     Ok(verdict)
