@@ -81,12 +81,12 @@ impl Battle {
     fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<Shot> {
         let orders = self.orders(ship, at);
         for order in &orders {
-            let others = (0..self.ships.len()).filter(|other| order.everyone || (order.relayed && *other != ship));
+            let others =
+                (0..self.ships.len()).filter(|other| order.everyone || (order.relayed && *other != ship));
             self.relay.extend(others.map(|other| (other, order.size)));
         }
         let shot = |size, quality| Shot { at, ship, from_host: false, size, quality };
-        let mut shots: Vec<Shot> =
-            orders.iter().map(|order| shot(order.size, Quality::Reliable)).collect();
+        let mut shots: Vec<Shot> = orders.iter().map(|order| shot(order.size, Quality::Reliable)).collect();
         if self.rng.chance(STATE) {
             let size = SHIP_STATES[self.rng.size(SHIP_STATES.len())];
             shots.push(shot(size, Quality::Unreliable));

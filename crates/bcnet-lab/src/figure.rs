@@ -231,10 +231,7 @@ impl Measure {
 
     /// Whether it is read from the log of everything that was sent.
     const fn is_of_the_log(self) -> bool {
-        matches!(
-            self,
-            Self::DatagramSizes | Self::DatagramTimes | Self::AckTimes | Self::RetransmitTimes
-        )
+        matches!(self, Self::DatagramSizes | Self::DatagramTimes | Self::AckTimes | Self::RetransmitTimes)
     }
 }
 

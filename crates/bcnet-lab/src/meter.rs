@@ -324,7 +324,14 @@ impl Meter {
 }
 
 impl Observer<dyn Engine> for Meter {
-    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut (dyn Engine + 'static), now: Time) {
+    fn on_event(
+        &mut self,
+        node: usize,
+        event: Event,
+        bytes: &[u8],
+        engine: &mut (dyn Engine + 'static),
+        now: Time,
+    ) {
         match event {
             Event::Request { from, .. } => engine.admit(from, now),
             Event::Received { .. } => self.deliver(node, bytes, now),
@@ -354,7 +361,8 @@ impl Observer<dyn Engine> for Meter {
                 }
                 other => match other.id() {
                     Some(id) if self.lanes.entry((from, to)).or_default().note(id) => {
-                        (sum.retransmits, sum.again_bytes) = (sum.retransmits + 1, sum.again_bytes + len as u64);
+                        (sum.retransmits, sum.again_bytes) =
+                            (sum.retransmits + 1, sum.again_bytes + len as u64);
                         Sent::Again(id)
                     }
                     _ => Sent::Other,
@@ -427,4 +435,3 @@ const MARK: u8 = 0x4C;
 const STAMP: usize = 5;
 /// A number is used again after 65,536 messages; no message is repeated that long.
 const ROUND: u64 = 30_000;
-

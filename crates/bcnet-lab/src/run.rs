@@ -208,18 +208,28 @@ impl<'a> Runner<'a> {
         let seed = options.seed.unwrap_or(scenario.seed);
         let start = Time::ZERO + scenario.settle;
         let delay = |link: &crate::scenario::Link| link.faults.delay;
-        let calm = Faults { delay: scenario.links.iter().map(delay).max().unwrap_or_default(), ..Faults::default() };
+        let calm =
+            Faults { delay: scenario.links.iter().map(delay).max().unwrap_or_default(), ..Faults::default() };
         let mut world = World::new(calm, seed);
         for (number, node) in scenario.nodes.iter().enumerate() {
             world.add_node(build(node, number, scenario, engine), node.habits.clone());
         }
         let present = scenario.nodes.iter().map(|node| node.role != NodeRole::Nobody).collect();
         let mut meter = Meter::new(present, start);
-        let figures = || scenario.expects.iter().map(|expect| &expect.figure).chain(scenario.claim.iter().map(|claim| &claim.figure));
+        let figures = || {
+            scenario
+                .expects
+                .iter()
+                .map(|expect| &expect.figure)
+                .chain(scenario.claim.iter().map(|claim| &claim.figure))
+        };
         meter.log = figures().any(|figure| figure.needs_log()).then(Vec::new);
         meter.trace = options.trace.then(Vec::new);
         let battle = |traffic: &crate::scenario::Traffic| {
-            (Battle::new(seed, traffic.players, traffic.at + scenario.settle), traffic.until + scenario.settle)
+            (
+                Battle::new(seed, traffic.players, traffic.at + scenario.settle),
+                traffic.until + scenario.settle,
+            )
         };
         Self {
             scenario,
@@ -450,7 +460,8 @@ fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
     let figures = scenario.expects.iter().map(|expect| &expect.figure);
     let figures = figures.chain(scenario.claim.iter().map(|claim| &claim.figure));
     let figures = figures.filter(|figure| figure.measure.is_of_queues());
-    let of_figures = figures.filter_map(|figure| Some(DumpAt { at: figure.at?, node: figure.node?, peer: figure.peer }));
+    let of_figures =
+        figures.filter_map(|figure| Some(DumpAt { at: figure.at?, node: figure.node?, peer: figure.peer }));
     let extra = options.dump.into_iter().flat_map(|at| {
         let nodes = scenario.nodes.iter().enumerate().filter(|(_, node)| node.role != NodeRole::Nobody);
         nodes.map(move |(node, _)| DumpAt { at, node, peer: None })
@@ -472,9 +483,7 @@ fn build(node: &Node, number: usize, scenario: &Scenario, engine: Kind) -> Box<d
         (NodeRole::Nobody, _) => Box::new(Nobody),
         (NodeRole::Host, Kind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
         (NodeRole::Host, Kind::Bcnet) => Box::new(Endpoint::host(config(node))),
-        (NodeRole::Client, Kind::Stock) => {
-            Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
-        }
+        (NodeRole::Client, Kind::Stock) => Box::new(Stock::connect(params(node), host, own, nonce, &[], now)),
         (NodeRole::Client, Kind::Bcnet) => {
             Box::new(Endpoint::connect(config(node), host, own, nonce, Text::default(), now))
         }
@@ -482,7 +491,8 @@ fn build(node: &Node, number: usize, scenario: &Scenario, engine: Kind) -> Box<d
 }
 
 fn params(node: &Node) -> Params {
-    let Settings { keepalive, silence, linger, buffer, clock, free_acks, last_ack, ack_step, gate } = &node.settings;
+    let Settings { keepalive, silence, linger, buffer, clock, free_acks, last_ack, ack_step, gate } =
+        &node.settings;
     let default = Params::default();
     let seconds = |wanted: &Option<Duration>, default: Option<f32>| match wanted {
         Some(length) => (!length.is_zero()).then_some(length.as_secs_f32()),

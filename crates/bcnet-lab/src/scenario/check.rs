@@ -92,7 +92,10 @@ impl<'a> Checker<'a> {
         checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
         checker.duration = checker.length(&file.duration)?;
         if file.node.is_empty() || file.node.len() > MOST_NODES {
-            return Err(Mistake { line: 1, what: format!("a scenario has 1 to {MOST_NODES} [[node]] tables") });
+            return Err(Mistake {
+                line: 1,
+                what: format!("a scenario has 1 to {MOST_NODES} [[node]] tables"),
+            });
         }
         Ok(checker)
     }
@@ -234,7 +237,8 @@ impl<'a> Checker<'a> {
         if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
             return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
         }
-        let channels = [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
+        let channels =
+            [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
         let channel = send.channel.as_ref().map(|channel| self.choice("channel", channel, &channels));
         match channel.transpose()?.unwrap_or(Channel::Game) {
             Channel::Game => {}
@@ -257,7 +261,9 @@ impl<'a> Checker<'a> {
             (true, true, true) => Manner::Plain(Quality::Urgent),
             (false, false, true) => Manner::Plain(Quality::Unreliable),
             (true, false, false) => Manner::Apart,
-            _ => return Err(self.mistake(place, "only a reliable payload is `urgent`, or not to `aggregate`")),
+            _ => {
+                return Err(self.mistake(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
+            }
         };
         Ok(Timed { at, every, action: Action::Send { from, to, what, count, manner } })
     }
@@ -283,7 +289,9 @@ impl<'a> Checker<'a> {
         let end = Time::ZERO + self.duration;
         let until = traffic.until.as_ref().map_or(Ok(end), |until| self.time(until))?;
         let players = traffic.players.as_ref().map_or(3, |players| *players.get_ref());
-        if let Some(players) = traffic.players.as_ref().filter(|players| !(1..=64).contains(players.get_ref())) {
+        if let Some(players) =
+            traffic.players.as_ref().filter(|players| !(1..=64).contains(players.get_ref()))
+        {
             return Err(self.mistake(players, "1 to 64 players are possible"));
         }
         Ok(Traffic { at, until, players })
@@ -298,7 +306,8 @@ impl<'a> Checker<'a> {
             (Some(Value::One(value)), None, None) => Wanted::Is(*value, within),
             (Some(Value::Many(values)), None, None) => Wanted::Are(values.clone(), within),
             (None, None, None) | (Some(_), ..) => {
-                return Err(self.mistake(place, "an expectation has `is`, or `at_least` and `at_most` or one of them"));
+                return Err(self
+                    .mistake(place, "an expectation has `is`, or `at_least` and `at_most` or one of them"));
             }
             (None, least, most) => {
                 Wanted::Between(least.unwrap_or(f64::NEG_INFINITY), most.unwrap_or(f64::INFINITY))
@@ -326,7 +335,8 @@ impl<'a> Checker<'a> {
     fn figure(&self, figure: &Placed<file::Figure>) -> Checked<Figure> {
         let place = figure;
         let figure = figure.get_ref();
-        let all: Vec<(&str, Measure)> = Measure::ALL.iter().map(|measure| (measure.name(), *measure)).collect();
+        let all: Vec<(&str, Measure)> =
+            Measure::ALL.iter().map(|measure| (measure.name(), *measure)).collect();
         let measure = self.choice("figure", &figure.of, &all)?;
         let time = |time: &Option<Placed<f64>>| time.as_ref().map(|time| self.time(time)).transpose();
         let figure = Figure {
@@ -433,7 +443,8 @@ impl<'a> Checker<'a> {
         if range.contains(&value) {
             return Ok(value);
         }
-        let what = format!("{value} is not possible here: {} up to, but without, {} is", range.start, range.end);
+        let what =
+            format!("{value} is not possible here: {} up to, but without, {} is", range.start, range.end);
         Err(self.mistake(number, what))
     }
 
@@ -441,7 +452,8 @@ impl<'a> Checker<'a> {
         let digits: Vec<u8> = text.get_ref().bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let (pairs, rest) = digits.as_chunks::<2>();
         let byte = |pair: &[u8; 2]| {
-            let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            let pair =
+                str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
             u8::from_str_radix(pair, 16).ok()
         };
         let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();

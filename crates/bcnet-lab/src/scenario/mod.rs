@@ -10,8 +10,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bcnet_transport::wire::PeerId;
 use bcnet_transport::Time;
+use bcnet_transport::wire::PeerId;
 
 use crate::engine::Manner;
 use crate::figure::Figure;

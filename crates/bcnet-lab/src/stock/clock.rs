@@ -25,9 +25,8 @@ impl Clock {
     /// The first time at which the clock shows more than `seconds`.
     pub(super) fn after(&self, seconds: f32) -> Time {
         let mut low = micros(seconds.next_down()).saturating_sub(self.granularity);
-        let mut high = micros(seconds.max(0.0).next_up().next_up())
-            .saturating_add(self.granularity)
-            .saturating_add(1);
+        let mut high =
+            micros(seconds.max(0.0).next_up().next_up()).saturating_add(self.granularity).saturating_add(1);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.at(Time::from_micros(middle)) > seconds {

@@ -179,6 +179,5 @@ fn split(mut message: Message, limit: usize) -> Vec<Message> {
     parts
 }
 
-
 /// As many messages as may wait for one peer, and one more.
 const MOST_PENDING: usize = 0x8000;

@@ -70,7 +70,9 @@ pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[Missed]) -> Json {
         "duration": outcome.duration.as_secs_f64(),
         "fingerprint": format!("{:016x}", outcome.fingerprint),
     });
-    if let (Some(object), Json::Object(all)) = (object.as_object_mut(), totals(&outcome.total(), outcome, None)) {
+    if let (Some(object), Json::Object(all)) =
+        (object.as_object_mut(), totals(&outcome.total(), outcome, None))
+    {
         object.extend(all);
     }
     object["nodes"] = json!(nodes);

@@ -44,7 +44,8 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
 
 /// The built-in scenarios.
 pub(super) fn built_in() -> anyhow::Result<Vec<Entry>> {
-    let parsed = BUILT_IN.iter().map(|(name, text)| entry((*name).into(), format!("scenarios/{name}.toml"), text));
+    let parsed =
+        BUILT_IN.iter().map(|(name, text)| entry((*name).into(), format!("scenarios/{name}.toml"), text));
     parsed.collect()
 }
 
@@ -89,6 +90,7 @@ built_in! {
     "battle-loss5-bcnet-clients",
     "battle-loss5-bcnet-host",
     "blocked-clock",
+    "budget",
     "cap255",
     "deadlock",
     "deadlock-keepalives",
@@ -105,6 +107,7 @@ built_in! {
     "h6-together",
     "h7-channel",
     "lull",
+    "memory",
     "mixing",
     "p01",
     "p02",

@@ -10,6 +10,7 @@ mod text;
 mod tour;
 
 use std::io::{self, BufWriter, Write};
+use std::time::Instant;
 
 use anyhow::ensure;
 use bcnet_lab::scenario::Kind;
@@ -114,7 +115,7 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let entries = args.files.iter().map(|name| library::find(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut verdict = Verdict::Clean;
     for entry in &entries {
-        let outcome = perform(entry, args.choice, args.trace, None);
+        let outcome = timed(entry, args);
         let missed = outcome.missed(&entry.scenario);
         if !missed.is_empty() {
             verdict = Verdict::Findings;
@@ -126,6 +127,17 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
         }
     }
     Ok(verdict)
+}
+
+/// Runs a scenario and tells on standard error how much faster than real time that went.
+#[allow(clippy::disallowed_methods, reason = "how long a run takes is for people only")]
+fn timed(entry: &Entry, args: &RunArgs) -> Outcome {
+    let start = Instant::now();
+    let outcome = perform(entry, args.choice, args.trace, None);
+    let (took, virtually) = (start.elapsed().as_secs_f64(), outcome.duration + entry.scenario.settle);
+    let factor = virtually.as_secs_f64() / took.max(1e-9);
+    eprintln!("{}: {:.0} s in {took:.2} s, {factor:.0} times real time", entry.name, virtually.as_secs_f64());
+    outcome
 }
 
 fn perform(entry: &Entry, choice: Choice, trace: bool, dump: Option<Time>) -> Outcome {
@@ -146,7 +158,12 @@ fn list(out: &mut impl Write) -> anyhow::Result<Verdict> {
 fn dump(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let mut entry = library::find(&args.file)?;
     let most = entry.scenario.duration.as_secs_f64();
-    ensure!((0.0..=most).contains(&args.at), "--at {}: {} lasts from 0 to {most} seconds", args.at, entry.name);
+    ensure!(
+        (0.0..=most).contains(&args.at),
+        "--at {}: {} lasts from 0 to {most} seconds",
+        args.at,
+        entry.name
+    );
     let at = Time::from_micros((args.at * 1e6).round() as u64);
     entry.scenario.dumps.clear();
     let outcome = perform(&entry, args.choice, false, Some(at));

@@ -35,7 +35,8 @@ pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
         );
     }
     for series in series {
-        let place = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", LEFT + x / right * PLOT_WIDTH, scale.place(*y));
+        let place =
+            |(x, y): &(f64, f64)| format!("{:.1},{:.1}", LEFT + x / right * PLOT_WIDTH, scale.place(*y));
         let path: Vec<String> = series.points.iter().map(place).collect();
         let _ = write!(svg, r#"<polyline class="line {}" points="{}"/>"#, series.class, path.join(" "));
     }

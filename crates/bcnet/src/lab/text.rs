@@ -82,7 +82,8 @@ fn row(
     outcome: &Outcome,
     node: Option<usize>,
 ) -> io::Result<()> {
-    let delay = |share| outcome.delay(node, share).map_or_else(|| "-".into(), |millis| format!("{millis:.1}"));
+    let delay =
+        |share| outcome.delay(node, share).map_or_else(|| "-".into(), |millis| format!("{millis:.1}"));
     let queue = |peak: usize, mean: f64| format!("{peak}/{mean:.2}");
     writeln!(
         out,

@@ -68,6 +68,8 @@ impl Stop {
         let claim = self.entry.scenario.claim.as_ref()?;
         let value = |outcome| match claim.figure.of(outcome) {
             Some(Value::One(value)) => Some(value),
+            // Nothing waits for a peer that is not there.
+            None if claim.figure.measure.is_of_queues() => Some(0.0),
             _ => None,
         };
         Some(Row { name: &self.entry.name, claim, stock: value(&self.stock), bcnet: value(&self.bcnet) })
@@ -131,7 +133,10 @@ fn travel(entries: Vec<Entry>, seed: Option<u64>) -> Vec<Stop> {
 
 fn progress(done: usize, all: usize, name: &str) {
     if io::stderr().is_terminal() {
-        eprint!("\r{done}/{all} {name:30}{}", if done == all { "\r                                      \r" } else { "" });
+        eprint!(
+            "\r{done}/{all} {name:30}{}",
+            if done == all { "\r                                      \r" } else { "" }
+        );
     }
 }
 
