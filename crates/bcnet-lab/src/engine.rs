@@ -3,10 +3,21 @@
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_transport::wire::{MessageId, PeerId, Text};
+use bcnet_transport::wire::{Kind, MessageId, PeerId, Text};
 use bcnet_transport::{Endpoint, Event, Quality, Time, Transmit};
 
-use crate::stock::{AckEntry, Dump, Retx, Stock};
+use crate::stock::{AckEntry, Dump, Options, Retx, Stock};
+
+/// How a payload is given to an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As both engines can.
+    Plain(Quality),
+    /// Reliably, with the original's flag that keeps two such messages out of one datagram. bcnet has no such flag.
+    Apart,
+    /// As a keepalive, which has no payload. Only the original can be told to.
+    Keepalive,
+}
 
 /// One end of a session, driven by a [`World`](crate::World).
 pub trait Engine: Debug {
@@ -39,7 +50,7 @@ pub trait Engine: Debug {
 
     /// Queues a payload. `false` if it is not taken.
     #[must_use]
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> bool;
+    fn send(&mut self, to: PeerId, payload: &[u8], manner: Manner, now: Time) -> bool;
 
     /// Tells the own name.
     fn identify(&mut self, own: Ipv4Addr, name: Text<'_>, now: Time);
@@ -101,7 +112,12 @@ impl Engine for Endpoint {
         Self::admit(self, from, now);
     }
 
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> bool {
+    fn send(&mut self, to: PeerId, payload: &[u8], manner: Manner, now: Time) -> bool {
+        let quality = match manner {
+            Manner::Plain(quality) => quality,
+            Manner::Apart => Quality::Reliable,
+            Manner::Keepalive => return false,
+        };
         Self::send(self, to, payload, quality, now).is_ok()
     }
 
@@ -167,8 +183,14 @@ impl Engine for Stock {
 
     fn admit(&mut self, _: SocketAddrV4, _: Time) {}
 
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> bool {
-        Self::send(self, to, payload, quality, now).is_ok()
+    fn send(&mut self, to: PeerId, payload: &[u8], manner: Manner, now: Time) -> bool {
+        let reliable = Options::from(Quality::Reliable);
+        let options = match manner {
+            Manner::Plain(quality) => quality.into(),
+            Manner::Apart => Options { aggregate: false, ..reliable },
+            Manner::Keepalive => Options { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
+        };
+        self.send_with(to, payload, options, now).is_ok()
     }
 
     fn identify(&mut self, _: Ipv4Addr, name: Text<'_>, now: Time) {
@@ -227,7 +249,7 @@ impl Engine for Nobody {
 
     fn admit(&mut self, _: SocketAddrV4, _: Time) {}
 
-    fn send(&mut self, _: PeerId, _: &[u8], _: Quality, _: Time) -> bool {
+    fn send(&mut self, _: PeerId, _: &[u8], _: Manner, _: Time) -> bool {
         false
     }
 

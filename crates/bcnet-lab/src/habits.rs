@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Datagram, Message, MessageId, Writer};
+use bcnet_transport::wire::{Datagram, Kind, Message, MessageId, Writer};
 
 /// How a node drives its engine and what it does to datagrams. The default drives it whenever something is due and
 /// changes nothing.
@@ -44,7 +44,7 @@ impl Habits {
     }
 
     /// Changes a datagram that is about to leave; tells its length.
-    pub(crate) fn say(&self, bytes: &mut [u8]) -> usize {
+    pub fn say(&self, bytes: &mut [u8]) -> usize {
         if !self.plain_acks {
             return bytes.len();
         }
@@ -58,7 +58,7 @@ impl Habits {
     }
 
     /// Changes a datagram that was taken out of the socket.
-    pub(crate) fn hear(&self, bytes: &mut Vec<u8>) {
+    pub fn hear(&self, bytes: &mut Vec<u8>) {
         if self.deaf_to_part_acks {
             let len = rewrite(bytes, |message| match message {
                 Message::Ack(ack) if ack.id.part.is_some() => None,
@@ -81,12 +81,13 @@ fn rewrite(bytes: &mut [u8], mut change: impl FnMut(Message<'_>) -> Option<Messa
     }
     match writer.finish() {
         Some(written) => written.len(),
-        // Nothing is left of it: the sender's id and no message.
-        None => {
-            if let Some([id, count]) = bytes.first_chunk_mut() {
-                (*id, *count) = (sender.0, 0);
+        // Nothing is left of it but that somebody is there.
+        None => match bytes.first_chunk_mut() {
+            Some(alive) => {
+                *alive = [sender.0, 1, Kind::KEEPALIVE.0];
+                alive.len()
             }
-            bytes.len().min(2)
-        }
+            None => bytes.len(),
+        },
     }
 }

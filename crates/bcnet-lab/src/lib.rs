@@ -17,7 +17,7 @@ pub mod stock;
 mod world;
 
 pub use battle::{Battle, Shot};
-pub use engine::Engine;
+pub use engine::{Engine, Manner};
 pub use figure::{Figure, Measure, Value};
 pub use habits::Habits;
 pub use link::{Faults, Link, Passage, Script, Tally};

@@ -208,6 +208,8 @@ impl Lane {
 pub(crate) struct Meter {
     /// Nothing counts before.
     start: Time,
+    /// Which nodes are there at all.
+    present: Vec<bool>,
     pub(crate) totals: Vec<Totals>,
     lanes: HashMap<(usize, usize), Lane>,
     payloads: Vec<Payload>,
@@ -221,10 +223,11 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(nodes: usize, start: Time) -> Self {
+    pub(crate) fn new(present: Vec<bool>, start: Time) -> Self {
         Self {
             start,
-            totals: vec![Totals::default(); nodes],
+            totals: vec![Totals::default(); present.len()],
+            present,
             lanes: HashMap::new(),
             payloads: Vec::new(),
             delays: Vec::new(),
@@ -377,6 +380,9 @@ impl Observer<dyn Engine> for Meter {
 
     fn on_taken(&mut self, node: usize, from: usize, bytes: &[u8], engine: &dyn Engine, now: Time) {
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
+        if self.present.get(node) != Some(&true) {
+            return;
+        }
         let peer = datagram.sender();
         let acks = datagram.messages().filter_map(|message| match message {
             Message::Ack(ack) => Some((from, peer, ack.id)),
@@ -396,6 +402,10 @@ impl Observer<dyn Engine> for Meter {
         }
         for peer in engine.peer_ids() {
             let [acks, retx] = engine.lengths(peer, now);
+            // A peer that never gets anything would only thin out the mean.
+            if acks + retx == 0 && !self.lengths.contains_key(&(node, peer)) {
+                continue;
+            }
             let new = Length { since: now, acks, retx };
             let queues = &mut self.totals[node].queues;
             queues.peak_acks = queues.peak_acks.max(acks);

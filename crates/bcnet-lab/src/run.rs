@@ -6,7 +6,7 @@ use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Quality, Time};
 
 use crate::battle::{Battle, Shot};
-use crate::engine::{Engine, Nobody};
+use crate::engine::{Engine, Manner, Nobody};
 use crate::figure::Value;
 use crate::link::Faults;
 use crate::meter::{Log, Meter, Totals};
@@ -198,6 +198,8 @@ struct Runner<'a> {
     taken: Vec<Taken>,
     samples: Vec<Sample>,
     payload: Vec<u8>,
+    /// What each engine had compared when the experiment began.
+    compared: Vec<Option<u64>>,
 }
 
 impl<'a> Runner<'a> {
@@ -212,7 +214,8 @@ impl<'a> Runner<'a> {
         for (number, node) in scenario.nodes.iter().enumerate() {
             world.add_node(build(node, number, scenario, engine), node.habits.clone());
         }
-        let mut meter = Meter::new(scenario.nodes.len(), start);
+        let present = scenario.nodes.iter().map(|node| node.role != NodeRole::Nobody).collect();
+        let mut meter = Meter::new(present, start);
         let figures = || {
             scenario
                 .expects
@@ -241,6 +244,7 @@ impl<'a> Runner<'a> {
             taken: Vec::new(),
             samples: Vec::new(),
             payload: Vec::new(),
+            compared: Vec::new(),
         }
     }
 
@@ -248,6 +252,7 @@ impl<'a> Runner<'a> {
     fn settle(&mut self) {
         self.world.watch_before(self.start, &mut self.meter);
         let nodes = self.scenario.nodes.len();
+        self.compared = (0..nodes).map(|node| self.world.node(node).comparisons()).collect();
         self.world.set_faults(Faults::default());
         for link in &self.scenario.links {
             let ends = |end: Option<usize>| end.map_or(0..nodes, |end| end..end + 1);
@@ -326,13 +331,13 @@ impl<'a> Runner<'a> {
     fn perform(&mut self, action: &Action) {
         let now = self.world.now();
         match action {
-            Action::Send { from, to, what, count, quality } => {
+            Action::Send { from, to, what, count, manner } => {
                 for _ in 0..*count {
                     for peer in self.receivers(*from, *to) {
                         match what {
-                            Content::Size(size) => self.send(*from, peer, *size, *quality),
+                            Content::Size(size) => self.send(*from, peer, *size, *manner),
                             Content::Bytes(bytes) => {
-                                let taken = self.world.node_mut(*from).send(peer, bytes, *quality, now);
+                                let taken = self.world.node_mut(*from).send(peer, bytes, *manner, now);
                                 self.meter.gave(*from, taken, false);
                             }
                         }
@@ -368,28 +373,29 @@ impl<'a> Runner<'a> {
 
     fn shoot(&mut self, shot: Shot) {
         let Some(host) = self.scenario.host() else { return };
-        let clients =
-            self.scenario.nodes.iter().enumerate().filter(|(_, node)| node.role == NodeRole::Client);
-        let Some((client, _)) = clients.map(|(number, node)| (number, node)).nth(shot.ship) else { return };
+        let nodes = self.scenario.nodes.iter().enumerate();
+        let mut clients = nodes.filter(|(_, node)| node.role == NodeRole::Client);
+        let Some((client, _)) = clients.nth(shot.ship) else { return };
         let (from, to) = if shot.from_host { (host, client) } else { (client, host) };
         let peer = self.id_of(to);
         if shot.quality == Quality::Unreliable {
             // Not worth a number: there are many of them, and nobody asks when they arrive.
             let now = self.world.now();
-            let taken =
-                self.world.node_mut(from).send(peer, &STATE[..shot.size.min(STATE.len())], shot.quality, now);
+            let (state, manner) = (&STATE[..shot.size.min(STATE.len())], Manner::Plain(shot.quality));
+            let taken = self.world.node_mut(from).send(peer, state, manner, now);
             return self.meter.gave(from, taken, false);
         }
-        self.send(from, peer, shot.size, shot.quality);
+        self.send(from, peer, shot.size, Manner::Plain(shot.quality));
     }
 
-    fn send(&mut self, from: usize, to: PeerId, size: usize, quality: Quality) {
+    fn send(&mut self, from: usize, to: PeerId, size: usize, manner: Manner) {
         let now = self.world.now();
         let mut payload = std::mem::take(&mut self.payload);
         // What is too large for one message is made reliable.
-        let reliable = quality != Quality::Unreliable || size > LARGEST_UNRELIABLE;
+        let unreliable = manner == Manner::Plain(Quality::Unreliable);
+        let reliable = !unreliable || size > LARGEST_UNRELIABLE;
         self.meter.stamp(&mut payload, from, size, reliable, now);
-        let taken = self.world.node_mut(from).send(to, &payload, quality, now);
+        let taken = self.world.node_mut(from).send(to, &payload, manner, now);
         self.meter.gave(from, taken, true);
         self.payload = payload;
     }
@@ -410,28 +416,35 @@ impl<'a> Runner<'a> {
         let state = |(node, totals): (usize, &Totals)| {
             let engine = self.world.node(node);
             let acks = engine.peer_ids().into_iter().map(|peer| engine.lengths(peer, now)[0]).sum();
-            (acks, Totals { comparisons: engine.comparisons(), ..*totals })
+            (acks, Totals { comparisons: self.compared(node), ..*totals })
         };
         let nodes = self.meter.totals.iter().enumerate().map(state).collect();
         self.samples.push(Sample { at: Time::ZERO + now.since(self.start), nodes });
     }
 
+    /// What an engine has compared since the experiment began.
+    fn compared(&self, node: usize) -> Option<u64> {
+        let before = self.compared.get(node).copied().flatten()?;
+        Some(self.world.node(node).comparisons()? - before)
+    }
+
     fn finish(mut self) -> Outcome {
         self.meter.finish(self.world.now());
-        let mut delays = self.meter.delays;
+        let mut delays = std::mem::take(&mut self.meter.delays);
         delays.sort_unstable_by_key(|(_, micros)| *micros);
         let totals = self.meter.totals.iter().enumerate();
         let nodes = totals.zip(&self.scenario.nodes).map(|((number, totals), node)| NodeOutcome {
             name: node.name.clone(),
             engine: (node.role != NodeRole::Nobody).then(|| node.engine.unwrap_or(self.engine)),
-            totals: Totals { comparisons: self.world.node(number).comparisons(), ..*totals },
+            totals: Totals { comparisons: self.compared(number), ..*totals },
             crash: self.world.node(number).crash(),
         });
+        let nodes = nodes.collect();
         Outcome {
             engine: self.engine,
             seed: self.seed,
             duration: self.scenario.duration,
-            nodes: nodes.collect(),
+            nodes,
             dumps: self.taken,
             samples: self.samples,
             trace: self.meter.trace.unwrap_or_default(),

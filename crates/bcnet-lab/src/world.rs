@@ -307,7 +307,9 @@ impl<E: Engine + ?Sized> World<E> {
         assert!(again < MOST_SERVICES, "node {number} does not come to rest at {now}");
         node.services = (now, again);
         if let Some(blocked) = node.habits.block(now) {
-            (node.busy, node.held_up) = (now + blocked, node.held_up.or(Some(now)));
+            node.busy = now + blocked;
+            // An engine that is not run in frames is told the time when it gets its turn.
+            node.held_up = node.held_up.or_else(|| node.engine.has_frames().then_some(now));
             return self.schedule_at(number, now);
         }
         // What the clock showed when the frame began.

@@ -205,7 +205,7 @@ impl Session {
         let mut received = std::mem::take(&mut self.received);
         while let Some(event) = self.endpoint.poll_event(&mut received) {
             match event {
-                transport::Event::Received { peer } => self.received(peer, &mut received, now),
+                transport::Event::Received { peer, .. } => self.received(peer, &mut received, now),
                 transport::Event::Request { from, .. } => self.requested(from, &received, now),
                 transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
                 transport::Event::Left { peer, reason } => self.left(peer, reason, now),

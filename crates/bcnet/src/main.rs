@@ -8,6 +8,7 @@ mod config;
 mod ctl;
 mod file;
 mod inspect;
+mod lab;
 mod log;
 mod manifest;
 mod master;
@@ -39,6 +40,8 @@ enum Command {
     Echo(net::echo::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
+    /// Run experiments with the original engine and with bcnet on a virtual network
+    Lab(lab::Args),
     /// Learn and check manifests: which game files players must have
     Manifest(manifest::Args),
     /// List servers for games to find
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::run(&args),
         Command::Echo(args) => net::echo::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Master(args) => master::run(&args),
         Command::Proxy(args) => proxy::run(&args),

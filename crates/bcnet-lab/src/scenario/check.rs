@@ -11,6 +11,7 @@ use super::{
     Action, Claim, Content, DumpAt, Expect, Kind, Link, Mistake, Node, NodeRole, Scenario, Settings, Timed,
     Traffic, Verdict, Wanted, Whom,
 };
+use crate::engine::Manner;
 use crate::figure::{Figure, Measure};
 use crate::habits::Habits;
 use crate::link::{Faults, Script};
@@ -66,6 +67,14 @@ fn distance(a: &str, b: &str) -> usize {
         row[0] = i + 1;
     }
     row.last().copied().unwrap_or(0)
+}
+
+/// What a send puts on the wire.
+#[derive(Clone, Copy)]
+enum Channel {
+    Game,
+    Control,
+    Keepalive,
 }
 
 /// What the checks of all tables need.
@@ -223,10 +232,21 @@ impl<'a> Checker<'a> {
         let send = send.get_ref();
         let (at, every) = self.times(&send.at, send.until.as_ref(), send.rate.as_ref())?;
         let from = self.named(&send.from)?;
-        let channels = [("game", false), ("control", true)];
+        let to = send.to.as_ref().map(|to| self.whom(to)).transpose()?;
+        let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
+        if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
+            return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
+        }
+        let channels =
+            [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
         let channel = send.channel.as_ref().map(|channel| self.choice("channel", channel, &channels));
-        if channel.transpose()? == Some(true) {
-            return Ok(Timed { at, every, action: Action::Identify { from } });
+        match channel.transpose()?.unwrap_or(Channel::Game) {
+            Channel::Game => {}
+            Channel::Control => return Ok(Timed { at, every, action: Action::Identify { from } }),
+            Channel::Keepalive => {
+                let (what, manner) = (Content::Bytes(Vec::new()), Manner::Keepalive);
+                return Ok(Timed { at, every, action: Action::Send { from, to, what, count, manner } });
+            }
         }
         let what = match (&send.size, &send.bytes) {
             (Some(size), None) if *size.get_ref() <= MOST_PAYLOAD => Content::Size(*size.get_ref()),
@@ -236,18 +256,16 @@ impl<'a> Checker<'a> {
             (None, Some(bytes)) => Content::Bytes(self.hex(bytes)?),
             _ => return Err(self.mistake(place, "a send has a `size` or `bytes`")),
         };
-        let quality = match (send.reliable.unwrap_or(true), send.urgent) {
-            (true, false) => Quality::Reliable,
-            (true, true) => Quality::Urgent,
-            (false, false) => Quality::Unreliable,
-            (false, true) => return Err(self.mistake(place, "only reliable payloads can be urgent here")),
+        let manner = match (send.reliable.unwrap_or(true), send.urgent, send.aggregate.unwrap_or(true)) {
+            (true, false, true) => Manner::Plain(Quality::Reliable),
+            (true, true, true) => Manner::Plain(Quality::Urgent),
+            (false, false, true) => Manner::Plain(Quality::Unreliable),
+            (true, false, false) => Manner::Apart,
+            _ => {
+                return Err(self.mistake(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
+            }
         };
-        let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
-        if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
-            return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
-        }
-        let to = send.to.as_ref().map(|to| self.whom(to)).transpose()?;
-        Ok(Timed { at, every, action: Action::Send { from, to, what, count, quality } })
+        Ok(Timed { at, every, action: Action::Send { from, to, what, count, manner } })
     }
 
     fn inject(&self, inject: &file::Inject) -> Checked<Timed> {

@@ -110,6 +110,7 @@ pub(super) struct Send {
     pub(super) reliable: Option<bool>,
     #[serde(default)]
     pub(super) urgent: bool,
+    pub(super) aggregate: Option<bool>,
     pub(super) size: Option<Placed<usize>>,
     pub(super) bytes: Option<Placed<String>>,
 }

@@ -10,9 +10,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Quality, Time};
 
+use crate::engine::Manner;
 use crate::figure::Figure;
 use crate::habits::Habits;
 use crate::link::{Faults, Script};
@@ -215,7 +216,7 @@ pub enum Action {
         /// How many at once.
         count: u32,
         /// How.
-        quality: Quality,
+        manner: Manner,
     },
     /// A node tells its name, on the control channel.
     Identify {

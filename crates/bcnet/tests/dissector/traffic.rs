@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Engine, Faults, Habits, Observer, Passing, Rng, World};
+use bcnet_lab::{Engine, Faults, Habits, Manner, Observer, Passing, Rng, World};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
 use serde_json::Value;
@@ -153,7 +153,7 @@ fn speak(node: &mut dyn Engine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) 
         }
         let quality = if rng.chance(0.5) { Quality::Reliable } else { Quality::Unreliable };
         // A peer that is not let in yet takes nothing.
-        let _ = node.send(peer, &payload, quality, now);
+        let _ = node.send(peer, &payload, Manner::Plain(quality), now);
     }
 }
 

@@ -1,0 +1,135 @@
+//! A run for programs.
+
+use std::io::{self, Write};
+
+use bcnet_lab::{Missed, Outcome, Taken, Totals, Value};
+use bcnet_transport::wire::Channel;
+use serde_json::{Value as Json, json};
+
+use super::library::Entry;
+
+pub(super) fn write(
+    out: &mut impl Write,
+    entry: &Entry,
+    outcome: &Outcome,
+    missed: &[Missed],
+) -> io::Result<()> {
+    for (node, handled) in &outcome.trace {
+        let line = json!({
+            "t": seconds(handled.at.as_micros()),
+            "node": outcome.nodes[*node].name,
+            "peer": handled.peer.0,
+            "handled": {"seq": handled.id.seq.0, "channel": channel(handled.id.channel), "part": handled.id.part},
+            "retx": handled.waiting,
+            "useful": handled.useful,
+        });
+        writeln!(out, "{line}")?;
+    }
+    for taken in &outcome.dumps {
+        write_dump(out, outcome, taken)?;
+    }
+    writeln!(out, "{}", run(entry, outcome, missed))
+}
+
+pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &Taken) -> io::Result<()> {
+    let retx = taken.dump.retx.iter().map(|entry| {
+        json!({
+            "seq": entry.seq,
+            "channel": channel(entry.channel),
+            "part": entry.part,
+            "retx": entry.retx,
+            "interval": (f64::from(entry.interval) * 1e4).round() / 1e4,
+        })
+    });
+    let acks = taken.dump.acks.iter().map(|entry| {
+        json!({"seq": entry.seq, "channel": channel(entry.channel), "part": entry.part, "retx": entry.retx})
+    });
+    let line = json!({
+        "t": seconds(taken.at.as_micros()),
+        "node": outcome.nodes[taken.node].name,
+        "peer": taken.dump.peer.0,
+        "retx": retx.collect::<Vec<_>>(),
+        "acks": acks.collect::<Vec<_>>(),
+    });
+    writeln!(out, "{line}")
+}
+
+pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[Missed]) -> Json {
+    let nodes = outcome.nodes.iter().enumerate().map(|(number, node)| {
+        let mut object = totals(&node.totals, outcome, Some(number));
+        object["node"] = json!(node.name);
+        object["engine"] = json!(node.engine.map(|engine| engine.name()));
+        object["crash"] = json!(node.crash);
+        object
+    });
+    let nodes: Vec<Json> = nodes.collect();
+    let mut object = json!({
+        "scenario": entry.name,
+        "engine": outcome.engine.name(),
+        "seed": outcome.seed,
+        "duration": outcome.duration.as_secs_f64(),
+        "fingerprint": format!("{:016x}", outcome.fingerprint),
+    });
+    if let (Some(object), Json::Object(all)) =
+        (object.as_object_mut(), totals(&outcome.total(), outcome, None))
+    {
+        object.extend(all);
+    }
+    object["nodes"] = json!(nodes);
+    object["expectations"] = json!(outcome.checked(&entry.scenario));
+    let missed = missed.iter().map(|missed| {
+        json!({"line": missed.line, "figure": missed.figure, "expected": missed.expected, "seen": missed.seen})
+    });
+    object["missed"] = json!(missed.collect::<Vec<_>>());
+    object
+}
+
+fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
+    let queues = &totals.queues;
+    json!({
+        "datagrams": totals.datagrams,
+        "bytes": totals.bytes,
+        "acks": totals.acks,
+        "ack_bytes": totals.ack_bytes,
+        "useful_acks": totals.useful_acks,
+        "useless_acks": totals.useless_acks,
+        "empty_acks": totals.empty_acks,
+        "retransmits": totals.retransmits,
+        "keepalives": totals.keepalives,
+        "comparisons": totals.comparisons,
+        "ack_queue": {"peak": queues.peak_acks, "mean": short(queues.mean_acks())},
+        "retx_queue": {"peak": queues.peak_retx, "mean": short(queues.mean_retx())},
+        "payloads": totals.payloads,
+        "refused": totals.refused,
+        "delivered": totals.delivered,
+        "missing": totals.missing,
+        "garbled": totals.garbled,
+        "silent": totals.silent,
+        "delay_ms": {"p50": outcome.delay(node, 0.5), "p99": outcome.delay(node, 0.99), "max": outcome.delay(node, 1.0)},
+    })
+}
+
+/// A figure as JSON.
+pub(super) fn value(value: Option<&Value>) -> Json {
+    match value {
+        None => Json::Null,
+        Some(Value::One(value)) => json!(short(*value)),
+        Some(Value::Many(values)) => json!(values),
+    }
+}
+
+fn channel(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Control => "control",
+        Channel::Game => "game",
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// Without digits that nobody needs.
+fn short(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}

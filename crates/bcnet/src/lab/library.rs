@@ -1,0 +1,132 @@
+//! Where scenarios come from: files, or the ones that are built in.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use bcnet_lab::Scenario;
+
+/// A scenario with its name.
+pub(super) struct Entry {
+    /// The name of the file without its ending.
+    pub(super) name: String,
+    /// Where it was read from, for messages.
+    pub(super) path: String,
+    pub(super) scenario: Scenario,
+}
+
+/// The scenario in a file or, if there is no such file, the built-in one of that name.
+pub(super) fn find(name: &str) -> anyhow::Result<Entry> {
+    let path = Path::new(name);
+    if path.is_file() {
+        let text = read(path)?;
+        return entry(stem(path), name.into(), &text);
+    }
+    match BUILT_IN.iter().find(|(known, _)| *known == name) {
+        Some((known, text)) => entry((*known).into(), format!("scenarios/{known}.toml"), text),
+        None => bail!("{name}: no such file, and no scenario is called that: see `bcnet lab list`"),
+    }
+}
+
+/// All scenarios in ./scenarios or, if there is no such directory, the built-in ones.
+pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
+    let Ok(directory) = fs::read_dir("scenarios") else { return built_in() };
+    let mut paths = Vec::new();
+    for file in directory {
+        let path = file.context("scenarios")?.path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths.iter().map(|path| entry(stem(path), path.display().to_string(), &read(path)?)).collect()
+}
+
+/// The built-in scenarios.
+pub(super) fn built_in() -> anyhow::Result<Vec<Entry>> {
+    let parsed =
+        BUILT_IN.iter().map(|(name, text)| entry((*name).into(), format!("scenarios/{name}.toml"), text));
+    parsed.collect()
+}
+
+fn entry(name: String, path: String, text: &str) -> anyhow::Result<Entry> {
+    let scenario =
+        Scenario::parse(text).map_err(|mistake| anyhow!("{path}:{}: {}", mistake.line, mistake.what))?;
+    Ok(Entry { name, path, scenario })
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let name = || path.display().to_string();
+    let size = fs::metadata(path).with_context(name)?.len();
+    if size > MOST {
+        bail!("{}: {size} bytes are too many for a scenario: {MOST} are possible", name());
+    }
+    fs::read_to_string(path).with_context(name)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// A megabyte.
+const MOST: u64 = 1 << 20;
+
+macro_rules! built_in {
+    ($($name:literal,)*) => {
+        /// The project's scenarios: every file of the directory.
+        const BUILT_IN: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml"))),)*];
+    };
+}
+
+built_in! {
+    "battle",
+    "battle-bcnet-clients",
+    "battle-bcnet-host",
+    "battle-day",
+    "battle-lan",
+    "battle-loss20",
+    "battle-loss5",
+    "battle-loss5-bcnet-clients",
+    "battle-loss5-bcnet-host",
+    "blocked-clock",
+    "cap255",
+    "deadlock",
+    "deadlock-keepalives",
+    "deadlock-leave",
+    "deadlock-traffic",
+    "dedup",
+    "forced-reliable",
+    "growth",
+    "h1-three-losses",
+    "h2-requeue",
+    "h3-wire",
+    "h4-same-frame",
+    "h5-aggregate",
+    "h6-together",
+    "h7-channel",
+    "lull",
+    "mixing",
+    "p01",
+    "p02",
+    "p03",
+    "p04",
+    "p07",
+    "p07-own-entry",
+    "p09",
+    "p10",
+    "p10-budget",
+    "p10-parts",
+    "p11",
+    "p12",
+    "p14",
+    "p14-wrap",
+    "p15",
+    "p17",
+    "parts-deaf",
+    "sawtooth",
+    "slow-tick",
+    "slow-tick-50us",
+    "starvation",
+    "unknown-type",
+}

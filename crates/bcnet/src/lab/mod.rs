@@ -1,0 +1,162 @@
+//! `bcnet lab`: experiments with the original engine and with bcnet, side by side.
+//!
+//! The laboratory itself is the crate `bcnet-lab`; here are files, arguments and paper.
+
+mod json;
+mod library;
+mod text;
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::ensure;
+use bcnet_lab::scenario::Kind;
+use bcnet_lab::{Options, Outcome};
+use bcnet_transport::Time;
+
+use crate::Verdict;
+use library::Entry;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Scenarios are files; docs/scenarios.md explains every key. Those of the project are built in and known by their names.
+
+Examples:
+  bcnet lab list
+  bcnet lab run p01
+  bcnet lab run scenarios/p*.toml --json
+  bcnet lab run battle-loss5 --engine bcnet --seed 7
+  bcnet lab dump p01 --at 2.77")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Run scenarios and check what they expect
+    Run(RunArgs),
+    /// List the scenarios in ./scenarios, or else the built-in ones
+    List,
+    /// Run a scenario and print the queues of every node at one moment
+    Dump(DumpArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Files, or names of built-in scenarios
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+
+    #[command(flatten)]
+    choice: Choice,
+
+    /// Print JSON: one object per dump and one per run
+    #[arg(long)]
+    json: bool,
+
+    /// Print a line for every ACK that an engine handles
+    #[arg(long)]
+    trace: bool,
+}
+
+#[derive(clap::Args)]
+struct DumpArgs {
+    /// A file, or the name of a built-in scenario
+    #[arg(value_name = "FILE")]
+    file: String,
+
+    /// The moment, in seconds from the beginning of the experiment
+    #[arg(long, value_name = "T")]
+    at: f64,
+
+    #[command(flatten)]
+    choice: Choice,
+
+    /// Print JSON, one object per peer
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be chosen for a run.
+#[derive(clap::Args, Clone, Copy)]
+struct Choice {
+    /// The engine of nodes that name none: stock or bcnet
+    #[arg(long)]
+    engine: Option<Kind>,
+
+    /// The seed of all chance
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let verdict = match &args.command {
+        Command::Run(args) => run_files(args, &mut out)?,
+        Command::List => list(&mut out)?,
+        Command::Dump(args) => dump(args, &mut out)?,
+    };
+    out.flush()?;
+    Ok(verdict)
+}
+
+fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    // All are read before the first is run: a mistake in the last one should not take minutes to show.
+    let entries = args.files.iter().map(|name| library::find(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut verdict = Verdict::Clean;
+    for entry in &entries {
+        let outcome = perform(entry, args.choice, args.trace, None);
+        let missed = outcome.missed(&entry.scenario);
+        if !missed.is_empty() {
+            verdict = Verdict::Findings;
+        }
+        if args.json {
+            json::write(out, entry, &outcome, &missed)?;
+        } else {
+            text::write(out, entry, &outcome, &missed)?;
+        }
+    }
+    Ok(verdict)
+}
+
+fn perform(entry: &Entry, choice: Choice, trace: bool, dump: Option<Time>) -> Outcome {
+    let Choice { engine, seed } = choice;
+    bcnet_lab::run(&entry.scenario, &Options { engine, seed, trace, dump })
+}
+
+fn list(out: &mut impl Write) -> anyhow::Result<Verdict> {
+    let entries = library::all()?;
+    let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    for Entry { name, scenario, .. } in &entries {
+        let verdict = scenario.claim.as_ref().map_or_else(String::new, |claim| claim.verdict.to_string());
+        writeln!(out, "{name:width$}  {verdict:7}  {}", scenario.title)?;
+    }
+    Ok(Verdict::Clean)
+}
+
+fn dump(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    let mut entry = library::find(&args.file)?;
+    let most = entry.scenario.duration.as_secs_f64();
+    ensure!(
+        (0.0..=most).contains(&args.at),
+        "--at {}: {} lasts from 0 to {most} seconds",
+        args.at,
+        entry.name
+    );
+    let at = Time::from_micros((args.at * 1e6).round() as u64);
+    entry.scenario.dumps.clear();
+    let outcome = perform(&entry, args.choice, false, Some(at));
+    let dumps = outcome.dumps.iter().filter(|taken| taken.at == at && taken.asked.is_none());
+    let mut last = None;
+    for taken in dumps {
+        if args.json {
+            json::write_dump(out, &outcome, taken)?;
+            continue;
+        }
+        if last.replace(taken.node) != Some(taken.node) {
+            writeln!(out, "# {}", outcome.nodes[taken.node].name)?;
+        }
+        writeln!(out, "{}", taken.dump)?;
+    }
+    Ok(Verdict::Clean)
+}

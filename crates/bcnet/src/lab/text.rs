@@ -1,0 +1,104 @@
+//! A run for people.
+
+use std::io::{self, Write};
+
+use bcnet_lab::{Missed, Outcome, Totals};
+
+use super::library::Entry;
+
+pub(super) fn write(
+    out: &mut impl Write,
+    entry: &Entry,
+    outcome: &Outcome,
+    missed: &[Missed],
+) -> io::Result<()> {
+    let Entry { name, scenario, path } = entry;
+    let seconds = outcome.duration.as_secs_f64();
+    writeln!(out, "{name}: {} ({}, seed {}, {seconds} s)", scenario.title, outcome.engine, outcome.seed)?;
+    for (node, handled) in &outcome.trace {
+        writeln!(out, "{handled}   # {}", outcome.nodes[*node].name)?;
+    }
+    let mut last = None;
+    for taken in &outcome.dumps {
+        if last.replace(taken.node) != Some(taken.node) {
+            writeln!(out, "# {}", outcome.nodes[taken.node].name)?;
+        }
+        writeln!(out, "{}", taken.dump)?;
+    }
+    table(out, outcome)?;
+    for node in &outcome.nodes {
+        if let Some(crash) = &node.crash {
+            writeln!(out, "  {} would have crashed: {crash}", node.name)?;
+        }
+    }
+    for Missed { line, figure, expected, seen } in missed {
+        writeln!(out, "  {path}:{line}: {figure}: expected {expected}, seen {seen}")?;
+    }
+    let checked = outcome.checked(scenario);
+    writeln!(out, "  {} of {checked} expectations met", checked - missed.len())?;
+    writeln!(out)
+}
+
+fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+    writeln!(
+        out,
+        "  {:10} {:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>8} {:>8}",
+        "node",
+        "engine",
+        "datagrams",
+        "bytes",
+        "ACKs",
+        "ACK bytes",
+        "useful",
+        "useless",
+        "resent",
+        "compared",
+        "ackQ max/⌀",
+        "retxQ max/⌀",
+        "p50 ms",
+        "p99 ms"
+    )?;
+    for (number, node) in outcome.nodes.iter().enumerate() {
+        let engine = node.engine.map_or("-", |engine| engine.name());
+        row(out, &node.name, engine, &node.totals, outcome, Some(number))?;
+    }
+    if outcome.nodes.len() > 1 {
+        row(out, "all", "", &outcome.total(), outcome, None)?;
+    }
+    let total = outcome.total();
+    let handled = total.useful_acks + total.useless_acks;
+    if handled > 0 {
+        let share = 100.0 * total.empty_acks as f64 / handled as f64;
+        writeln!(out, "  {share:.0} % of {handled} ACKs found nothing waiting")?;
+    }
+    Ok(())
+}
+
+fn row(
+    out: &mut impl Write,
+    name: &str,
+    engine: &str,
+    totals: &Totals,
+    outcome: &Outcome,
+    node: Option<usize>,
+) -> io::Result<()> {
+    let delay =
+        |share| outcome.delay(node, share).map_or_else(|| "-".into(), |millis| format!("{millis:.1}"));
+    let queue = |peak: usize, mean: f64| format!("{peak}/{mean:.2}");
+    writeln!(
+        out,
+        "  {name:10} {engine:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>8} {:>8}",
+        totals.datagrams,
+        totals.bytes,
+        totals.acks,
+        totals.ack_bytes,
+        totals.useful_acks,
+        totals.useless_acks,
+        totals.retransmits,
+        totals.comparisons.map_or_else(|| "-".into(), |count| count.to_string()),
+        queue(totals.queues.peak_acks, totals.queues.mean_acks()),
+        queue(totals.queues.peak_retx, totals.queues.mean_retx()),
+        delay(0.5),
+        delay(0.99),
+    )
+}
