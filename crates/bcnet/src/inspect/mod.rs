@@ -182,7 +182,8 @@ fn show(args: &Args, mut line: Line, out: &mut impl Write) -> io::Result<bool> {
         Err(error) => Decoded::BadHex(*error),
         Ok(bytes) => decode(args, bytes, line.sent_by),
     };
-    let entry = Entry { place: Place::Line(line.number), sent_by: line.sent_by, comment: line.comment, decoded };
+    let entry =
+        Entry { place: Place::Line(line.number), sent_by: line.sent_by, comment: line.comment, decoded };
     if args.json {
         json::write(out, &entry, args.explain, |_| true)?;
     } else {

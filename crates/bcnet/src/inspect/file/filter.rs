@@ -109,8 +109,10 @@ impl FromStr for OpcodeIs {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named =
-            Opcode::ALL.iter().copied().find(|opcode| opcode.name().is_some_and(|name| name.eq_ignore_ascii_case(text)));
+        let named = Opcode::ALL
+            .iter()
+            .copied()
+            .find(|opcode| opcode.name().is_some_and(|name| name.eq_ignore_ascii_case(text)));
         named
             .or_else(|| number(text).map(Opcode))
             .map(Self)
@@ -145,7 +147,10 @@ impl FromStr for Moment {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let day = || time_of_day(text).map(Self::OfDay);
-        seconds(text).map(Self::After).or_else(day).ok_or_else(|| "neither seconds (12.5) nor a time of day (11:39:21)".into())
+        seconds(text)
+            .map(Self::After)
+            .or_else(day)
+            .ok_or_else(|| "neither seconds (12.5) nor a time of day (11:39:21)".into())
     }
 }
 

@@ -218,7 +218,8 @@ pub(super) fn time_of_day(text: &str) -> Option<u64> {
     let mut parts = text.splitn(3, ':');
     let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let seconds = seconds(parts.next()?)?;
-    (hours < 24 && minutes < 60 && seconds < 60_000_000).then(|| (hours * 60 + minutes) * 60_000_000 + seconds)
+    (hours < 24 && minutes < 60 && seconds < 60_000_000)
+        .then(|| (hours * 60 + minutes) * 60_000_000 + seconds)
 }
 
 /// Microseconds of `21.419`.

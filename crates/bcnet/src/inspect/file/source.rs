@@ -208,6 +208,13 @@ impl Source {
 }
 
 /// A datagram that a log tells of.
-pub(super) fn logged(number: u64, offset: u64, time: Time, from: SocketAddrV4, to: SocketAddrV4, plain: bool) -> Packet {
+pub(super) fn logged(
+    number: u64,
+    offset: u64,
+    time: Time,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    plain: bool,
+) -> Packet {
     Packet { number, offset, time, from, to, plain, bytes: 0..0 }
 }

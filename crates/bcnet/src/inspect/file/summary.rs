@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bcnet_session::payload::Opcode;
-use bcnet_transport::observe::{Conversation, Count, Finding, Observer, RetransmitCause, Side, Traffic, What};
+use bcnet_transport::observe::{
+    Conversation, Count, Finding, Observer, RetransmitCause, Side, Traffic, What,
+};
 use bcnet_transport::wire::{PeerId, Role};
 
 use super::{End, Evidence, Sight, Sink};
@@ -58,7 +60,9 @@ const fn title(what: &What) -> (&'static str, u8) {
         What::Retransmission { cause: RetransmitCause::WrongForm, .. } => {
             ("retransmissions, ACK of the wrong form", 6)
         }
-        What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => ("retransmissions, no ACK sent", 5),
+        What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => {
+            ("retransmissions, no ACK sent", 5)
+        }
         What::Retransmission { cause: RetransmitCause::AckLost, .. } => ("retransmissions, ACK lost", 4),
         What::Retransmission { cause: RetransmitCause::AckLate, .. } => ("retransmissions, ACK late", 4),
         What::DuplicateDelivery { .. } => ("messages delivered twice", 3),
@@ -102,7 +106,8 @@ impl<W: Write> Summary<W> {
         row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
         row("control messages", both(&|traffic| share(traffic.control, traffic)))?;
         let trips = [Side::First, Side::Second].map(|side| {
-            talk.round_trip(side).map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
+            talk.round_trip(side)
+                .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
         });
         row("round trip, at the capture", trips)?;
         row("game data", both(&|traffic| share(traffic.data, traffic)))?;
