@@ -160,11 +160,12 @@ impl Inbox {
     }
 
     /// Remembers since when what is held waits for an earlier message. `progress` says whether something was delivered.
-    pub(crate) fn note_stall(&mut self, progress: bool, now: Time) {
-        if let Some(held) = &mut self.held {
-            let old = held.since.filter(|_| !progress);
-            held.since = if held.entries.is_empty() { None } else { old.or(Some(now)) };
-        }
+    /// Whether this is the first that waits.
+    pub(crate) fn note_stall(&mut self, progress: bool, now: Time) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        let old = held.since;
+        held.since = if held.entries.is_empty() { None } else { old.filter(|_| !progress).or(Some(now)) };
+        old.is_none() && held.since.is_some()
     }
 
     /// Since when what is held waits for an earlier message.

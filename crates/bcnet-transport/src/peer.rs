@@ -350,8 +350,9 @@ impl Peer {
     /// After a message of this channel was accepted the long way. What waits for an earlier message is a deadline of its
     /// own, and one channel's progress does not hide another's gap.
     pub(crate) fn note_stall(&mut self, channel: Channel, progress: bool, now: Time) {
-        self.inbox(channel).note_stall(progress, now);
-        self.alarm = None;
+        if self.inbox(channel).note_stall(progress, now) {
+            self.alarm = None;
+        }
     }
 
     pub(crate) fn is_silent(&self, config: &Settings, now: Time) -> bool {

@@ -111,6 +111,9 @@ impl Endpoint {
                     self.handle_rare(place, assigned, &other, raw, now);
                 }
             }
+            if messages.rest().is_empty() {
+                return;
+            }
             if let Some(peer) = self.peers.get_mut(place) {
                 take_frequent(peer, assigned, messages, news, &mut self.events, &self.config, now);
             }

@@ -235,6 +235,7 @@ impl Outbox {
     fn send_next(&mut self, filling: &mut Filling<'_, '_>) -> u8 {
         u8::from(match (self.loose.front().copied(), self.game.next_fresh()) {
             (None, None) => false,
+            (None, Some(next)) if next.len > filling.writer.room() => false,
             (Some(loose), Some(next)) if next.seq.distance_from(loose.before) >= 0 => {
                 self.send_loose(loose, filling)
             }

@@ -190,9 +190,11 @@ fn the_others_are_told_of_an_undeliverable_peer() {
 fn a_gap_that_is_never_filled_ends_the_connection_after_360_seconds() {
     let mut host = puppet(plain());
     host.hear_from(address(1), &from_peer(2, &[reliable(1, b"early")]), START);
-    for second in 0..36 {
-        host.timeline(ms(10_000 * second), ms(10_000 * second + 9999));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(10_000 * second + 9999));
+    for turn in 0..36_u16 {
+        let now = 10_000 * u64::from(turn);
+        host.timeline(ms(now), ms(now + 9999));
+        // More that waits is no progress.
+        host.hear_from(address(1), &from_peer(2, &[reliable(turn + 2, b"early, too")]), ms(now + 9999));
     }
     host.flush(before(ms(360_000)));
     assert_eq!(host.left(), []);
