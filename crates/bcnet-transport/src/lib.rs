@@ -82,6 +82,7 @@ mod endpoint;
 mod event;
 mod fragment;
 mod inbox;
+pub mod observe;
 mod outbox;
 mod peer;
 mod queue;
@@ -95,7 +96,7 @@ pub mod wire;
 pub use config::Config;
 pub use endpoint::{Endpoint, Quality, SendError, Transmit};
 pub use event::{Event, Leave};
-pub use snapshot::{Receiving, Snapshot, Unacknowledged};
+pub use snapshot::{QueuedAck, QueuedMessage, Queues, Receiving, Snapshot, Unacknowledged};
 pub use stats::{Cause, Counters, Kinds, Rejected};
 pub use time::{Deadlines, Time};
 

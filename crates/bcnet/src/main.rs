@@ -2,8 +2,15 @@
 //!
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
+mod bans;
+mod capture;
+mod config;
+mod ctl;
 mod inspect;
 mod lab;
+mod log;
+mod net;
+mod serve;
 
 use std::io;
 use std::process::ExitCode;
@@ -19,10 +26,16 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print, check and explain the server's configuration
+    Config(config::Args),
+    /// Talk to a running server: players, kicks, bans, chat
+    Ctl(ctl::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Run experiments with the original engine and with bcnet on a virtual network
     Lab(lab::Args),
+    /// Host games
+    Serve(serve::Args),
 }
 
 /// What a command has to say when it could do its work.
@@ -34,8 +47,11 @@ enum Verdict {
 
 fn main() -> ExitCode {
     let verdict = match Args::parse().command {
+        Command::Config(args) => config::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Serve(args) => serve::run(&args),
     };
     match verdict {
         Ok(Verdict::Clean) => ExitCode::SUCCESS,

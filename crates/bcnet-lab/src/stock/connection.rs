@@ -81,10 +81,11 @@ impl Stock {
                 Role::Host => self.time_out_peers(wait),
             }
         }
+        // Who starts to leave has one more frame at least, in which the last ACKs go out.
+        self.finish_leaving();
         if let Some(reason) = self.leave_flag.take() {
             self.start_leaving(reason);
         }
-        self.finish_leaving();
     }
 
     fn time_out_peers(&mut self, wait: f32) {
@@ -138,10 +139,14 @@ impl Stock {
 
     /// Flags a peer as gone. It is served until the linger time is over.
     fn delete(&mut self, id: PeerId, reason: Leave) {
+        // That ends the session, which is told when it is left.
+        let ends = id == self.id || (self.role == Role::Client && id == PeerId::HOST);
         let Some(peer) = self.peers.find(id).and_then(|place| self.peers.get_mut(place)) else { return };
         if peer.is_live() {
             peer.deleted = Some(self.now);
-            self.tell(Event::Left { peer: id, reason }, &[]);
+            if !ends {
+                self.tell(Event::Left { peer: id, reason }, &[]);
+            }
         }
     }
 

@@ -42,11 +42,10 @@ impl Stock {
     fn on_ack(&mut self, place: usize, ack: &Message) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         let (id, waiting) = (ack.id(), peer.retx.len());
-        let ignored = self.params.ignore_part_acks && id.part.is_some();
         let mut found = None;
         for (at, message) in peer.retx.iter().enumerate() {
             self.tally.comparisons += 1;
-            if message.id() == id && !ignored {
+            if message.id() == id {
                 found = Some(at);
                 break;
             }

@@ -35,7 +35,8 @@ impl Stock {
     /// Whether the very next frame has something to do.
     fn is_busy(&self) -> bool {
         let waiting = self.peers.iter().any(|peer| !peer.first.is_empty());
-        waiting || !self.socket.is_empty() || self.request.is_some() || self.restless
+        let held_up = self.blocked_since.is_some();
+        waiting || held_up || !self.socket.is_empty() || self.request.is_some() || self.restless
     }
 
     fn own_deadlines(&self) -> impl Iterator<Item = f32> {

@@ -65,7 +65,25 @@ pub struct HandledAck {
     pub useful: bool,
 }
 
+/// How much waits for a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lengths {
+    /// ACKs in the outbox.
+    pub acks: usize,
+    /// Messages that wait for their ACK.
+    pub retx: usize,
+    /// Messages that were never sent.
+    pub first: usize,
+}
+
 impl Stock {
+    /// How much waits for a peer, if there is one with this id: what its [`dump`](Self::dump) shows, without the copies.
+    #[must_use]
+    pub fn lengths(&self, peer: PeerId) -> Option<Lengths> {
+        let entry = self.peers.get(self.peers.find(peer)?)?;
+        Some(Lengths { acks: entry.acks.len(), retx: entry.retx.len(), first: entry.first.len() })
+    }
+
     /// The queues of a peer, if there is one with this id.
     #[must_use]
     pub fn dump(&self, peer: PeerId) -> Option<Dump> {

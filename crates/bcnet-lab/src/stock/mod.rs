@@ -38,6 +38,7 @@
 //! | hold-back | an incomplete message whose turn it is stops delivery for everyone behind it | H |
 //! | missing part | enough parts with a gap among them end the program | H |
 //! | urgent arrival | an urgent unreliable message goes behind the head if that is not urgent | H |
+//! | unreliable first | of what arrived at the same time the unreliable is delivered first | H |
 //! | mixed ACK | an ACK of a part never clears a whole message, nor the other way round | H |
 //! | unknown id | a datagram with an unknown id makes a peer; where it comes from is not compared | H |
 //! | nonce | a request with another nonce and the same own address replaces the peer; otherwise it is one more | H |
@@ -75,7 +76,7 @@ use bcnet_transport::wire::{PeerId, Role};
 use bcnet_transport::{Event, Leave, Time, Transmit, cipher};
 
 use clock::Clock;
-pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, HandledAck, Retx};
+pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, HandledAck, Lengths, Retx};
 use incoming::Incoming;
 pub use message::Crash;
 pub use params::{Backoff, Gate, LEAST_BUFFER, Mode, Params};

@@ -40,10 +40,6 @@ pub struct Params {
     pub password: Option<Vec<u8>>,
     /// Addresses that a host does not let in.
     pub banned: Vec<Ipv4Addr>,
-    /// Not of the original: answers parts with plain ACKs, as a faulty reimplementation did.
-    pub plain_part_acks: bool,
-    /// Not of the original: ignores ACKs of parts.
-    pub ignore_part_acks: bool,
 }
 
 impl Default for Params {
@@ -66,8 +62,6 @@ impl Default for Params {
             address: Ipv4Addr::LOCALHOST,
             password: None,
             banned: Vec::new(),
-            plain_part_acks: false,
-            ignore_part_acks: false,
         }
     }
 }

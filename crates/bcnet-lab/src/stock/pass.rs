@@ -40,7 +40,8 @@ impl Stock {
         self.tally.bytes += bytes.len() as u64;
         let port = self.ports.get(&address).copied().unwrap_or(DEFAULT_PORT);
         let to = SocketAddrV4::new(address, port);
-        if id == self.id {
+        // The own entry: the system gives back what is sent to the own address.
+        if id == self.id && address == self.address {
             self.socket.push_back((to, bytes));
             return;
         }

@@ -105,10 +105,7 @@ impl Stock {
     /// Finds the ACK for a message in the outbox and starts it again, or appends it.
     fn owe(&mut self, place: usize, message: &Message) {
         let Some(peer) = self.peers.get_mut(place) else { return };
-        let mut id = message.id();
-        if self.params.plain_part_acks {
-            id.part = None;
-        }
+        let id = message.id();
         peer.queued = self.now;
         for owed in &mut peer.acks {
             self.tally.comparisons += 1;

@@ -8,42 +8,42 @@ use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Event, Time};
 
 /// The peer that messages are injected from.
-pub const PEER: PeerId = PeerId(2);
+pub(crate) const PEER: PeerId = PeerId(2);
 
 /// A point in time.
-pub fn at(seconds: f64) -> Time {
+pub(crate) fn at(seconds: f64) -> Time {
     Time::from_micros((seconds * 1e6).round() as u64)
 }
 
 /// An engine whose frames are at multiples of a tick, and what it sent.
-pub struct Bench {
-    pub stock: Stock,
-    /// Ticks per second.
-    rate: u64,
+pub(crate) struct Bench {
+    pub(crate) stock: Stock,
+    /// A frame is this many microseconds long, as a fraction.
+    tick: (u64, u64),
     /// The number of the next frame.
     frame: u64,
     /// When each datagram was sent, and its bytes in the clear.
-    pub sent: Vec<(Time, Vec<u8>)>,
-    pub heard: Vec<(Event, Vec<u8>)>,
+    pub(crate) sent: Vec<(Time, Vec<u8>)>,
+    pub(crate) heard: Vec<(Event, Vec<u8>)>,
 }
 
 impl Bench {
     /// Frames at `n / rate` seconds, the first at 0. Nothing is enciphered.
-    pub fn new(stock: Stock, rate: u64) -> Self {
-        Self { stock, rate, frame: 0, sent: Vec::new(), heard: Vec::new() }
+    pub(crate) fn new(stock: Stock, rate: u64) -> Self {
+        Self { stock, tick: (1_000_000, rate), frame: 0, sent: Vec::new(), heard: Vec::new() }
     }
 
     /// A host with frames every 3 ms.
-    pub fn host(params: Params) -> Self {
-        Self { rate: 0, ..Self::new(Stock::host(plain(params)), 1) }
+    pub(crate) fn host(params: Params) -> Self {
+        Self { tick: (3_000, 1), ..Self::new(Stock::host(plain(params)), 1) }
     }
 
     fn time(&self, frame: u64) -> Time {
-        Time::from_micros(if self.rate == 0 { frame * 3000 } else { frame * 1_000_000 / self.rate })
+        Time::from_micros(frame * self.tick.0 / self.tick.1)
     }
 
     /// Runs all frames before `until`, then lets `act` happen: the frame at `until` or after it sees it.
-    pub fn then(&mut self, until: f64, act: impl FnOnce(&mut Stock, Time)) -> &mut Self {
+    pub(crate) fn then(&mut self, until: f64, act: impl FnOnce(&mut Stock, Time)) -> &mut Self {
         while self.time(self.frame) < at(until) {
             self.step();
         }
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     /// Runs all frames up to `until`, that one included.
-    pub fn run(&mut self, until: f64) -> &mut Self {
+    pub(crate) fn run(&mut self, until: f64) -> &mut Self {
         while self.time(self.frame) <= at(until) {
             self.step();
         }
@@ -60,19 +60,19 @@ impl Bench {
     }
 
     /// Lets a message of [`PEER`] arrive.
-    pub fn arrive(&mut self, time: f64, message: &[u8]) -> &mut Self {
+    pub(crate) fn arrive(&mut self, time: f64, message: &[u8]) -> &mut Self {
         self.then(time, |stock, now| stock.inject(PEER, message, now))
     }
 
     /// One frame.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let now = self.time(self.frame);
         self.frame += 1;
         self.stock.service(now);
         self.collect(now);
     }
 
-    pub fn collect(&mut self, now: Time) {
+    pub(crate) fn collect(&mut self, now: Time) {
         let (mut buffer, mut payload) = ([0; 2048], Vec::new());
         while let Some(transmit) = self.stock.poll_transmit(&mut buffer) {
             self.sent.push((now, buffer[..transmit.len].to_vec()));
@@ -83,43 +83,43 @@ impl Bench {
     }
 
     /// How often each ACK of the outbox was sent, oldest first.
-    pub fn counts(&self, peer: PeerId) -> Vec<u32> {
+    pub(crate) fn counts(&self, peer: PeerId) -> Vec<u32> {
         self.stock.dump(peer).map_or_else(Vec::new, |dump| dump.acks.iter().map(|ack| ack.retx).collect())
     }
 
     /// The times, in milliseconds rounded, of datagrams sent so far.
-    pub fn times(&self) -> Vec<u64> {
+    pub(crate) fn times(&self) -> Vec<u64> {
         self.sent.iter().map(|(time, _)| (time.as_micros() + 500) / 1000).collect()
     }
 
     /// The payloads delivered so far.
-    pub fn payloads(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn payloads(&self) -> Vec<Vec<u8>> {
         let received = self.heard.iter().filter(|(event, _)| matches!(event, Event::Received { .. }));
         received.map(|(_, payload)| payload.clone()).collect()
     }
 }
 
-pub fn plain(params: Params) -> Params {
+pub(crate) fn plain(params: Params) -> Params {
     Params { cipher: false, ..params }
 }
 
 /// Neither keepalives nor timeouts: nothing but what a test does.
-pub fn quiet() -> Params {
+pub(crate) fn quiet() -> Params {
     Params { keepalive: None, silence: None, ..Params::default() }
 }
 
 /// A reliable game message.
-pub fn game(seq: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn game(seq: u16, payload: &[u8]) -> Vec<u8> {
     with_length(0x32, 0x8000, &seq.to_le_bytes(), payload)
 }
 
 /// An unreliable game message.
-pub fn unreliable(payload: &[u8]) -> Vec<u8> {
+pub(crate) fn unreliable(payload: &[u8]) -> Vec<u8> {
     with_length(0x32, 0, &[], payload)
 }
 
 /// A part; the total is in the first.
-pub fn part(seq: u16, index: u8, total: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn part(seq: u16, index: u8, total: u8, payload: &[u8]) -> Vec<u8> {
     let mut head = seq.to_le_bytes().to_vec();
     head.push(index);
     if index == 0 {
@@ -129,58 +129,58 @@ pub fn part(seq: u16, index: u8, total: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A message of the low channel.
-pub fn control(kind: u8, seq: u16, body: &[u8]) -> Vec<u8> {
+pub(crate) fn control(kind: u8, seq: u16, body: &[u8]) -> Vec<u8> {
     with_length(kind, 0xC000, &seq.to_le_bytes(), body)
 }
 
 /// Any message with a length.
-pub fn with_length(kind: u8, flags: u16, head: &[u8], body: &[u8]) -> Vec<u8> {
+pub(crate) fn with_length(kind: u8, flags: u16, head: &[u8], body: &[u8]) -> Vec<u8> {
     let word = flags | u16::try_from(3 + head.len() + body.len()).expect("small");
     [&[kind][..], &word.to_le_bytes(), head, body].concat()
 }
 
 /// An ACK.
-pub fn ack(seq: u16, flags: u8) -> Vec<u8> {
+pub(crate) fn ack(seq: u16, flags: u8) -> Vec<u8> {
     let [low, high] = seq.to_le_bytes();
     vec![0x01, low, high, flags]
 }
 
 /// A name told by a peer about itself.
-pub fn name(seq: u16, peer: u8) -> Vec<u8> {
+pub(crate) fn name(seq: u16, peer: u8) -> Vec<u8> {
     control(0x00, seq, &[peer, 10, 0, 0, peer, 0x41, 0, 0, 0])
 }
 
 /// A request to be let in, with an own address that ends in `own`.
-pub fn request(own: u8, nonce: u32) -> Vec<u8> {
+pub(crate) fn request(own: u8, nonce: u32) -> Vec<u8> {
     let [a, b, c, d] = nonce.to_le_bytes();
     control(0x03, 0, &[10, 0, 0, own, a, b, c, d, 0, 0])
 }
 
 /// A datagram in the clear.
-pub fn datagram(sender: u8, messages: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn datagram(sender: u8, messages: &[Vec<u8>]) -> Vec<u8> {
     [&[sender, u8::try_from(messages.len()).expect("few")][..], &messages.concat()].concat()
 }
 
-pub fn address(last: u8) -> SocketAddrV4 {
+pub(crate) fn address(last: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, last), 22101)
 }
 
 /// Two engines on a wire without delay: what one sends in a frame is in the other's socket at once.
-pub struct Pair {
-    pub host: Bench,
-    pub client: Bench,
+pub(crate) struct Pair {
+    pub(crate) host: Bench,
+    pub(crate) client: Bench,
 }
 
 impl Pair {
     /// Frames of both at `n / rate` seconds.
-    pub fn new(params: Params, rate: u64) -> Self {
+    pub(crate) fn new(params: Params, rate: u64) -> Self {
         let params = Params { address: *address(1).ip(), ..plain(params) };
         let host = Bench::new(Stock::host(params.clone()), rate);
         let client = Stock::connect(params, address(1), *address(2).ip(), 0xA5F, &[], Time::ZERO);
         Self { host, client: Bench::new(client, rate) }
     }
 
-    pub fn run(&mut self, until: f64) {
+    pub(crate) fn run(&mut self, until: f64) {
         while self.host.time(self.host.frame) <= at(until) {
             let now = self.host.time(self.host.frame);
             let (from_host, from_client) = (self.host.sent.len(), self.client.sent.len());
@@ -196,7 +196,7 @@ impl Pair {
     }
 
     /// Runs until the client is in and has told its name, and everything is settled.
-    pub fn joined(params: Params, rate: u64) -> Self {
+    pub(crate) fn joined(params: Params, rate: u64) -> Self {
         let mut pair = Self::new(params, rate);
         pair.run(0.5);
         assert_eq!(pair.client.stock.id(), PEER);
@@ -207,6 +207,6 @@ impl Pair {
 }
 
 /// Some time in a form that a frame count takes.
-pub fn millis(millis: u64) -> Duration {
+pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

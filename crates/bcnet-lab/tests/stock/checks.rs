@@ -6,14 +6,14 @@ use bcnet_transport::{Quality, Time};
 
 use super::bench::{Bench, PEER, ack, address, at, game, name, part, plain, quiet, request};
 
-pub type Check = Result<(), String>;
+pub(crate) type Check = Result<(), String>;
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
     if seen == expected { Ok(()) } else { Err(format!("{what}: expected {expected:?}, seen {seen:?}")) }
 }
 
 /// The host's outbox during a join.
-pub fn p1(params: Params) -> Check {
+pub(crate) fn p1(params: Params) -> Check {
     let mut bench = Bench::host(params);
     let connect = [&[0xFF, 1][..], &request(2, 0xA5F)].concat();
     bench.then(0.0, |stock, now| stock.handle_datagram(address(2), &connect, now));
@@ -46,7 +46,7 @@ pub fn p1(params: Params) -> Check {
 }
 
 /// Ten unreliable messages per second from `start`, and all frames up to `end`.
-pub fn chatter(bench: &mut Bench, start: f64, end: f64) {
+pub(crate) fn chatter(bench: &mut Bench, start: f64, end: f64) {
     for step in 0.. {
         let time = start + f64::from(step) * 0.1;
         if time > end {
@@ -59,13 +59,14 @@ pub fn chatter(bench: &mut Bench, start: f64, end: f64) {
 }
 
 /// The client's outbox during the same join.
-pub fn p2(params: Params) -> Check {
+pub(crate) fn p2(params: Params) -> Check {
     let own = *address(2).ip();
     let client = Stock::connect(plain(params), address(1), own, 0xA5F, &[], Time::ZERO);
     let mut bench = Bench::new(client, 60);
     let reply = super::bench::control(0x03, 0, &[2]);
-    let mut from_host =
-        |time, message: &[u8]| drop(bench.then(time, |stock, now| stock.inject(PeerId::HOST, message, now)));
+    let mut from_host = |time, message: &[u8]| {
+        bench.then(time, |stock, now| stock.inject(PeerId::HOST, message, now));
+    };
     from_host(0.003, &reply);
     from_host(0.003, &game(0, &[0x20]));
     from_host(0.011, &name(1, 2));
@@ -98,8 +99,8 @@ fn chatter_from(bench: &mut Bench, start: f64, before: f64) {
     }
 }
 
-/// One ACK with the gate always open.
-pub fn p3(params: Params) -> Check {
+/// One ACK with the gate always open. Quirk: gate.
+pub(crate) fn p3(params: Params) -> Check {
     let mut bench = Bench::new(Stock::host(plain(Params { silence: None, ..params })), 60);
     bench.arrive(0.0, &game(0, b"x"));
     let mut sends = Vec::new();
@@ -117,8 +118,8 @@ pub fn p3(params: Params) -> Check {
     same("outbox", bench.counts(PEER), vec![])
 }
 
-/// One ACK without any traffic: three sends, then nothing, until something is sent again.
-pub fn p7(params: Params) -> Check {
+/// Quirk: repeated ACKs. One ACK without any traffic: three sends, then nothing, until something is sent again.
+pub(crate) fn p7(params: Params) -> Check {
     let mut bench = Bench::host(Params { keepalive: None, silence: None, ..params });
     bench.arrive(0.0, &game(0, b"x")).run(1000.0);
     same("sends in ms", bench.times(), vec![3, 672, 1341])?;
@@ -144,6 +145,6 @@ fn hold_for_the_original() {
     assert_eq!(p7(quiet()), Ok(()));
 }
 
-pub type Named = (&'static str, fn(Params) -> Check);
+pub(crate) type Named = (&'static str, fn(Params) -> Check);
 /// The checks by the numbers of the predictions.
-pub const CHECKS: [Named; 4] = [("P1", p1), ("P2", p2), ("P3", p3), ("P7", p7)];
+pub(crate) const CHECKS: [Named; 4] = [("P1", p1), ("P2", p2), ("P3", p3), ("P7", p7)];

@@ -3,6 +3,7 @@
 
 mod bench;
 mod checks;
+mod connection;
 mod model;
 mod predictions;
 mod quirks;

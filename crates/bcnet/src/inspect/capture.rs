@@ -1,28 +1,19 @@
-//! Writes datagrams as a pcapng file, inside IPv4 and UDP.
+//! Writes the lines of an input as a capture file.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::BufWriter;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{PeerId, Role};
-use etherparse::PacketBuilder;
-use pcap_file::DataLink;
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
 
 use super::hex::Line;
+use crate::capture::{Packet, Writer};
 
 pub(super) struct Capture {
-    path: PathBuf,
-    out: PcapNgWriter<BufWriter<File>>,
+    out: Writer,
     written: u32,
 }
 
@@ -36,54 +27,30 @@ impl Capture {
         {
             bail!("{}: is the input; name another file for --write", path.display());
         }
-        let start = || -> anyhow::Result<_> {
-            let mut out = PcapNgWriter::new(BufWriter::new(File::create(path)?))?;
-            out.write_pcapng_block(InterfaceDescriptionBlock {
-                linktype: DataLink::RAW,
-                snaplen: 0,
-                // Times are written in nanoseconds; without this readers take them for microseconds.
-                options: vec![InterfaceDescriptionOption::IfTsResol(9)],
-            })?;
-            Ok(out)
-        };
-        let out = start().with_context(|| path.display().to_string())?;
-        Ok(Self { path: path.to_owned(), out, written: 0 })
+        Ok(Self { out: Writer::create(path)?, written: 0 })
     }
 
     /// Writes one datagram, which is still ciphered unless `plain`. `false` if no UDP datagram can hold it.
     pub(super) fn write(&mut self, line: &Line, datagram: &[u8], plain: bool) -> anyhow::Result<bool> {
-        if datagram.len() > LARGEST_UDP_PAYLOAD {
-            return Ok(false);
-        }
-        let context = || format!("{}: line {}", self.path.display(), line.number);
         let mut wire = Cow::Borrowed(datagram);
         if plain && datagram.first() != Some(&PeerId::GAMESPY.0) {
             cipher::encrypt(wire.to_mut());
         }
         let (from, to) = addresses(line.sent_by, datagram);
-        let builder = PacketBuilder::ipv4(from.octets(), to.octets(), TTL).udp(PORT, PORT);
-        let mut packet = Vec::with_capacity(builder.size(wire.len()));
-        builder.write(&mut packet, &wire).with_context(context)?;
-        let comment = line.comment.as_deref().filter(|comment| !comment.is_empty());
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: Duration::from_millis(self.written.into()),
-            original_len: u32::try_from(packet.len())?,
-            options: comment.map(|text| EnhancedPacketOption::Comment(text.into())).into_iter().collect(),
-            data: packet.into(),
+        let packet = Packet {
+            from: SocketAddrV4::new(from, PORT),
+            to: SocketAddrV4::new(to, PORT),
+            time: Duration::from_millis(self.written.into()),
+            bytes: &wire,
+            comment: line.comment.as_deref(),
         };
-        self.out.write_pcapng_block(block).with_context(context)?;
-        self.written += 1;
-        Ok(true)
+        let held = self.out.write(&packet).with_context(|| format!("line {}", line.number))?;
+        self.written += u32::from(held);
+        Ok(held)
     }
 
-    pub(super) fn finish(self) -> anyhow::Result<()> {
-        let buffer = self.out.into_inner();
-        buffer
-            .into_inner()
-            .map_err(|error| error.into_error())
-            .with_context(|| self.path.display().to_string())?;
-        Ok(())
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -101,5 +68,3 @@ fn addresses(sent_by: Option<Role>, datagram: &[u8]) -> (Ipv4Addr, Ipv4Addr) {
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 22101;
-const TTL: u8 = 64;
-const LARGEST_UDP_PAYLOAD: usize = 65_507;

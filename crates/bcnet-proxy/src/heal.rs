@@ -1,0 +1,266 @@
+//! One conversation, healed.
+
+use bcnet_transport::wire::{
+    Ack, Body, Control, Datagram, Delivery, Message, MessageId, PeerId, Role, Writer,
+};
+use bcnet_transport::{Time, cipher};
+use std::time::Duration;
+
+use crate::known::Known;
+
+/// Which way a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+impl Way {
+    /// The other way.
+    #[must_use]
+    pub const fn back(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
+
+    /// Who sends this way.
+    #[must_use]
+    pub const fn sender(self) -> Role {
+        match self {
+            Self::Up => Role::Client,
+            Self::Down => Role::Host,
+        }
+    }
+}
+
+/// What was healed in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Healed {
+    /// ACKs that said nothing new and were taken out.
+    pub acks: u64,
+    /// Messages that had been acknowledged, came again and were taken out.
+    pub repeats: u64,
+    /// ACKs sent to the sender of those in place of their receiver.
+    pub answers: u64,
+    /// Datagrams of which nothing was left.
+    pub emptied: u64,
+    /// Bytes that were not sent on.
+    pub bytes: u64,
+}
+
+/// What becomes of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passed<'a> {
+    /// What goes on, if anything does.
+    pub forward: Option<&'a [u8]>,
+    /// What goes back to the sender, if anything does.
+    pub answer: Option<&'a [u8]>,
+}
+
+/// What one side does, as far as it was seen.
+#[derive(Debug, Default)]
+struct Side {
+    known: Known,
+    /// The id in its datagrams.
+    id: Option<PeerId>,
+    /// When something of it was passed on last.
+    passed: Option<Time>,
+    healed: Healed,
+}
+
+impl Side {
+    fn is_quiet(&self, now: Time) -> bool {
+        self.passed.is_none_or(|passed| passed + QUIET <= now)
+    }
+}
+
+/// Heals one conversation between a client and a server.
+#[derive(Debug)]
+pub struct Healer {
+    up: Side,
+    down: Side,
+    /// The nonce of the connection attempt; with another one everything begins anew.
+    nonce: Option<u32>,
+    /// The last datagram, deciphered.
+    plain: Vec<u8>,
+    forward: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Default for Healer {
+    fn default() -> Self {
+        Self {
+            up: Side::default(),
+            down: Side::default(),
+            nonce: None,
+            plain: Vec::new(),
+            forward: vec![0; LARGEST],
+            answer: vec![0; LARGEST],
+        }
+    }
+}
+
+impl Healer {
+    /// What was healed in the datagrams that went `way`.
+    #[must_use]
+    pub const fn healed(&self, way: Way) -> Healed {
+        match way {
+            Way::Up => self.up.healed,
+            Way::Down => self.down.healed,
+        }
+    }
+
+    /// Takes a datagram as it is on the wire and says what to send. Text and what is not well formed goes on as it is.
+    pub fn pass<'a>(&'a mut self, way: Way, bytes: &'a [u8], now: Time) -> Passed<'a> {
+        self.plain.clear();
+        self.plain.extend_from_slice(bytes);
+        if bytes.first() == Some(&PeerId::GAMESPY.0) || bytes.len() > LARGEST {
+            return Passed { forward: Some(bytes), answer: None };
+        }
+        cipher::decrypt(&mut self.plain);
+        let plain = std::mem::take(&mut self.plain);
+        let (forward, answer) = match Datagram::parse(&plain, Some(way.sender())) {
+            Ok(datagram) => self.sift(way, &datagram, now),
+            Err(_) => (Kept::All, 0),
+        };
+        self.plain = plain;
+        let forward = match forward {
+            Kept::All => Some(bytes),
+            Kept::Some(len) => self.forward.get(..len).filter(|rest| !rest.is_empty()),
+        };
+        Passed { forward, answer: self.answer.get(..answer).filter(|answer| !answer.is_empty()) }
+    }
+
+    /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered.
+    fn sift(&mut self, way: Way, datagram: &Datagram<'_>, now: Time) -> (Kept, usize) {
+        self.begin_anew(way, datagram);
+        let Self { up, down, forward, answer, .. } = self;
+        let (near, far) = match way {
+            Way::Up => (up, down),
+            Way::Down => (down, up),
+        };
+        near.id = Some(datagram.sender());
+        // Who has no id yet is not heard by a stock host, so nothing can be said in its name.
+        let voice = far.id.filter(|id| *id != PeerId::UNASSIGNED);
+        let mut answers = voice.map(|id| Writer::new(answer, id));
+        let mut rest = Writer::with_limit(forward, datagram.sender(), LARGEST);
+        let mut kept = 0;
+        for message in datagram.messages() {
+            if sift_one(near, far, &message, answers.as_mut()) && rest.push(&message) {
+                kept += 1;
+            }
+        }
+        let answer = answers.and_then(Writer::finish).map_or(0, seal);
+        if kept == datagram.count() {
+            near.passed = Some(now);
+            return (Kept::All, answer);
+        }
+        // Something must be heard now and then, or the far side gives up.
+        let said = kept > 0 || near.is_quiet(now) && rest.push(&Message::Keepalive);
+        let len = rest.finish().map_or(0, seal);
+        near.healed.bytes += (datagram.as_bytes().len() - len) as u64;
+        near.healed.emptied += u64::from(kept == 0);
+        if said {
+            near.passed = Some(now);
+        }
+        (Kept::Some(len), answer)
+    }
+
+    /// A client that asks to be let in with another nonce than before starts a new conversation.
+    fn begin_anew(&mut self, way: Way, datagram: &Datagram<'_>) {
+        let nonce = datagram.messages().find_map(|message| match message {
+            Message::Control(Control { body: Body::ConnectRequest { nonce, .. }, .. }) => Some(nonce),
+            _ => None,
+        });
+        if way == Way::Up && nonce.is_some() && nonce != self.nonce {
+            self.nonce = nonce;
+            for side in [&mut self.up, &mut self.down] {
+                *side = Side { healed: side.healed, ..Side::default() };
+            }
+        }
+    }
+}
+
+/// Whether a message goes on.
+fn sift_one(
+    near: &mut Side,
+    far: &mut Side,
+    message: &Message<'_>,
+    answers: Option<&mut Writer<'_>>,
+) -> bool {
+    if let Message::Ack(Ack { id, .. }) = message {
+        return keep_ack(near, far, *id);
+    }
+    let Some(id) = message.id() else { return true };
+    let part = match message {
+        Message::Data(data) => match data.delivery {
+            Delivery::Fragment(_, part) => Some(part),
+            _ => None,
+        },
+        _ => None,
+    };
+    let settled = near.known.get(id).filter(|record| record.settled);
+    if let (Some(record), Some(answers)) = (settled, answers) {
+        let form = accepted_form(id, record.answers);
+        if answers.push(&Message::Ack(Ack::new(form))) {
+            record.answers = record.answers.saturating_add(1);
+            near.healed.repeats += 1;
+            near.healed.answers += 1;
+            return false;
+        }
+    }
+    near.known.pass(id, part);
+    true
+}
+
+/// An ACK goes on if what it names was passed on since the last one did, or was never seen.
+fn keep_ack(near: &mut Side, far: &mut Side, id: MessageId) -> bool {
+    match far.known.get(id) {
+        Some(record) if record.news => {
+            (record.news, record.settled) = (false, true);
+            true
+        }
+        Some(_) => {
+            near.healed.acks += 1;
+            false
+        }
+        None => {
+            if id.part.is_none() {
+                far.known.plain_ack(id.seq);
+            }
+            true
+        }
+    }
+}
+
+/// A sender that repeats a part although it was answered often does not read ACKs of parts: it gets a plain one now and
+/// then.
+fn accepted_form(id: MessageId, answers: u8) -> MessageId {
+    let plain = answers >= PATIENCE && answers.is_multiple_of(2);
+    MessageId { part: id.part.filter(|_| !plain), ..id }
+}
+
+/// What is left of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    All,
+    /// As many bytes, or none at all.
+    Some(usize),
+}
+
+fn seal(datagram: &mut [u8]) -> usize {
+    cipher::encrypt(datagram);
+    datagram.len()
+}
+
+/// After so long without a word a keepalive stands for a datagram that held no news: far less than the 45 seconds after which
+/// a side is given up.
+const QUIET: Duration = Duration::from_secs(5);
+/// After so many answers another form is tried.
+const PATIENCE: u8 = 4;
+/// Larger datagrams pass as they are: no known sender makes them (T-04).
+const LARGEST: usize = 2048;

@@ -1,0 +1,411 @@
+//! Who talks through the proxy, and from which source address toward the server.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role, Seq, Writer};
+use bcnet_transport::{Deadlines, Time, cipher};
+
+use crate::heal::{Healed, Healer, Way};
+
+/// What a proxy is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Whether conversations are healed; otherwise every byte passes as it came.
+    pub heal: bool,
+    /// Addresses of this machine, one for each player toward the server. Without any, one player can be served.
+    pub sources: Vec<Ipv4Addr>,
+    /// Networks whose datagrams are turned away: an address and how many of its bits count.
+    pub bans: Vec<(Ipv4Addr, u8)>,
+    /// How many datagrams a second a client may send; 0 is any number.
+    pub rate: u32,
+    /// Whether datagrams of players that are not well formed are dropped rather than passed on.
+    pub drop_malformed: bool,
+    /// After how long without a word in either direction a player is forgotten.
+    pub idle: Duration,
+    /// How many browsers may wait for an answer at the same time.
+    pub browsers: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            heal: false,
+            sources: Vec::new(),
+            bans: Vec::new(),
+            rate: 0,
+            drop_malformed: false,
+            idle: Duration::from_secs(60),
+            browsers: 64,
+        }
+    }
+}
+
+/// One socket toward the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// Its number. It may be used again once it was [`Closed`](Event::Closed).
+    pub number: u32,
+    /// The address to bind to; `None` is any.
+    pub address: Option<Ipv4Addr>,
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Leg {
+    /// From the listening socket to a client.
+    Client(SocketAddrV4),
+    /// From the source with this number to the server.
+    Server(u32),
+}
+
+/// Why a datagram of a client was turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Its address is banned.
+    Banned,
+    /// It sends more than it may.
+    Flood,
+    /// There is no source address left for another player.
+    NoSource,
+    /// Too many browsers wait.
+    Crowded,
+    /// It is not a player and does not ask to become one.
+    Stranger,
+    /// It is not well formed.
+    Malformed,
+}
+
+impl Refusal {
+    /// A short name for logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Banned => "banned",
+            Self::Flood => "flood",
+            Self::NoSource => "no_source",
+            Self::Crowded => "crowded",
+            Self::Stranger => "stranger",
+            Self::Malformed => "malformed",
+        }
+    }
+
+    /// What a client that asks to be let in is told.
+    const fn boot(self) -> Option<BootReason> {
+        match self {
+            Self::Banned => Some(BootReason::BANNED),
+            Self::NoSource => Some(BootReason::FULL),
+            Self::Flood | Self::Crowded | Self::Stranger | Self::Malformed => None,
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A socket is needed before the next datagram to [`Leg::Server`] is sent.
+    Opened {
+        /// Whose.
+        client: SocketAddrV4,
+        /// Which.
+        source: Source,
+        /// Whether it is a player; otherwise it is a browser that asks for the status.
+        player: bool,
+    },
+    /// A socket is not needed any more.
+    Closed {
+        /// Whose.
+        client: SocketAddrV4,
+        /// Which.
+        source: Source,
+        /// Whether it was a player.
+        player: bool,
+        /// What was healed of what the client sent.
+        up: Healed,
+        /// What was healed of what the server sent.
+        down: Healed,
+    },
+    /// A datagram was turned away. Not told if too many events wait.
+    Refused {
+        /// Whose.
+        client: SocketAddrV4,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// What to send after a datagram came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Output<'a> {
+    /// The datagram itself, or what is left of it.
+    pub forward: Option<(Leg, &'a [u8])>,
+    /// An answer to its sender.
+    pub answer: Option<(Leg, &'a [u8])>,
+}
+
+/// One client, and what is known of its conversation.
+#[derive(Debug)]
+struct Client {
+    address: SocketAddrV4,
+    source: Source,
+    player: bool,
+    healer: Option<Box<Healer>>,
+    heard: Time,
+    /// How many datagrams it sent in the second that began at `second`.
+    second: Time,
+    sent: u32,
+}
+
+impl Client {
+    fn healed(&self, way: Way) -> Healed {
+        self.healer.as_ref().map(|healer| healer.healed(way)).unwrap_or_default()
+    }
+}
+
+/// A proxy without its sockets.
+#[derive(Debug)]
+pub struct Proxy {
+    config: Config,
+    clients: Vec<Option<Client>>,
+    /// Players and browsers have sources of their own, so one address may be both.
+    by_address: HashMap<(SocketAddrV4, bool), u32>,
+    free: Vec<u32>,
+    /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
+    pool: VecDeque<Option<Ipv4Addr>>,
+    expiry: Deadlines,
+    events: VecDeque<Event>,
+    refused: [u64; 6],
+    boot: Vec<u8>,
+}
+
+impl Proxy {
+    /// A proxy that knows nobody yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let pool = if config.sources.is_empty() {
+            VecDeque::from([None])
+        } else {
+            config.sources.iter().copied().map(Some).collect()
+        };
+        Self {
+            config,
+            clients: Vec::new(),
+            by_address: HashMap::new(),
+            free: Vec::new(),
+            pool,
+            expiry: Deadlines::new(),
+            events: VecDeque::new(),
+            refused: [0; 6],
+            boot: vec![0; 64],
+        }
+    }
+
+    /// The players, each with its source and what was healed of what it sent and of what it was sent.
+    pub fn players(&self) -> impl Iterator<Item = (SocketAddrV4, Source, Healed, Healed)> {
+        self.clients
+            .iter()
+            .flatten()
+            .filter(|client| client.player)
+            .map(|client| (client.address, client.source, client.healed(Way::Up), client.healed(Way::Down)))
+    }
+
+    /// How many datagrams were turned away for this reason.
+    #[must_use]
+    pub fn refused(&self, refusal: Refusal) -> u64 {
+        self.refused.get(refusal as usize).copied().unwrap_or(0)
+    }
+
+    /// Turns other networks away from now on. Players from there are forgotten.
+    pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>) {
+        self.config.bans = bans;
+        for number in 0..self.clients.len() {
+            let address =
+                self.clients.get(number).and_then(Option::as_ref).map(|client| *client.address.ip());
+            if address.is_some_and(|address| self.is_banned(address)) {
+                self.close(number);
+            }
+        }
+    }
+
+    /// What happened, in order.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.expiry.first().map(|(due, _)| due)
+    }
+
+    /// Forgets who has been silent for too long.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, number)) = self.expiry.first().filter(|(due, _)| *due <= now) {
+            let index = number as usize;
+            let client = self.clients.get(index).and_then(Option::as_ref);
+            match client.map(|client| client.heard + self.patience(client.player)) {
+                Some(due) if due > now => self.expiry.set(number, Some(due)),
+                _ => self.close(index),
+            }
+        }
+    }
+
+    /// A datagram came to the listening socket.
+    pub fn handle_client<'a>(&'a mut self, from: SocketAddrV4, bytes: &'a [u8], now: Time) -> Output<'a> {
+        let number = match self.accept(from, bytes, now) {
+            Ok(number) => number,
+            Err(refusal) => return self.refuse(from, bytes, refusal),
+        };
+        self.pass(number, Way::Up, bytes, now)
+    }
+
+    /// A datagram came from the server to a source.
+    pub fn handle_server<'a>(&'a mut self, source: u32, bytes: &'a [u8], now: Time) -> Output<'a> {
+        self.pass(source, Way::Down, bytes, now)
+    }
+
+    fn pass<'a>(&'a mut self, number: u32, way: Way, bytes: &'a [u8], now: Time) -> Output<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Output::default();
+        };
+        client.heard = now;
+        let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
+        let (ahead, back) = match way {
+            Way::Up => (to_server, to_client),
+            Way::Down => (to_client, to_server),
+        };
+        let Some(healer) = client.healer.as_mut() else {
+            return Output { forward: Some((ahead, bytes)), answer: None };
+        };
+        let passed = healer.pass(way, bytes, now);
+        Output {
+            forward: passed.forward.map(|bytes| (ahead, bytes)),
+            answer: passed.answer.map(|bytes| (back, bytes)),
+        }
+    }
+
+    /// The conversation that a datagram of a client belongs to; a new one if it may begin one.
+    fn accept(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> Result<u32, Refusal> {
+        if self.is_banned(*from.ip()) {
+            return Err(Refusal::Banned);
+        }
+        let player = bytes.first() != Some(&PeerId::GAMESPY.0);
+        if let Some(number) = self.by_address.get(&(from, player)).copied() {
+            self.check_rate(number, now)?;
+            if player && self.config.drop_malformed && !is_well_formed(bytes) {
+                return Err(Refusal::Malformed);
+            }
+            return Ok(number);
+        }
+        if player && !asks_to_join(bytes) {
+            return Err(Refusal::Stranger);
+        }
+        self.open(from, player, now)
+    }
+
+    fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
+        let own = if player {
+            self.pool.pop_front().ok_or(Refusal::NoSource)?
+        } else if self.clients.iter().flatten().filter(|client| !client.player).count()
+            >= self.config.browsers
+        {
+            return Err(Refusal::Crowded);
+        } else {
+            None
+        };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            u32::try_from(self.clients.len() - 1).unwrap_or(u32::MAX)
+        });
+        let source = Source { number, address: own };
+        let healer = (player && self.config.heal).then(Box::default);
+        let client = Client { address, source, player, healer, heard: now, second: now, sent: 1 };
+        if let Some(place) = self.clients.get_mut(number as usize) {
+            *place = Some(client);
+        }
+        self.by_address.insert((address, player), number);
+        self.expiry.set(number, Some(now + self.patience(player)));
+        self.events.push_back(Event::Opened { client: address, source, player });
+        Ok(number)
+    }
+
+    fn close(&mut self, index: usize) {
+        let Some(client) = self.clients.get_mut(index).and_then(Option::take) else { return };
+        let (up, down) = (client.healed(Way::Up), client.healed(Way::Down));
+        let Client { address, source, player, .. } = client;
+        self.by_address.remove(&(address, player));
+        self.expiry.set(source.number, None);
+        self.free.push(source.number);
+        if player {
+            self.pool.push_back(source.address);
+        }
+        self.events.push_back(Event::Closed { client: address, source, player, up, down });
+    }
+
+    fn check_rate(&mut self, number: u32, now: Time) -> Result<(), Refusal> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        if client.second + Duration::from_secs(1) <= now {
+            (client.second, client.sent) = (now, 0);
+        }
+        client.sent = client.sent.saturating_add(1);
+        if self.config.rate > 0 && client.sent > self.config.rate { Err(Refusal::Flood) } else { Ok(()) }
+    }
+
+    fn refuse(&mut self, client: SocketAddrV4, bytes: &[u8], refusal: Refusal) -> Output<'_> {
+        if let Some(count) = self.refused.get_mut(refusal as usize) {
+            *count += 1;
+        }
+        if self.events.len() < MOST_EVENTS {
+            self.events.push_back(Event::Refused { client, refusal });
+        }
+        let Some(reason) = refusal.boot().filter(|_| asks_to_join(bytes)) else { return Output::default() };
+        let mut writer = Writer::new(&mut self.boot, PeerId::HOST);
+        let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
+        let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
+        let Some(datagram) = writer.finish().filter(|_| written) else { return Output::default() };
+        cipher::encrypt(datagram);
+        Output { forward: None, answer: Some((Leg::Client(client), datagram)) }
+    }
+
+    fn is_banned(&self, address: Ipv4Addr) -> bool {
+        self.config.bans.iter().any(|(network, bits)| {
+            let differing = network.to_bits() ^ address.to_bits();
+            differing.leading_zeros() >= u32::from(*bits).min(32)
+        })
+    }
+
+    const fn patience(&self, player: bool) -> Duration {
+        if player { self.config.idle } else { BROWSER_IDLE }
+    }
+}
+
+/// Whether a datagram holds a request to be let in.
+fn asks_to_join(bytes: &[u8]) -> bool {
+    with_datagram(bytes, |datagram| {
+        datagram.messages().any(|message| {
+            matches!(message, Message::Control(Control { body: Body::ConnectRequest { .. }, .. }))
+        })
+    })
+    .unwrap_or(false)
+}
+
+fn is_well_formed(bytes: &[u8]) -> bool {
+    with_datagram(bytes, |_| ()).is_some()
+}
+
+/// Looks into a datagram of a client, if it is well formed.
+fn with_datagram<T>(bytes: &[u8], look: impl FnOnce(&Datagram<'_>) -> T) -> Option<T> {
+    let mut plain = [0; 2048];
+    let plain = plain.get_mut(..bytes.len())?;
+    plain.copy_from_slice(bytes);
+    cipher::decrypt(plain);
+    Datagram::parse(plain, Some(Role::Client)).ok().map(|datagram| look(&datagram))
+}
+
+/// How long a browser may wait for an answer.
+const BROWSER_IDLE: Duration = Duration::from_secs(10);
+/// Refusals are told only while fewer events wait.
+const MOST_EVENTS: usize = 256;

@@ -1,0 +1,320 @@
+//! Clients, a proxy and a server on a virtual network: two hops, each with links of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::{Faults, Link};
+use bcnet_proxy::{Config, Event, Leg, Output, Proxy};
+use bcnet_transport::wire::{Datagram, Message, PeerId, Text};
+use bcnet_transport::{Endpoint, Quality, Time, cipher};
+
+pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
+const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 1), 22101);
+const STEP: Duration = Duration::from_millis(1);
+const FIRST_PORT: u16 = 40_000;
+
+/// One of either engine.
+pub(crate) enum Engine {
+    Stock(Box<Stock>),
+    Bcnet(Box<Endpoint>),
+}
+
+impl Engine {
+    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        match self {
+            Self::Stock(stock) => stock.handle_datagram(from, bytes, now),
+            Self::Bcnet(endpoint) => endpoint.handle_datagram(from, bytes, now),
+        }
+    }
+
+    fn service(&mut self, now: Time) {
+        match self {
+            Self::Stock(stock) => stock.service(now),
+            Self::Bcnet(endpoint) => endpoint.handle_timeout(now),
+        }
+    }
+
+    fn next(&mut self, buffer: &mut [u8], now: Time) -> Option<(SocketAddrV4, usize)> {
+        let transmit = match self {
+            Self::Stock(stock) => stock.poll_transmit(buffer),
+            Self::Bcnet(endpoint) => endpoint.poll_transmit(buffer, now),
+        };
+        transmit.map(|transmit| (transmit.to, transmit.len))
+    }
+
+    fn event(&mut self, payload: &mut Vec<u8>) -> Option<bcnet_transport::Event> {
+        match self {
+            Self::Stock(stock) => stock.poll_event(payload),
+            Self::Bcnet(endpoint) => endpoint.poll_event(payload),
+        }
+    }
+
+    pub(crate) fn id(&self) -> PeerId {
+        match self {
+            Self::Stock(stock) => stock.id(),
+            Self::Bcnet(endpoint) => endpoint.id(),
+        }
+    }
+
+    pub(crate) fn peers(&self) -> Vec<PeerId> {
+        match self {
+            Self::Stock(stock) => stock.peers(),
+            Self::Bcnet(endpoint) => endpoint.peers().collect(),
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> bool {
+        match self {
+            Self::Stock(stock) => stock.send(to, payload, quality, now).is_ok(),
+            Self::Bcnet(endpoint) => endpoint.send(to, payload, quality, now).is_ok(),
+        }
+    }
+}
+
+struct Node {
+    engine: Engine,
+    tick: u64,
+    inbox: Vec<(SocketAddrV4, Vec<u8>)>,
+}
+
+/// Where a datagram is under way to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    Node(usize),
+    Listen(SocketAddrV4),
+    Source(u32),
+}
+
+/// What went over one hop in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub datagrams: u64,
+    pub bytes: u64,
+    pub ack_bytes: u64,
+}
+
+/// A payload that arrived: at which node, from which peer, when.
+pub(crate) struct Delivery {
+    pub node: usize,
+    pub peer: PeerId,
+    pub payload: Vec<u8>,
+    pub at: Time,
+}
+
+type Flight = (Time, u64, Stop, SocketAddrV4, Vec<u8>);
+
+/// Node 0 is the server, the others are clients.
+pub(crate) struct Net {
+    pub now: Time,
+    nodes: Vec<Node>,
+    pub proxy: Proxy,
+    faults: Faults,
+    seed: u64,
+    links: BTreeMap<(bool, bool, u32), Link>,
+    flying: BinaryHeap<Reverse<Flight>>,
+    launched: u64,
+    sources: BTreeMap<u32, SocketAddrV4>,
+    pub events: Vec<Event>,
+    pub delivered: Vec<Delivery>,
+    /// Behind the proxy: what it sent up and down; before it: what it was sent.
+    pub behind: [Hop; 2],
+    pub before: [Hop; 2],
+    /// Every datagram that the proxy was given and gave, in order.
+    pub record: Option<Vec<(bool, Vec<u8>)>>,
+}
+
+impl Net {
+    pub(crate) fn new(config: Config, server: Engine, tick: u64, faults: Faults, seed: u64) -> Self {
+        Self {
+            now: Time::ZERO,
+            nodes: vec![Node { engine: server, tick, inbox: Vec::new() }],
+            proxy: Proxy::new(config),
+            faults,
+            seed,
+            links: BTreeMap::new(),
+            flying: BinaryHeap::new(),
+            launched: 0,
+            sources: BTreeMap::new(),
+            events: Vec::new(),
+            delivered: Vec::new(),
+            behind: [Hop::default(); 2],
+            before: [Hop::default(); 2],
+            record: None,
+        }
+    }
+
+    pub(crate) fn stock_host(params: Params) -> Engine {
+        Engine::Stock(Box::new(Stock::host(Params { address: *SERVER.ip(), ..params })))
+    }
+
+    pub(crate) fn address(node: usize) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, u8::try_from(node).unwrap()), 22101)
+    }
+
+    pub(crate) fn add_stock(&mut self, params: Params, tick: u64) -> usize {
+        let node = self.nodes.len();
+        let (own, nonce) = (*Self::address(node).ip(), u32::try_from(node).unwrap() * 77);
+        let stock = Stock::connect(params, LISTEN, own, nonce, &[], self.now);
+        self.add(Engine::Stock(Box::new(stock)), tick)
+    }
+
+    pub(crate) fn add_bcnet(&mut self, config: bcnet_transport::Config, tick: u64) -> usize {
+        let own = *Self::address(self.nodes.len()).ip();
+        let endpoint = Endpoint::connect(config, LISTEN, own, 5, Text::default(), self.now);
+        self.add(Engine::Bcnet(Box::new(endpoint)), tick)
+    }
+
+    fn add(&mut self, engine: Engine, tick: u64) -> usize {
+        self.nodes.push(Node { engine, tick, inbox: Vec::new() });
+        self.nodes.len() - 1
+    }
+
+    pub(crate) fn node(&mut self, node: usize) -> &mut Engine {
+        &mut self.nodes[node].engine
+    }
+
+    pub(crate) fn set_faults(&mut self, faults: Faults) {
+        self.links.values_mut().for_each(|link| link.set_faults(faults.clone()));
+        self.faults = faults;
+    }
+
+    /// Lets time pass, a millisecond at a time.
+    pub(crate) fn run(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        while self.now < until {
+            self.now = self.now + STEP;
+            self.arrivals();
+            self.proxy.handle_timeout(self.now);
+            self.drain_events();
+            for node in 0..self.nodes.len() {
+                if (self.now.as_micros() / 1000).is_multiple_of(self.nodes[node].tick) {
+                    self.service(node);
+                }
+            }
+        }
+    }
+
+    fn arrivals(&mut self) {
+        while self.flying.peek().is_some_and(|Reverse(flight)| flight.0 <= self.now) {
+            let Some(Reverse((_, _, stop, from, bytes))) = self.flying.pop() else { return };
+            match stop {
+                Stop::Node(node) => self.nodes[node].inbox.push((from, bytes)),
+                Stop::Listen(client) => self.through(0, &bytes, |proxy, now, bytes| {
+                    proxy_out(proxy.handle_client(client, bytes, now))
+                }),
+                Stop::Source(source) => self.through(1, &bytes, |proxy, now, bytes| {
+                    proxy_out(proxy.handle_server(source, bytes, now))
+                }),
+            }
+        }
+    }
+
+    /// Gives the proxy a datagram that goes up (0) or down (1), and sends what it says.
+    fn through(&mut self, way: usize, bytes: &[u8], pass: impl FnOnce(&mut Proxy, Time, &[u8]) -> Sent) {
+        count(&mut self.before[way], bytes);
+        let sent = pass(&mut self.proxy, self.now, bytes);
+        if let Some(record) = &mut self.record {
+            record.push((false, bytes.to_vec()));
+            record.extend(sent[0].iter().map(|(_, bytes)| (true, bytes.clone())));
+        }
+        self.drain_events();
+        for (leg, bytes) in sent.into_iter().flatten() {
+            let out = usize::from(matches!(leg, Leg::Client(_)));
+            count(&mut self.behind[out], &bytes);
+            match leg {
+                Leg::Client(address) => {
+                    let node = usize::from(address.ip().octets()[3]);
+                    self.launch((false, true, node as u32), Stop::Node(node), LISTEN, bytes);
+                }
+                Leg::Server(source) => {
+                    let from = self.sources[&source];
+                    self.launch((true, false, source), Stop::Node(0), from, bytes);
+                }
+            }
+        }
+    }
+
+    fn drain_events(&mut self) {
+        while let Some(event) = self.proxy.poll_event() {
+            if let Event::Opened { source, .. } = event {
+                let port = FIRST_PORT + u16::try_from(source.number).unwrap();
+                let address = SocketAddrV4::new(source.address.unwrap_or(*LISTEN.ip()), port);
+                self.sources.insert(source.number, address);
+            }
+            self.events.push(event);
+        }
+    }
+
+    fn service(&mut self, node: usize) {
+        let (now, place) = (self.now, &mut self.nodes[node]);
+        for (from, mut bytes) in std::mem::take(&mut place.inbox) {
+            place.engine.handle_datagram(from, &mut bytes, now);
+        }
+        place.engine.service(now);
+        let mut payload = Vec::new();
+        while let Some(event) = place.engine.event(&mut payload) {
+            match (event, &mut place.engine) {
+                (bcnet_transport::Event::Request { from, .. }, Engine::Bcnet(host)) => {
+                    let _ = host.admit(from, now);
+                }
+                (bcnet_transport::Event::Received { peer, .. }, _) => {
+                    self.delivered.push(Delivery { node, peer, payload: payload.clone(), at: now });
+                }
+                _ => {}
+            }
+        }
+        let mut buffer = [0; 2048];
+        while let Some((to, len)) = self.nodes[node].engine.next(&mut buffer, now) {
+            let bytes = buffer[..len].to_vec();
+            if node > 0 {
+                self.launch(
+                    (false, false, node as u32),
+                    Stop::Listen(Self::address(node)),
+                    Self::address(node),
+                    bytes,
+                );
+            } else if let Some(source) =
+                self.sources.iter().find(|(_, address)| **address == to).map(|(source, _)| *source)
+            {
+                self.launch((true, true, source), Stop::Source(source), SERVER, bytes);
+            }
+        }
+    }
+
+    fn launch(&mut self, link: (bool, bool, u32), stop: Stop, from: SocketAddrV4, bytes: Vec<u8>) {
+        let seed = self.seed.wrapping_mul(0x9E37_79B9)
+            ^ u64::from(link.0) << 40
+            ^ u64::from(link.1) << 41
+            ^ u64::from(link.2);
+        let faults = &self.faults;
+        let passages = self
+            .links
+            .entry(link)
+            .or_insert_with(|| Link::new(faults.clone(), seed))
+            .pass(bytes.len(), self.now);
+        for passage in passages.into_iter().flatten() {
+            self.launched += 1;
+            self.flying.push(Reverse((passage.at, self.launched, stop, from, bytes.clone())));
+        }
+    }
+}
+
+type Sent = [Option<(Leg, Vec<u8>)>; 2];
+
+fn proxy_out(output: Output<'_>) -> Sent {
+    [output.forward, output.answer].map(|sent| sent.map(|(leg, bytes)| (leg, bytes.to_vec())))
+}
+
+fn count(hop: &mut Hop, bytes: &[u8]) {
+    hop.datagrams += 1;
+    hop.bytes += bytes.len() as u64;
+    let mut plain = bytes.to_vec();
+    cipher::decrypt(&mut plain);
+    if let Ok(datagram) = Datagram::parse(&plain, None) {
+        let acks = datagram.messages().filter(|message| matches!(message, Message::Ack(_)));
+        hop.ack_bytes += acks.map(|ack| ack.wire_len() as u64).sum::<u64>();
+    }
+}

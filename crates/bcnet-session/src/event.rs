@@ -1,0 +1,159 @@
+//! What a session tells its caller.
+
+use std::net::SocketAddrV4;
+
+use bcnet_transport::Leave;
+use bcnet_transport::wire::{BootReason, PeerId};
+
+use crate::manifest::{Manifest, Mismatch};
+use crate::stats::Anomaly;
+
+/// Something that happened, for logs and consoles. Texts have no control characters.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client was let in and is being checked.
+    Joining {
+        /// Who.
+        peer: PeerId,
+        /// From where.
+        address: SocketAddrV4,
+    },
+    /// A client has a name and a slot.
+    Joined {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+        /// From where.
+        address: SocketAddrV4,
+        /// Its slot.
+        slot: u8,
+    },
+    /// A player has loaded the mission and takes part.
+    InGame {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+    },
+    /// Somebody is gone.
+    Left {
+        /// Who.
+        peer: PeerId,
+        /// What it called itself; empty if it never said.
+        name: String,
+        /// From where it was.
+        address: SocketAddrV4,
+        /// Why.
+        reason: Leave,
+    },
+    /// A player says something.
+    Chat {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+        /// What.
+        text: String,
+        /// To its team only.
+        team: bool,
+    },
+    /// Somebody was turned away. Told ten times a second at most; [`Counters`](crate::Counters) has them all.
+    Refused {
+        /// From where.
+        from: SocketAddrV4,
+        /// Why.
+        reason: BootReason,
+    },
+    /// A client's files are not those of any manifest; it is turned away.
+    ChecksumMismatch {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+        /// Where they differ.
+        mismatch: Mismatch,
+    },
+    /// All that a client told about its files; only with [`Config::learn`](crate::Config::learn).
+    ManifestLearned {
+        /// Who.
+        peer: PeerId,
+        /// Its files.
+        manifest: Box<Manifest>,
+    },
+    /// A player did something odd that had no effect. Told at the 1st, 2nd, 4th, 8th … time of each kind.
+    Anomaly {
+        /// Who.
+        peer: PeerId,
+        /// What.
+        kind: Anomaly,
+        /// How often so far.
+        count: u64,
+    },
+    /// A round has begun.
+    RoundStarted {
+        /// Its number, from 1.
+        round: u32,
+        /// Where.
+        system: crate::System,
+    },
+    /// A round is over.
+    RoundEnded {
+        /// How it went.
+        summary: Summary,
+    },
+    /// A list server was heard of for the first time, or again after half an hour.
+    MasterSeen {
+        /// Which.
+        master: SocketAddrV4,
+    },
+}
+
+impl Event {
+    /// A name for logs, which never changes.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Joining { .. } => "joining",
+            Self::Joined { .. } => "joined",
+            Self::InGame { .. } => "in_game",
+            Self::Left { .. } => "left",
+            Self::Chat { .. } => "chat",
+            Self::Refused { .. } => "refused",
+            Self::ChecksumMismatch { .. } => "checksum_mismatch",
+            Self::ManifestLearned { .. } => "manifest_learned",
+            Self::Anomaly { .. } => "anomaly",
+            Self::RoundStarted { .. } => "round_started",
+            Self::RoundEnded { .. } => "round_ended",
+            Self::MasterSeen { .. } => "master_seen",
+        }
+    }
+}
+
+/// How a round went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// Its number, from 1.
+    pub round: u32,
+    /// Where it was.
+    pub system: crate::System,
+    /// How long it took.
+    pub duration: std::time::Duration,
+    /// What ended it.
+    pub reason: EndReason,
+    /// Who was there, by slot: name and score.
+    pub scores: Vec<(String, crate::Score)>,
+}
+
+/// What ends a round, by its number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The host says so.
+    Over = 0,
+    /// The time is up.
+    Time = 1,
+    /// The host starts the next one.
+    Restart = -1,
+}

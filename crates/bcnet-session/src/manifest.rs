@@ -1,0 +1,340 @@
+//! Which files a client has, as its five checksum replies tell, and how two of them differ.
+//!
+//! Nothing is hashed here: a manifest is learned from the replies of a client whose installation is good.
+
+use std::fmt::{self, Write as _};
+
+use crate::message::ROUNDS;
+use crate::read::Reader;
+
+/// The files of one installation, by their hashes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manifest {
+    /// What it is called.
+    pub name: String,
+    rounds: [Option<Reply>; ROUNDS.len()],
+}
+
+/// A client's answer to one round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The version of the game; round 0 only.
+    version: Option<u32>,
+    directory: u32,
+    /// By path, sorted.
+    files: Vec<File>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct File {
+    /// The hashes of the directories on the way, and of the file's name.
+    path: Vec<u32>,
+    content: u32,
+}
+
+/// Where two installations differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The round of the check, 0 to 4.
+    pub round: usize,
+    /// The file or directory, by name where its hash is known, else by hash.
+    pub entry: String,
+    /// What is wrong with it.
+    pub kind: Difference,
+}
+
+/// How an entry differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// The game has another version.
+    Version,
+    /// It is another directory.
+    Directory,
+    /// The file has another content.
+    Content,
+    /// The client lacks the file.
+    Missing,
+    /// The client has a file too many.
+    Extra,
+    /// The client did not answer, or what it answered makes no sense.
+    NoReply,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version => "other version",
+            Self::Directory => "other directory",
+            Self::Content => "other content",
+            Self::Missing => "missing",
+            Self::Extra => "not in the manifest",
+            Self::NoReply => "no usable reply",
+        })
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directory = ROUNDS.get(self.round).map_or("", |round| round.directory);
+        write!(f, "round {} ({directory}): {}: {}", self.round, self.entry, self.kind)
+    }
+}
+
+impl Reply {
+    /// S-21: reads a reply to `round`. `None` if it is another round's, or not well formed, or not all of `payload`.
+    pub(crate) fn parse(round: usize, payload: &[u8]) -> Option<Self> {
+        let index = ROUNDS.get(round)?.index;
+        let mut reader = Reader(payload);
+        if payload.len() > MOST_REPLY || reader.u8()? != 0x21 || reader.u8()? != index {
+            return None;
+        }
+        let version = if round == 0 { Some(reader.u32()?) } else { None };
+        let directory = reader.u32()?;
+        let mut files = Vec::new();
+        read_tree(&mut reader, &mut Vec::new(), &mut files)?;
+        files.sort();
+        reader.0.is_empty().then_some(Self { version, directory, files })
+    }
+
+    /// S-23: where `self`, a client's, differs first from `wanted`.
+    fn mismatch(&self, wanted: &Self, extra_files: bool) -> Option<(Difference, String)> {
+        if self.version != wanted.version {
+            return Some((Difference::Version, hash_name(self.version.unwrap_or(0))));
+        }
+        if self.directory != wanted.directory {
+            return Some((Difference::Directory, hash_name(self.directory)));
+        }
+        for file in &wanted.files {
+            match self.find(&file.path) {
+                None => return Some((Difference::Missing, path_name(&file.path))),
+                Some(own) if own.content != file.content => {
+                    return Some((Difference::Content, path_name(&file.path)));
+                }
+                Some(_) => {}
+            }
+        }
+        let extra = self.files.iter().find(|file| !extra_files && wanted.find(&file.path).is_none())?;
+        Some((Difference::Extra, path_name(&extra.path)))
+    }
+
+    fn find(&self, path: &[u32]) -> Option<&File> {
+        let at = self.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()?;
+        self.files.get(at)
+    }
+}
+
+/// One directory and those below it. The depth is that of `path`.
+fn read_tree(reader: &mut Reader<'_>, path: &mut Vec<u32>, files: &mut Vec<File>) -> Option<()> {
+    if path.len() >= MOST_DEPTH {
+        return None;
+    }
+    for _ in 0..reader.u16()? {
+        let (name, content) = (reader.u32()?, reader.u32()?);
+        files.push(File { path: path.iter().copied().chain([name]).collect(), content });
+    }
+    let count = usize::from(reader.u8()?);
+    let mut names = Reader(reader.bytes(4 * count)?);
+    for _ in 0..count {
+        path.push(names.u32()?);
+        read_tree(reader, path, files)?;
+        path.pop();
+    }
+    Some(())
+}
+
+impl Manifest {
+    /// Learns from a reply to `round`, 0 to 4, as it came from a good client. `false` if it is not well formed.
+    pub fn learn(&mut self, round: usize, payload: &[u8]) -> bool {
+        let reply = Reply::parse(round, payload);
+        let good = reply.is_some();
+        self.keep(round, reply);
+        good
+    }
+
+    pub(crate) fn keep(&mut self, round: usize, reply: Option<Reply>) {
+        if let Some(place) = self.rounds.get_mut(round).filter(|_| reply.is_some()) {
+            *place = reply;
+        }
+    }
+
+    /// Whether it has all five rounds.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.rounds.iter().all(Option::is_some)
+    }
+
+    /// Where a reply to `round` differs first. A round that was never learned accepts everything.
+    #[must_use]
+    pub fn check(&self, round: usize, payload: &[u8], extra_files: bool) -> Option<Mismatch> {
+        self.compare(round, Reply::parse(round, payload).as_ref(), extra_files)
+    }
+
+    pub(crate) fn compare(&self, round: usize, reply: Option<&Reply>, extra_files: bool) -> Option<Mismatch> {
+        let wanted = self.rounds.get(round)?.as_ref()?;
+        let (kind, entry) = match reply {
+            Some(reply) => reply.mismatch(wanted, extra_files)?,
+            None => (Difference::NoReply, ROUNDS.get(round).map_or("", |round| round.filter).into()),
+        };
+        Some(Mismatch { round, entry, kind })
+    }
+
+    /// Where another installation differs first from this one.
+    #[must_use]
+    pub fn difference(&self, other: &Self, extra_files: bool) -> Option<Mismatch> {
+        let rounds = other.rounds.iter().enumerate();
+        rounds.filter_map(|(round, reply)| self.compare(round, reply.as_ref(), extra_files)).next()
+    }
+
+    /// Reads what [`Display`](fmt::Display) has written.
+    ///
+    /// # Errors
+    /// [`ManifestError`] tells the line.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        let mut manifest = Self::default();
+        let mut current = None;
+        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let error = |line, what| ManifestError { line, what };
+        match lines.next() {
+            Some((_, first)) if first.trim() == HEADER => {}
+            _ => return Err(error(1, "the first line must be `bcnet-manifest 1`")),
+        }
+        for (at, line) in lines {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                manifest.parse_line(line, &mut current).map_err(|what| error(at, what))?;
+            }
+        }
+        for reply in manifest.rounds.iter_mut().flatten() {
+            reply.files.sort();
+        }
+        Ok(manifest)
+    }
+
+    fn parse_line(&mut self, line: &str, current: &mut Option<usize>) -> Result<(), &'static str> {
+        let (key, value) = line.split_once(' ').ok_or("expected a key and a value")?;
+        let value = value.trim();
+        if key == "name" {
+            self.name = value.into();
+            return Ok(());
+        }
+        if key == "round" {
+            let round = value.parse().ok().filter(|round| *round < ROUNDS.len());
+            let round: usize = round.ok_or("a round is a number from 0 to 4")?;
+            let place = self.rounds.get_mut(round).ok_or("a round is a number from 0 to 4")?;
+            *place = Some(Reply { version: None, directory: 0, files: Vec::new() });
+            *current = Some(round);
+            return Ok(());
+        }
+        let reply =
+            current.and_then(|round| self.rounds.get_mut(round)?.as_mut()).ok_or("expected `round`")?;
+        match key {
+            "version" => reply.version = Some(hash(value).ok_or("a hash has eight hex digits")?),
+            "directory" => reply.directory = hash(value).ok_or("a hash has eight hex digits")?,
+            "file" => reply.files.push(file(value).ok_or("expected `file PATH CONTENT`, all in hashes")?),
+            _ => return Err("expected name, round, version, directory or file"),
+        }
+        Ok(())
+    }
+}
+
+/// The text form, which [`Manifest::parse`] reads.
+impl fmt::Display for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEADER}")?;
+        if !self.name.is_empty() {
+            writeln!(f, "name {}", self.name.replace(['\n', '\r', '#'], " "))?;
+        }
+        for (round, reply) in self.rounds.iter().enumerate() {
+            let Some(reply) = reply else { continue };
+            writeln!(f, "round {round}")?;
+            if let Some(version) = reply.version {
+                writeln!(f, "version {version:08X}")?;
+            }
+            writeln!(f, "directory {:08X}", reply.directory)?;
+            for File { path, content } in &reply.files {
+                let hashes: Vec<String> = path.iter().map(|hash| format!("{hash:08X}")).collect();
+                writeln!(f, "file {} {content:08X} # {}", hashes.join("/"), path_name(path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a manifest cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestError {
+    /// The line, counted from 1.
+    pub line: usize,
+    what: &'static str,
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+fn hash(text: &str) -> Option<u32> {
+    (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok())?
+}
+
+fn file(text: &str) -> Option<File> {
+    let (path, content) = text.split_once(' ')?;
+    let path: Option<Vec<u32>> = path.split('/').map(hash).collect();
+    Some(File { path: path.filter(|path| path.len() <= MOST_DEPTH)?, content: hash(content.trim())? })
+}
+
+fn path_name(path: &[u32]) -> String {
+    let mut name = String::new();
+    for (at, hash) in path.iter().enumerate() {
+        let slash = if at > 0 { "/" } else { "" };
+        let _ = write!(name, "{slash}{}", hash_name(*hash));
+    }
+    name
+}
+
+/// The name that a hash is known to stand for, else the hash.
+fn hash_name(hash: u32) -> String {
+    let known = NAMES.iter().find(|(known, _)| *known == hash);
+    known.map_or_else(|| format!("{hash:08X}"), |(_, name)| (*name).into())
+}
+
+const HEADER: &str = "bcnet-manifest 1";
+/// The longest reply that is read. Stock has 832 bytes; a mod with hundreds of ships has more.
+const MOST_REPLY: usize = 32 << 10;
+const MOST_DEPTH: usize = 16;
+
+/// Names whose hashes were seen on the wire.
+const NAMES: [(u32, &str); 28] = [
+    (0x7E0C_E243, "60"),
+    (0x4DAF_CB2F, "scripts"),
+    (0xC017_D1C4, "scripts/ships"),
+    (0x3409_475D, "scripts/mainmenu"),
+    (0x8794_D13F, "Scripts/Multiplayer"),
+    (0x373E_B677, "App.pyc"),
+    (0x8501_E6A1, "Autoexec.pyc"),
+    (0x3EB2_3EBA, "Akira.pyc"),
+    (0x5846_668B, "CardSpecificSetup.pyc"),
+    (0x4370_D29D, "KeyboardConfig.pyc"),
+    (0xE9DD_9FA2, "__init__.pyc"),
+    (0xB54D_1D23, "mainmenu.pyc"),
+    (0x2C11_712D, "MissionMenusShared.pyc"),
+    (0x67A4_C085, "MissionShared.pyc"),
+    (0x0825_A729, "Modifier.pyc"),
+    (0xCB1F_8D37, "MultiplayerGame.pyc"),
+    (0x44AF_0748, "MultiplayerMenus.pyc"),
+    (0x1F41_30E9, "SpeciesToShip.pyc"),
+    (0xC5DE_8AE5, "SpeciesToSystem.pyc"),
+    (0xFC53_F27B, "SpeciesToTorp.pyc"),
+    (0x83C8_2BA5, "Episode"),
+    (0x712E_2686, "Episode.pyc"),
+    (0x88D6_3ABC, "Mission1"),
+    (0x587D_A208, "Mission2"),
+    (0x72ED_3851, "Mission3"),
+    (0x16F2_E8DA, "Mission5"),
+    (0x415B_D938, "Mission1.pyc"),
+    (0x67D4_43E2, "StarbaseAI.pyc"),
+];

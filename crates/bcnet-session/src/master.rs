@@ -1,0 +1,96 @@
+//! List servers are told that this server exists (S-09).
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::Time;
+
+/// The list servers of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Masters(Vec<Master>);
+
+#[derive(Debug)]
+struct Master {
+    address: SocketAddrV4,
+    next: Time,
+    pause: Duration,
+    seen: Option<Time>,
+}
+
+impl Masters {
+    /// Keeps what is known of those that stay.
+    pub(crate) fn set(&mut self, addresses: &[SocketAddrV4]) {
+        self.0.retain(|master| addresses.contains(&master.address));
+        for address in addresses {
+            if !self.0.iter().any(|master| master.address == *address) {
+                self.0.push(Master { address: *address, next: Time::ZERO, pause: OFTEN, seen: None });
+            }
+        }
+    }
+
+    /// When the next heartbeat is due.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.0.iter().map(|master| master.next).min()
+    }
+
+    /// Whose heartbeat is due. One that is never heard of is told less and less often, but for ever.
+    pub(crate) fn beat(&mut self, now: Time) -> Option<SocketAddrV4> {
+        let master = self.0.iter_mut().find(|master| master.next <= now)?;
+        master.next = now + master.pause;
+        let heard = master.seen.is_some_and(|seen| now.since(seen) < FORGOTTEN);
+        master.pause = if heard { OFTEN } else { (master.pause * 2).min(RARELY) };
+        Some(master.address)
+    }
+
+    /// A datagram came from `from`. Which master that is, if nobody knew that it lives.
+    pub(crate) fn heard(&mut self, from: Ipv4Addr, now: Time) -> Option<SocketAddrV4> {
+        let master = self.0.iter_mut().find(|master| *master.address.ip() == from)?;
+        let news = master.seen.is_none_or(|seen| now.since(seen) >= FORGOTTEN);
+        master.seen = Some(now);
+        master.pause = OFTEN;
+        master.next = master.next.min(now + OFTEN);
+        news.then_some(master.address)
+    }
+
+    /// Each with how long ago it was heard of.
+    pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
+        self.0.iter().map(move |master| (master.address, master.seen.map(|seen| now.since(seen))))
+    }
+}
+
+/// What a list server is told.
+pub(crate) fn heartbeat(port: u16) -> Vec<u8> {
+    format!("\\heartbeat\\{port}\\gamename\\bcommander").into_bytes()
+}
+
+const OFTEN: Duration = Duration::from_secs(60);
+const RARELY: Duration = Duration::from_secs(600);
+/// A list server forgets a server after this long; so do we forget it.
+const FORGOTTEN: Duration = Duration::from_secs(1800);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-09
+    #[test]
+    fn a_silent_list_server_is_told_less_often_but_for_ever() {
+        let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), 27900);
+        let mut masters = Masters::default();
+        masters.set(&[address]);
+        let mut times = Vec::new();
+        for _ in 0..8 {
+            let now = masters.due().expect("always a next one");
+            assert_eq!((masters.beat(now), masters.beat(now)), (Some(address), None));
+            times.push(now.as_micros() / 1_000_000);
+        }
+        assert_eq!(times, [0, 60, 180, 420, 900, 1500, 2100, 2700]);
+        let now = Time::from_micros(2_710_000_000);
+        assert_eq!(
+            (masters.heard(*address.ip(), now), masters.heard(*address.ip(), now)),
+            (Some(address), None)
+        );
+        assert_eq!(masters.due(), Some(Time::from_micros(2_770_000_000)));
+        assert_eq!(masters.heard(Ipv4Addr::LOCALHOST, now), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! What the session knows of one client.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_transport::Time;
+use bcnet_transport::wire::PeerId;
+
+use crate::limit::Bucket;
+use crate::manifest::Manifest;
+use crate::message::Score;
+use crate::stats::Anomalies;
+
+/// Where a client stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It was asked about its files.
+    Checking { round: usize, until: Time },
+    /// It loads the mission. S-28: `ready` when it has done so and waits until others know its name.
+    Loading { ready: Option<Time> },
+    /// It takes part.
+    InGame,
+    /// It was told that its files differ, and is thrown out when it has read that.
+    Refused { until: Time },
+}
+
+/// A client that was let in.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: PeerId,
+    pub(crate) address: SocketAddrV4,
+    pub(crate) joined: Time,
+    pub(crate) state: State,
+    /// S-04: given when it has answered, so that nobody takes one with a spoofed address.
+    pub(crate) slot: Option<u8>,
+    pub(crate) name: Option<String>,
+    pub(crate) ship: Ship,
+    pub(crate) score: Score,
+    pub(crate) team: Option<u8>,
+    pub(crate) relay: Bucket,
+    pub(crate) chat: Bucket,
+    pub(crate) anomalies: Anomalies,
+    /// Which manifests still fit, by bit.
+    pub(crate) fitting: u64,
+    pub(crate) manifest: Option<Box<Manifest>>,
+}
+
+/// A player's ship.
+#[derive(Debug, Default)]
+pub(crate) struct Ship {
+    pub(crate) object: u32,
+    pub(crate) species: u8,
+    pub(crate) alive: bool,
+    /// The message that created it.
+    pub(crate) created: Vec<u8>,
+}
+
+impl Member {
+    pub(crate) fn new(id: PeerId, address: SocketAddrV4, state: State, relay_burst: u32, now: Time) -> Self {
+        Self {
+            id,
+            address,
+            joined: now,
+            state,
+            slot: None,
+            name: None,
+            ship: Ship::default(),
+            score: Score::default(),
+            team: None,
+            relay: Bucket::new(relay_burst, now),
+            chat: Bucket::new(CHAT_BURST, now),
+            anomalies: Anomalies::default(),
+            fitting: u64::MAX,
+            manifest: None,
+        }
+    }
+
+    /// When something is to be done about it.
+    pub(crate) fn due(&self, handshake: Duration) -> Option<Time> {
+        let handshake = self.joined + handshake;
+        let due = match self.state {
+            State::Checking { until, .. } => until.min(handshake),
+            State::Refused { until } => until.min(handshake),
+            State::Loading { .. } => handshake,
+            State::InGame => return None,
+        };
+        Some(if self.slot.is_none() { due.min(self.joined + UNPROVEN) } else { due })
+    }
+
+    pub(crate) fn shown_name(&self) -> String {
+        self.name.clone().unwrap_or_default()
+    }
+}
+
+/// Chat lines at once, and per second after that.
+pub(crate) const CHAT_BURST: u32 = 10;
+pub(crate) const CHAT_RATE: u32 = 3;
+/// How long an address may stay that has never answered.
+pub(crate) const UNPROVEN: Duration = Duration::from_secs(10);

@@ -1,0 +1,200 @@
+//! GameSpy text: what is asked, and the reply (S-05, S-06, S-08).
+
+use crate::text::latin1;
+
+/// What a query asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Query<'a> {
+    pub(crate) basic: bool,
+    pub(crate) info: bool,
+    pub(crate) rules: bool,
+    pub(crate) players: bool,
+    pub(crate) echo: Option<&'a [u8]>,
+    /// The challenge of a list server.
+    pub(crate) secure: Option<&'a [u8]>,
+}
+
+impl<'a> Query<'a> {
+    /// S-05: `None` if nothing in `text` is a question.
+    pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
+        let mut query = Self::default();
+        let mut tokens = text.split(|byte| *byte == b'\\').take(MOST_TOKENS);
+        while let Some(token) = tokens.next() {
+            match token {
+                b"status" | b"packets" => query = Self { echo: query.echo, secure: query.secure, ..FULL },
+                b"basic" => query.basic = true,
+                b"info" => query.info = true,
+                b"rules" => query.rules = true,
+                b"players" => query.players = true,
+                b"echo" => query.echo = tokens.next().map(|text| text.get(..MOST_ECHO).unwrap_or(text)),
+                b"secure" => {
+                    query.basic = true;
+                    query.secure = tokens.next().filter(|challenge| challenge.len() <= MOST_CHALLENGE);
+                }
+                _ => {}
+            }
+        }
+        (query != Self::default()).then_some(query)
+    }
+}
+
+const FULL: Query<'_> =
+    Query { basic: true, info: true, rules: true, players: true, echo: None, secure: None };
+
+/// Collects the pairs of a reply and cuts them into datagrams.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    number: u32,
+    pieces: Vec<Vec<u8>>,
+}
+
+impl Reply {
+    /// `number` is the same in all datagrams of a reply.
+    pub(crate) fn new(number: u32) -> Self {
+        Self { number, pieces: vec![Vec::new()] }
+    }
+
+    /// Adds a pair. What would break the format is left out of the value.
+    pub(crate) fn pair(&mut self, key: &str, value: &str) -> &mut Self {
+        self.raw_pair(key, &latin1(value).filter(|byte| *byte != b'\\').collect::<Vec<u8>>())
+    }
+
+    /// Adds a pair whose value is Latin-1 already and has no backslash.
+    pub(crate) fn raw_pair(&mut self, key: &str, value: &[u8]) -> &mut Self {
+        let value = value.get(..MOST_VALUE).unwrap_or(value);
+        let more = key.len() + value.len() + 2;
+        if self.pieces.last().is_none_or(|piece| piece.len() + more + ENDING > MOST_REPLY) {
+            self.pieces.push(Vec::new());
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.push(b'\\');
+            piece.extend_from_slice(key.as_bytes());
+            piece.push(b'\\');
+            piece.extend_from_slice(value);
+        }
+        self
+    }
+
+    /// The datagrams. S-06: the last one says that it is the last, each has its number.
+    pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
+        let last = self.pieces.len();
+        for (at, piece) in self.pieces.iter_mut().enumerate() {
+            if at + 1 == last {
+                piece.extend_from_slice(b"\\final\\");
+            }
+            piece.extend_from_slice(format!("\\queryid\\{}.{}", self.number, at + 1).as_bytes());
+        }
+        self.pieces
+    }
+}
+
+/// S-08: the answer to a list server's challenge.
+#[must_use]
+pub fn validate(challenge: &[u8]) -> String {
+    let mut state: [u8; 256] = std::array::from_fn(|at| u8::try_from(at).unwrap_or(0));
+    let mut j = 0_u8;
+    for (at, key) in (0..=u8::MAX).zip(KEY.iter().cycle()) {
+        j = j.wrapping_add(at_index(&state, at)).wrapping_add(*key);
+        state.swap(at.into(), j.into());
+    }
+    let (mut i, mut j) = (0_u8, 0_u8);
+    let mut mixed = Vec::with_capacity(challenge.len());
+    for byte in challenge {
+        i = i.wrapping_add(*byte).wrapping_add(1);
+        j = j.wrapping_add(at_index(&state, i));
+        state.swap(i.into(), j.into());
+        let sum = at_index(&state, i).wrapping_add(at_index(&state, j));
+        mixed.push(byte ^ at_index(&state, sum));
+    }
+    base64(&mixed)
+}
+
+fn at_index(state: &[u8; 256], index: u8) -> u8 {
+    state.get(usize::from(index)).copied().unwrap_or(0)
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let index = usize::try_from(bits >> (18 - 6 * at) & 63).unwrap_or(0);
+            let digit = ALPHABET.get(index).copied().unwrap_or(b'=');
+            text.push(if at > chunk.len() { '=' } else { char::from(digit) });
+        }
+    }
+    text
+}
+
+/// The longest datagram of a reply.
+const MOST_REPLY: usize = 1349;
+/// `\final\` and `\queryid\4294967295.99`.
+const ENDING: usize = 29;
+const MOST_VALUE: usize = 256;
+const MOST_TOKENS: usize = 32;
+const MOST_ECHO: usize = 64;
+const MOST_CHALLENGE: usize = 64;
+const KEY: &[u8] = b"Nm3aZ9";
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-08
+    #[test]
+    fn challenges_are_answered_as_a_real_list_server_expects() {
+        for (challenge, answer) in [
+            ("LRPOPQ", "hMwdTNWS"),
+            ("VSEQNJ", "I5p3Pqlb"),
+            ("QYVAVT", "g6zyu8Yt"),
+            ("LPFMLO", "hC0wmNs0"),
+            ("YQPVOZ", "PJ4TeY/i"),
+            ("JUOYRR", "8qL2/1wp"),
+            ("KZGRKJ", "Zz0E0gLI"),
+            ("NVFYMI", "kAMmHaDQ"),
+        ] {
+            assert_eq!(validate(challenge.as_bytes()), answer, "{challenge}");
+        }
+        assert_eq!(validate(b""), "");
+        assert_eq!(
+            (base64(b"M"), base64(b"Ma"), base64(b"Man")),
+            ("TQ==".into(), "TWE=".into(), "TWFu".into())
+        );
+    }
+
+    /// S-05
+    #[test]
+    fn queries_are_found_as_whole_words_whatever_follows_them() {
+        let parse = |text: &'static str| Query::parse(text.as_bytes());
+        for full in ["\\status\\", "\\status\\xserverquery", "\\packets\\", "status"] {
+            assert_eq!(parse(full), Some(FULL), "{full}");
+        }
+        assert_eq!(parse("\\info\\xserverquery"), Some(Query { info: true, ..Query::default() }));
+        let secure = Query { basic: true, secure: Some(b"LRPOPQ"), ..Query::default() };
+        assert_eq!(parse("\\basic\\\\secure\\LRPOPQ"), Some(secure));
+        assert_eq!(parse("\\echo\\status"), Some(Query { echo: Some(b"status"), ..Query::default() }));
+        for nothing in ["\\", "", "\\statusx\\", "\\final\\", "\\heartbeat\\0"] {
+            assert_eq!(parse(nothing), None, "{nothing}");
+        }
+    }
+
+    /// S-06
+    #[test]
+    fn a_long_reply_is_cut_between_pairs() {
+        let mut reply = Reply::new(7);
+        let name = "n".repeat(250);
+        for player in 0..16 {
+            reply.pair(&format!("player_{player}"), &name);
+        }
+        let pieces = reply.finish();
+        assert_eq!(pieces.len(), 4);
+        for (at, piece) in pieces.iter().enumerate() {
+            let text = String::from_utf8(piece.clone()).expect("ASCII");
+            assert!(piece.len() <= 1349 && text.starts_with("\\player_"), "{text}");
+            assert!(text.ends_with(&format!("\\queryid\\7.{}", at + 1)), "{text}");
+            assert_eq!(text.contains("\\final\\\\queryid\\"), at == 3);
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! One game: who is in it, what they say to each other, how it goes on.
+
+mod join;
+mod leave;
+mod play;
+mod queries;
+mod round;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Snapshot, Time, Transmit};
+
+use crate::config::{Config, SayAs, System};
+use crate::event::{EndReason, Event};
+use crate::limit::{Bucket, Networks};
+use crate::master::Masters;
+use crate::member::{Member, State};
+use crate::message::{MOST_TEXT, Payload, Score};
+use crate::stats::{Anomalies, Anomaly, Counters};
+use crate::text::latin1;
+use round::Round;
+
+/// A game server without its socket, clock and log.
+///
+/// Drive it like an [`Endpoint`]: hand over what arrived and the time, then empty
+/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), then sleep until
+/// [`next_timeout`](Self::next_timeout) or the next datagram.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    endpoint: Endpoint,
+    /// By peer id.
+    members: Vec<Option<Box<Member>>>,
+    /// S-33: who gets copies, in the order of arrival.
+    in_game: Vec<PeerId>,
+    bans: Vec<(Ipv4Addr, u8)>,
+    round: Round,
+    /// When the game clock started.
+    epoch: Time,
+    /// Scores of those who left, by name.
+    remembered: VecDeque<(String, Score)>,
+    networks: Networks,
+    masters: Masters,
+    query_number: u32,
+    /// GameSpy texts to send.
+    texts: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    events: VecDeque<Event>,
+    refusals: Bucket,
+    counters: Counters,
+    /// When something of the session is due, the transport's timers aside.
+    due: Option<Time>,
+    /// S-28: somebody waits until its name is known.
+    waiting: bool,
+    /// What came last, and what is written next; kept for their memory.
+    received: Vec<u8>,
+    payload: Payload,
+    closing: bool,
+}
+
+/// Where a player stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlayerState {
+    /// Let in, has not answered yet.
+    Connecting,
+    /// Its files are checked: the round, 0 to 4.
+    Checking(usize),
+    /// It loads the mission.
+    Loading,
+    /// It takes part.
+    InGame,
+    /// Its files differ and it is about to be thrown out.
+    Refused,
+}
+
+/// One client, as consoles show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Player {
+    /// Its peer id.
+    pub id: PeerId,
+    /// Its slot, once it has answered.
+    pub slot: Option<u8>,
+    /// Its name; empty until it has told it.
+    pub name: String,
+    /// From where.
+    pub address: SocketAddrV4,
+    /// Where it stands.
+    pub state: PlayerState,
+    /// Points, kills and deaths, as far as the server knows them.
+    pub score: Score,
+    /// The number of its ship's class, while it has one.
+    pub ship: Option<u8>,
+    /// Its team, in missions that have them.
+    pub team: Option<u8>,
+    /// When it was let in.
+    pub joined: Time,
+    /// The round trip to it, once measured.
+    pub round_trip: Option<Duration>,
+    /// What it did wrong.
+    pub anomalies: Anomalies,
+}
+
+/// A session at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Players that have answered.
+    pub players: usize,
+    /// Those that take part.
+    pub in_game: usize,
+    /// How many there can be.
+    pub player_limit: usize,
+    /// Where the round is.
+    pub system: System,
+    /// Its number, from 1.
+    pub round: u32,
+    /// Whether it is over.
+    pub ended: bool,
+    /// The game clock.
+    pub game_time: Duration,
+    /// What is left of the round, if its time is limited and has begun.
+    pub time_left: Option<Duration>,
+    /// Each list server, and how long ago it was heard of.
+    pub masters: Vec<(SocketAddrV4, Option<Duration>)>,
+    /// What happened so far.
+    pub counters: Counters,
+}
+
+impl Session {
+    /// A session that nobody is in. The same seed and input give the same output.
+    #[must_use]
+    pub fn new(config: Config, seed: u64) -> Self {
+        let mut masters = Masters::default();
+        masters.set(&config.masters);
+        Self {
+            endpoint: Endpoint::host(config.transport.clone()),
+            members: Vec::new(),
+            in_game: Vec::new(),
+            bans: Vec::new(),
+            round: Round::new(config.system),
+            epoch: Time::ZERO,
+            remembered: VecDeque::new(),
+            networks: Networks::new(seed),
+            due: masters.due(),
+            masters,
+            query_number: 1,
+            texts: VecDeque::new(),
+            events: VecDeque::new(),
+            refusals: Bucket::new(REFUSALS, Time::ZERO),
+            counters: Counters::default(),
+            waiting: false,
+            received: Vec::new(),
+            payload: Payload::default(),
+            closing: false,
+            config,
+        }
+    }
+
+    /// A datagram arrived, as it came from the socket; with the transport's `cipher` off, deciphered, unless it begins
+    /// with `\`.
+    pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        self.endpoint.handle_datagram(from, bytes, now);
+        self.pump(now);
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        self.pump(now);
+        if self.waiting {
+            self.serve_waiting(now);
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.serve(now);
+            self.pump(now);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due. At once after a change, until
+    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        if !self.texts.is_empty() {
+            return Some(Time::ZERO);
+        }
+        [self.endpoint.next_timeout(), self.due].into_iter().flatten().min()
+    }
+
+    /// Writes the next datagram to send into `buffer`, which should have 2048 bytes. It is ciphered, if the transport's
+    /// `cipher` is on and it does not begin with `\`.
+    pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        while let Some((to, text)) = self.texts.pop_front() {
+            if let Some(room) = buffer.get_mut(..text.len()) {
+                room.copy_from_slice(&text);
+                return Some(Transmit { to, len: text.len() });
+            }
+        }
+        self.endpoint.poll_transmit(buffer, now)
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes the settings; nobody is dropped. Those of the transport stay as they were. A new system, time limit or
+    /// mission is told with the next round, or to those who come from now on.
+    pub fn reconfigure(&mut self, mut config: Config, now: Time) {
+        config.transport = self.config.transport.clone();
+        self.masters.set(&config.masters);
+        if config.system != self.config.system {
+            self.round.move_to(config.system);
+        }
+        self.config = config;
+        self.arm_at(now);
+    }
+
+    /// Replaces the banned networks, each an address and how many of its bits count. Whoever is in one is thrown out.
+    pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>, now: Time) {
+        self.bans = bans;
+        let banned = |member: &&Box<Member>| is_banned(&self.bans, *member.address.ip());
+        let banned: Vec<PeerId> =
+            self.members.iter().flatten().filter(banned).map(|member| member.id).collect();
+        for peer in banned {
+            self.kick(peer, BootReason::BANNED, now);
+        }
+    }
+
+    /// Everyone who was let in, by peer id. The round trips are measured at `now`.
+    pub fn players(&self, now: Time) -> impl Iterator<Item = Player> {
+        self.members.iter().flatten().map(move |member| self.player(member, now))
+    }
+
+    fn player(&self, member: &Member, now: Time) -> Player {
+        let state = match member.state {
+            State::Refused { .. } => PlayerState::Refused,
+            _ if member.slot.is_none() => PlayerState::Connecting,
+            State::Checking { round, .. } => PlayerState::Checking(round),
+            State::Loading { .. } => PlayerState::Loading,
+            State::InGame => PlayerState::InGame,
+        };
+        Player {
+            id: member.id,
+            slot: member.slot,
+            name: member.shown_name(),
+            address: member.address,
+            state,
+            score: member.score,
+            ship: member.ship.alive.then_some(member.ship.species),
+            team: member.team,
+            joined: member.joined,
+            round_trip: self.endpoint.snapshot(member.id, now).and_then(|snapshot| snapshot.round_trip),
+            anomalies: member.anomalies,
+        }
+    }
+
+    /// The session at this moment.
+    #[must_use]
+    pub fn status(&self, now: Time) -> Status {
+        Status {
+            players: self.taken_slots().count(),
+            in_game: self.in_game.len(),
+            player_limit: self.config.places(),
+            system: self.round.system,
+            round: self.round.number,
+            ended: self.round.is_over(),
+            game_time: now.since(self.epoch),
+            time_left: self.round.ends.map(|ends| ends.since(now)),
+            masters: self.masters.last_seen(now).collect(),
+            counters: self.counters,
+        }
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// What the transport could not use, from nobody in particular.
+    #[must_use]
+    pub const fn rejected(&self) -> transport::Rejected {
+        self.endpoint.rejected()
+    }
+
+    /// The transport's counters of one client.
+    #[must_use]
+    pub fn peer_counters(&self, peer: PeerId) -> Option<transport::Counters> {
+        self.endpoint.counters(peer)
+    }
+
+    /// Every queue of one client.
+    #[must_use]
+    pub fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
+        self.endpoint.snapshot(peer, now)
+    }
+
+    /// Says something to everyone in the game, line by line (S-41).
+    pub fn say(&mut self, text: &str, now: Time) {
+        for at in 0..self.in_game.len() {
+            if let Some(peer) = self.in_game.get(at).copied() {
+                self.say_to(peer, text, now);
+            }
+        }
+        self.pump(now);
+    }
+
+    /// Says something to one player. `false` if it is not in the game.
+    pub fn say_to(&mut self, peer: PeerId, text: &str, now: Time) -> bool {
+        if !self.in_game.contains(&peer) {
+            return false;
+        }
+        let sender = match self.config.say_as {
+            SayAs::Recipient => peer.0,
+            SayAs::Peer(id) => id,
+        };
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let line: Vec<u8> = latin1(&self.config.say_prefix).chain(latin1(line)).take(MOST_TEXT).collect();
+            let payload = self.payload.chat(sender, line.into_iter());
+            let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
+            self.note_sent(peer, sent, now);
+        }
+        true
+    }
+
+    /// Throws a client out (S-52). `false` if there is none.
+    pub fn kick(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
+        let booted = self.endpoint.boot(peer, reason, now);
+        self.pump(now);
+        booted
+    }
+
+    /// Ends the round (S-60).
+    pub fn end(&mut self, now: Time) {
+        self.end_round(EndReason::Over, now);
+        self.pump(now);
+    }
+
+    /// Starts the next round (S-61).
+    pub fn restart(&mut self, now: Time) {
+        self.next_round(now);
+        self.pump(now);
+    }
+
+    /// Says goodbye to everyone (S-53). Go on until [`is_closed`](Self::is_closed).
+    pub fn shutdown(&mut self, now: Time) {
+        self.closing = true;
+        self.masters.set(&[]);
+        self.endpoint.leave(Ipv4Addr::UNSPECIFIED, now);
+        self.pump(now);
+    }
+
+    /// Whether everyone has heard the goodbye of [`shutdown`](Self::shutdown), or was given up.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closing && self.endpoint.is_closed()
+    }
+
+    /// Takes what the transport has to tell.
+    fn pump(&mut self, now: Time) {
+        let mut received = std::mem::take(&mut self.received);
+        while let Some(event) = self.endpoint.poll_event(&mut received) {
+            match event {
+                transport::Event::Received { peer } => self.received(peer, &mut received, now),
+                transport::Event::Request { from, .. } => self.requested(from, &received, now),
+                transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
+                transport::Event::Left { peer, reason } => self.left(peer, reason, now),
+                transport::Event::Query { from } => self.queried(from, &received, now),
+                _ => {}
+            }
+        }
+        if self.waiting {
+            self.serve_waiting(now);
+        }
+        self.received = received;
+    }
+
+    /// A game message arrived.
+    fn received(&mut self, peer: PeerId, payload: &mut Vec<u8>, now: Time) {
+        match self.member(peer).map(|member| member.state) {
+            Some(State::InGame) => self.play(peer, payload, now),
+            Some(_) => self.handshake(peer, payload, now),
+            None => {}
+        }
+    }
+
+    /// Serves whatever is due, and notes what is due next.
+    fn serve(&mut self, now: Time) {
+        self.serve_masters(now);
+        self.serve_members(now);
+        self.serve_round(now);
+        self.rearm(now);
+    }
+
+    /// Something is due at `time`, besides what is known.
+    fn arm_at(&mut self, time: Time) {
+        self.due = Some(self.due.map_or(time, |due| due.min(time)));
+    }
+
+    fn rearm(&mut self, now: Time) {
+        let handshake = self.config.handshake_timeout;
+        let members = self.members.iter().flatten().filter_map(|member| member.due(handshake)).min();
+        let waiting = self.waiting.then(|| now + LOOK_AGAIN);
+        self.due =
+            [members, waiting, self.masters.due(), self.round.due(&self.config)].into_iter().flatten().min();
+    }
+
+    fn member(&self, peer: PeerId) -> Option<&Member> {
+        self.members.get(usize::from(peer.0))?.as_deref()
+    }
+
+    fn member_mut(&mut self, peer: PeerId) -> Option<&mut Member> {
+        self.members.get_mut(usize::from(peer.0))?.as_deref_mut()
+    }
+
+    fn taken_slots(&self) -> impl Iterator<Item = u8> {
+        self.members.iter().flatten().filter_map(|member| member.slot)
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < MOST_EVENTS {
+            self.events.push_back(event);
+        } else {
+            self.counters.events_lost += 1;
+        }
+    }
+
+    /// Counts something odd and tells it now and then.
+    fn odd(&mut self, peer: PeerId, kind: Anomaly) {
+        self.counters.anomalies.add(kind);
+        let Some(member) = self.member_mut(peer) else { return };
+        let count = member.anomalies.add(kind);
+        if count.is_power_of_two() {
+            self.tell(Event::Anomaly { peer, kind, count });
+        }
+    }
+
+    /// Queues a payload that the session makes itself.
+    fn send<F>(&mut self, peer: PeerId, write: F, now: Time)
+    where
+        F: for<'a> FnOnce(&'a mut Payload, &Config) -> &'a [u8],
+    {
+        let payload = write(&mut self.payload, &self.config);
+        let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
+        self.note_sent(peer, sent, now);
+    }
+
+    /// The same for everyone in the game but `except`.
+    fn send_all<F>(&mut self, except: Option<PeerId>, write: F, now: Time)
+    where
+        F: for<'a> FnOnce(&'a mut Payload) -> &'a [u8],
+    {
+        let mut payload = std::mem::take(&mut self.payload);
+        let bytes = write(&mut payload);
+        for at in 0..self.in_game.len() {
+            if let Some(peer) = self.in_game.get(at).copied().filter(|peer| Some(*peer) != except) {
+                let sent = self.endpoint.send(peer, bytes, Quality::Reliable, now);
+                self.note_sent(peer, sent, now);
+            }
+        }
+        self.payload = payload;
+    }
+
+    /// S-54: who does not take what it must have is dropped, for it could not follow the game any more.
+    fn note_sent(&mut self, peer: PeerId, sent: Result<(), SendError>, now: Time) {
+        if let Err(SendError::QueueFull { .. }) = sent {
+            self.counters.not_queued += 1;
+            self.odd(peer, Anomaly::Stuck);
+            self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
+        }
+    }
+}
+
+fn is_banned(bans: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> bool {
+    bans.iter().any(|(network, bits)| {
+        let rest = 32_u32.saturating_sub((*bits).into());
+        (u64::from(u32::from(*network)) ^ u64::from(u32::from(address))) >> rest == 0
+    })
+}
+
+/// Events that wait to be polled.
+const MOST_EVENTS: usize = 4096;
+/// Refusals that are told per second.
+const REFUSALS: u32 = 10;
+/// How often it is looked whether a name is known everywhere.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -1,0 +1,349 @@
+//! From the connect request to the game.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_transport::Time;
+use bcnet_transport::wire::{BootReason, Channel, PeerId};
+
+use super::{Session, is_banned};
+use crate::config::Checksums;
+use crate::event::Event;
+use crate::manifest::{Mismatch, Reply};
+use crate::member::{Member, State};
+use crate::message::{ROUNDS, Score, op};
+use crate::stats::Anomaly;
+use crate::text;
+
+impl Session {
+    /// S-10 to S-13: somebody asks to be let in.
+    pub(super) fn requested(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
+        if let Err(reason) = self.may_join(from, password, now) {
+            self.counters.refused += 1;
+            self.endpoint.refuse(from, reason, now);
+            if self.refusals.take(1, super::REFUSALS, super::REFUSALS, now) {
+                self.tell(Event::Refused { from, reason });
+            }
+            return;
+        }
+        if self.members.iter().flatten().next().is_none() {
+            self.round.first_arrival();
+            self.epoch = now;
+        }
+        let Some(peer) = self.endpoint.admit(from, now) else { return };
+        let state = State::Checking { round: 0, until: now + self.config.round_timeout };
+        let mut member = Member::new(peer, from, state, super::play::burst(&self.config), now);
+        member.manifest = self.config.learn.then(Box::default);
+        if self.members.len() <= usize::from(peer.0) {
+            self.members.resize_with(usize::from(peer.0) + 1, || None);
+        }
+        if let Some(place) = self.members.get_mut(usize::from(peer.0)) {
+            *place = Some(Box::new(member));
+        }
+        self.counters.admitted += 1;
+        self.tell(Event::Joining { peer, address: from });
+        self.ask(peer, 0, now);
+        self.rearm(now);
+    }
+
+    fn may_join(&mut self, from: SocketAddrV4, password: &[u8], now: Time) -> Result<(), BootReason> {
+        if is_banned(&self.bans, *from.ip()) {
+            return Err(BootReason::BANNED);
+        }
+        if let Some(wanted) = &self.config.password {
+            let given = password.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
+            if !given.eq(wanted.encode_utf16()) {
+                return Err(BootReason::WRONG_PASSWORD);
+            }
+        }
+        if self.round.is_over() {
+            return Err(BootReason::DEFAULT);
+        }
+        if self.taken_slots().count() >= self.config.places() {
+            return Err(BootReason::FULL);
+        }
+        self.make_room(now)
+    }
+
+    /// S-13: those who have never answered may be spoofed. They take no slot, there are not many of them, and the
+    /// oldest gives way.
+    fn make_room(&mut self, now: Time) -> Result<(), BootReason> {
+        let unproven = || self.members.iter().flatten().filter(|member| member.slot.is_none());
+        if unproven().count() < MOST_UNPROVEN {
+            return Ok(());
+        }
+        let oldest = unproven().min_by_key(|member| member.joined);
+        match oldest.filter(|member| now.since(member.joined) >= PROVING).map(|member| member.id) {
+            Some(peer) => {
+                self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
+                Ok(())
+            }
+            None => Err(BootReason::FULL),
+        }
+    }
+
+    /// S-03: a client tells its name. The transport has passed it on already.
+    pub(super) fn identified(&mut self, peer: PeerId, utf16le: &[u8], now: Time) {
+        if !self.prove(peer, now) {
+            return;
+        }
+        let name = text::name(utf16le);
+        let remembered = self.remembered.iter().position(|(known, _)| *known == name);
+        let score = remembered.and_then(|at| self.remembered.remove(at));
+        let Some(member) = self.member_mut(peer) else { return };
+        let first = member.name.replace(name.clone()).is_none();
+        if let Some((_, score)) = score.filter(|_| member.score == Score::default()) {
+            member.score = score;
+        }
+        if let (true, Some(slot)) = (first, member.slot) {
+            let address = member.address;
+            self.tell(Event::Joined { peer, name, address, slot });
+        }
+        if self.waiting {
+            self.serve_waiting(now);
+        }
+    }
+
+    /// S-04: a client has answered, so it gets the lowest free slot. `false` if there is none.
+    fn prove(&mut self, peer: PeerId, now: Time) -> bool {
+        match self.member(peer) {
+            None => return false,
+            Some(member) if member.slot.is_some() => return true,
+            Some(_) => {}
+        }
+        let taken = self.taken_slots().fold(0_u32, |taken, slot| taken | 1 << slot);
+        let free = u8::try_from(taken.trailing_ones()).unwrap_or(u8::MAX);
+        if usize::from(free) >= crate::config::MOST_SLOTS
+            || self.taken_slots().count() >= self.config.places()
+        {
+            self.counters.refused += 1;
+            self.endpoint.boot(peer, BootReason::FULL, now);
+            return false;
+        }
+        if let Some(member) = self.member_mut(peer) {
+            member.slot = Some(free);
+        }
+        true
+    }
+
+    /// S-14: what a client says before it is in the game.
+    pub(super) fn handshake(&mut self, peer: PeerId, payload: &[u8], now: Time) {
+        let Some(state) = self.member(peer).map(|member| member.state) else { return };
+        match (payload.first().copied(), state) {
+            (None, _) => self.odd(peer, Anomaly::Empty),
+            (Some(op::CHECKSUM_REPLY), State::Checking { round, .. }) => {
+                if self.prove(peer, now) {
+                    self.checked(peer, round, payload, now);
+                }
+            }
+            (Some(op::IN_GAME), State::Loading { ready: None }) => {
+                self.set_state(peer, State::Loading { ready: Some(now) });
+                self.waiting = true;
+                self.serve_waiting(now);
+                self.rearm(now);
+            }
+            (Some(op::CHECKSUM_REPLY | op::TRANSFER_ACK | op::IN_GAME), State::Loading { .. }) => {}
+            (Some(_), State::Refused { .. }) => {}
+            (Some(op::TRANSFER_ACK), State::Checking { .. }) => {}
+            (Some(_), _) => self.odd(peer, Anomaly::TooEarly),
+        }
+    }
+
+    /// S-20: asks about the files of one round.
+    fn ask(&mut self, peer: PeerId, round: usize, now: Time) {
+        if let Some(round) = ROUNDS.get(round) {
+            self.send(peer, |payload, _| payload.checksum_request(round), now);
+        }
+    }
+
+    /// S-21 to S-23: an answer about files.
+    fn checked(&mut self, peer: PeerId, round: usize, payload: &[u8], now: Time) {
+        match Reply::parse(round, payload) {
+            Some(reply) => self.judge(peer, round, Some(reply), now),
+            None => self.odd(peer, Anomaly::BadReply),
+        }
+    }
+
+    /// Compares an answer, or that there is none, with the manifests, and goes on.
+    fn judge(&mut self, peer: PeerId, round: usize, reply: Option<Reply>, now: Time) {
+        let Some(fitting) = self.member(peer).map(|member| member.fitting) else { return };
+        let (fitting, mismatch) = self.compare(round, reply.as_ref(), fitting);
+        if let Some(member) = self.member_mut(peer) {
+            member.fitting = fitting;
+            if let Some(manifest) = &mut member.manifest {
+                manifest.keep(round, reply);
+            }
+        }
+        match mismatch {
+            Some(mismatch) => self.turn_away(peer, mismatch, now),
+            None => self.next_check(peer, round + 1, now),
+        }
+    }
+
+    /// Which of the manifests that fitted so far still do, and if none does, where the first of them differs.
+    fn compare(&self, round: usize, reply: Option<&Reply>, fitting: u64) -> (u64, Option<Mismatch>) {
+        let Checksums::Strict(manifests) = &self.config.checksums else { return (fitting, None) };
+        let mut first = None;
+        let mut still = 0;
+        for (at, manifest) in manifests.iter().enumerate().take(64).filter(|(at, _)| fitting >> at & 1 == 1) {
+            match manifest.compare(round, reply, self.config.extra_files) {
+                None => still |= 1 << at,
+                Some(mismatch) => first = first.or(Some(mismatch)),
+            }
+        }
+        (still, if still == 0 { first } else { None })
+    }
+
+    fn next_check(&mut self, peer: PeerId, round: usize, now: Time) {
+        if round < ROUNDS.len() {
+            self.set_state(peer, State::Checking { round, until: now + self.config.round_timeout });
+            self.ask(peer, round, now);
+        } else {
+            self.set_state(peer, State::Loading { ready: None });
+            self.start_loading(peer, now);
+        }
+        self.rearm(now);
+    }
+
+    /// S-25: three messages that the client gets at once.
+    fn start_loading(&mut self, peer: PeerId, now: Time) {
+        let Some(member) = self.member_mut(peer) else { return };
+        let (slot, manifest) = (member.slot.unwrap_or(0), member.manifest.take());
+        if let Some(mut manifest) = manifest {
+            manifest.name = self.member(peer).map(Member::shown_name).unwrap_or_default();
+            self.tell(Event::ManifestLearned { peer, manifest });
+        }
+        let game_time = now.since(self.epoch).as_secs_f32();
+        self.send(peer, |payload, _| payload.checksum_done(), now);
+        self.send(peer, |payload, config| payload.settings(config, slot, game_time), now);
+        self.send(peer, |payload, _| payload.game_init(), now);
+    }
+
+    /// S-24: a client's files differ: it is told which, then thrown out.
+    fn turn_away(&mut self, peer: PeerId, mismatch: Mismatch, now: Time) {
+        let opcode = self.config.refusal_opcode;
+        self.send(peer, |payload, _| payload.checksum_failed(opcode, &mismatch.entry), now);
+        let name = self.member(peer).map(Member::shown_name).unwrap_or_default();
+        self.tell(Event::ChecksumMismatch { peer, name, mismatch });
+        self.set_state(peer, State::Refused { until: now + READING });
+        self.waiting = true;
+        self.rearm(now);
+    }
+
+    /// Deadlines of those who join.
+    pub(super) fn serve_members(&mut self, now: Time) {
+        let handshake = self.config.handshake_timeout;
+        for at in 0..self.members.len() {
+            let Some(member) = self.members.get(at).and_then(Option::as_deref) else { continue };
+            if member.due(handshake).is_none_or(|due| due > now) {
+                continue;
+            }
+            let (peer, state) = (member.id, member.state);
+            match state {
+                _ if now >= member.joined + handshake || member.slot.is_none() => {
+                    self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
+                }
+                State::Checking { round, .. } => {
+                    self.odd(peer, Anomaly::BadReply);
+                    self.judge(peer, round, None, now);
+                }
+                State::Refused { .. } => drop(self.endpoint.boot(peer, BootReason::KICKED, now)),
+                State::Loading { .. } | State::InGame => {}
+            }
+        }
+    }
+
+    /// Those who wait until something has arrived: newcomers until their name is known, the refused until they know why.
+    pub(super) fn serve_waiting(&mut self, now: Time) {
+        self.waiting = false;
+        for at in 0..self.members.len() {
+            let Some(member) = self.members.get(at).and_then(Option::as_deref) else { continue };
+            let peer = member.id;
+            match member.state {
+                State::Loading { ready: Some(since) } => {
+                    let known = member.name.is_some() && self.is_introduced(peer, since, now);
+                    if known { self.enter(peer, now) } else { self.waiting = true }
+                }
+                State::Refused { .. } if self.has_read(peer, Channel::Game, now) => {
+                    self.endpoint.boot(peer, BootReason::KICKED, now);
+                }
+                State::Refused { .. } => self.waiting = true,
+                _ => {}
+            }
+        }
+        if self.waiting {
+            self.arm_at(now + super::LOOK_AGAIN);
+        }
+    }
+
+    /// S-28: whether `peer` knows the names of those in the game and they know its name. Who does not answer is not
+    /// waited for, and nobody for long.
+    fn is_introduced(&self, peer: PeerId, since: Time, now: Time) -> bool {
+        now.since(since) >= INTRODUCING
+            || [&[peer], self.in_game.as_slice()].concat().iter().all(|peer| {
+                let silent = self.endpoint.snapshot(*peer, now).is_none_or(|it| it.silent_for >= SILENT);
+                silent || self.has_read(*peer, Channel::Control, now)
+            })
+    }
+
+    /// Whether everything that was sent to `peer` on a channel has arrived.
+    fn has_read(&self, peer: PeerId, channel: Channel, now: Time) -> bool {
+        self.endpoint.snapshot(peer, now).is_none_or(|snapshot| {
+            let waits = snapshot.unacknowledged.iter().any(|message| message.id.channel == channel);
+            snapshot.fresh == 0 && !waits
+        })
+    }
+
+    /// S-30, S-31: a newcomer enters the game.
+    fn enter(&mut self, peer: PeerId, now: Time) {
+        self.start_clock(now);
+        self.send_mission(peer, now);
+        self.send_scores(peer, now);
+        self.send_ships(peer, now);
+        self.send(peer, |payload, _| payload.player_joined(peer.0), now);
+        self.send_all(None, |payload| payload.player_joined(peer.0), now);
+        for at in 0..self.in_game.len() {
+            if let Some(other) = self.in_game.get(at).copied() {
+                self.send(peer, |payload, _| payload.player_joined(other.0), now);
+            }
+        }
+        self.in_game.push(peer);
+        self.set_state(peer, State::InGame);
+        let name = self.member(peer).map(Member::shown_name).unwrap_or_default();
+        self.tell(Event::InGame { peer, name });
+        let welcome = self.config.welcome.clone();
+        self.say_to(peer, &welcome, now);
+    }
+
+    /// The cached messages of all living ships.
+    fn send_ships(&mut self, peer: PeerId, now: Time) {
+        for at in 0..self.in_game.len() {
+            let Some(other) = self.in_game.get(at).copied() else { continue };
+            let Some(member) = self.members.get(usize::from(other.0)).and_then(Option::as_deref) else {
+                continue;
+            };
+            if member.ship.alive {
+                let sent =
+                    self.endpoint.send(peer, &member.ship.created, bcnet_transport::Quality::Reliable, now);
+                self.note_sent(peer, sent, now);
+            }
+        }
+    }
+
+    fn set_state(&mut self, peer: PeerId, state: State) {
+        if let Some(member) = self.member_mut(peer) {
+            member.state = state;
+        }
+    }
+}
+
+/// Clients that have never answered, at most.
+const MOST_UNPROVEN: usize = 32;
+/// How long one of them is left alone when others want its place.
+const PROVING: Duration = Duration::from_secs(3);
+/// How long a newcomer waits for others to know its name.
+const INTRODUCING: Duration = Duration::from_secs(5);
+/// Who has been silent for this long is not waited for.
+const SILENT: Duration = Duration::from_secs(6);
+/// How long a client may take to read why it is turned away.
+const READING: Duration = Duration::from_secs(3);

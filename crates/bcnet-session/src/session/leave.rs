@@ -1,0 +1,50 @@
+//! Somebody is gone.
+
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Leave, Time};
+
+use super::Session;
+use crate::event::Event;
+use crate::member::Member;
+use crate::message::Score;
+
+impl Session {
+    /// S-50: the others are told, the score is kept, id and slot are free again.
+    pub(super) fn left(&mut self, peer: PeerId, reason: Leave, now: Time) {
+        let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::take) else { return };
+        let was_in_game = self.in_game.contains(&peer);
+        self.in_game.retain(|other| *other != peer);
+        if was_in_game {
+            self.tell_left(&member, now);
+        }
+        self.remember(&member);
+        while matches!(self.members.last(), Some(None)) {
+            self.members.pop();
+        }
+        let Member { address, .. } = *member;
+        self.tell(Event::Left { peer, name: member.name.unwrap_or_default(), address, reason });
+        self.rearm(now);
+    }
+
+    fn tell_left(&mut self, member: &Member, now: Time) {
+        if member.ship.alive {
+            self.send_all(None, |payload| payload.destroy(member.ship.object), now);
+        }
+        self.send_all(None, |payload| payload.player_left(member.id.0), now);
+        if let Some(name) = member.name.as_deref().filter(|name| !name.is_empty()) {
+            self.send_all(None, |payload| payload.player_gone(name), now);
+        }
+    }
+
+    /// S-51: whoever comes back under the same name goes on with its score.
+    fn remember(&mut self, member: &Member) {
+        let Some(name) = member.name.as_ref().filter(|_| member.score != Score::default()) else { return };
+        if self.remembered.len() >= MOST_REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back((name.clone(), member.score));
+    }
+}
+
+/// Scores that are kept for those who left.
+const MOST_REMEMBERED: usize = 64;

@@ -1,0 +1,201 @@
+//! What players in the game say (S-32 to S-40).
+
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Quality, SendError, Time};
+
+use super::Session;
+use crate::config::Config;
+use crate::event::Event;
+use crate::member::{CHAT_BURST, CHAT_RATE, Member};
+use crate::read::{Reader, u32_at};
+use crate::relay::{self, Rule};
+use crate::stats::Anomaly;
+use crate::text;
+
+impl Session {
+    /// A player in the game says something. `payload` is changed where the copies differ.
+    pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, now: Time) {
+        self.counters.messages_in += 1;
+        let done = match payload.first() {
+            Some(opcode) => self.obey(peer, *opcode, payload, now),
+            None => Err(Anomaly::Empty),
+        };
+        if let Err(kind) = done {
+            self.odd(peer, kind);
+        }
+    }
+
+    fn obey(&mut self, peer: PeerId, opcode: u8, payload: &mut Vec<u8>, now: Time) -> Result<(), Anomaly> {
+        let mods = self.config.allow_mods;
+        let (rate, burst) = (self.config.relay_rate, burst(&self.config));
+        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        let slot = member.slot.unwrap_or(u8::MAX);
+        let rule = relay::rule(opcode);
+        if rule == Rule::Absorb {
+            return Ok(());
+        }
+        let cost = u32::try_from(payload.len()).unwrap_or(u32::MAX).saturating_add(MESSAGE_COST);
+        if !member.relay.take(cost, rate, burst, now) {
+            return Err(Anomaly::Flood);
+        }
+        match rule {
+            Rule::Relay(check) => relay::check(check, payload, slot, mods)?,
+            Rule::StateUpdate => {
+                prepare_update(payload, slot)?;
+                self.relay(peer, payload, Quality::Unreliable, now);
+                return Ok(());
+            }
+            Rule::Create => self.create(peer, payload, now)?,
+            Rule::SelfDestruct => {
+                self.self_destruct(peer, now);
+                return Ok(());
+            }
+            Rule::RequestObject => return self.send_object(peer, payload, now),
+            Rule::Chat | Rule::TeamChat => return self.chat(peer, payload, rule == Rule::TeamChat, now),
+            Rule::Team => self.join_team(peer, payload)?,
+            Rule::Unknown if !self.config.forward_unknown => return Err(Anomaly::Unknown),
+            Rule::Unknown | Rule::Absorb => {}
+            Rule::HostOnly => return Err(Anomaly::HostOnly),
+        }
+        self.relay(peer, payload, Quality::Reliable, now);
+        Ok(())
+    }
+
+    /// S-33: a copy for everyone else in the game.
+    fn relay(&mut self, from: PeerId, payload: &[u8], quality: Quality, now: Time) {
+        for at in 0..self.in_game.len() {
+            let Some(peer) = self.in_game.get(at).copied().filter(|peer| *peer != from) else { continue };
+            self.copy(peer, payload, quality, now);
+        }
+    }
+
+    fn copy(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) {
+        match self.endpoint.send(to, payload, quality, now) {
+            Ok(()) => self.counters.relayed += 1,
+            // What may be lost is lost where too much waits already.
+            Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
+                self.counters.not_queued += 1;
+            }
+            sent => self.note_sent(to, sent, now),
+        }
+    }
+
+    /// S-36: a new ship. One that was never declared dead is taken away first.
+    fn create(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
+        let mods = self.config.allow_mods;
+        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        let created = relay::created(payload, member.slot.unwrap_or(u8::MAX), mods)?;
+        if !created.is_ship {
+            return Ok(());
+        }
+        let ship = &mut member.ship;
+        let ghost = (ship.alive && ship.object != created.object).then_some(ship.object);
+        (ship.object, ship.species, ship.alive) = (created.object, created.species, true);
+        ship.created.clear();
+        ship.created.extend_from_slice(payload);
+        if let Some(ghost) = ghost {
+            self.send_all(Some(peer), |payload| payload.destroy(ghost), now);
+        }
+        Ok(())
+    }
+
+    /// S-35: the client does nothing itself; everyone is told that the ship explodes.
+    fn self_destruct(&mut self, peer: PeerId, now: Time) {
+        let Some(member) = self.member_mut(peer).filter(|member| member.ship.alive) else { return };
+        member.ship.alive = false;
+        member.score.deaths = member.score.deaths.saturating_add(1);
+        let (ship, deaths) = (member.ship.object, member.score.deaths);
+        self.send_all(None, |payload| payload.exploding(ship), now);
+        self.send_all(None, |payload| payload.died(peer.0, deaths), now);
+    }
+
+    /// S-38: somebody lacks an object.
+    fn send_object(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
+        let object = u32_at(payload, 1).ok_or(Anomaly::TooShort)?;
+        let has = |member: &&Member| member.ship.alive && member.ship.object == object;
+        let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(has) else { return Ok(()) };
+        let sent = self.endpoint.send(peer, &owner.ship.created, Quality::Reliable, now);
+        self.note_sent(peer, sent, now);
+        Ok(())
+    }
+
+    /// S-40: chat goes to everyone, its sender too, under the sender's true id.
+    fn chat(&mut self, peer: PeerId, payload: &mut [u8], team: bool, now: Time) -> Result<(), Anomaly> {
+        let mut reader = Reader(payload.get(5..).unwrap_or_default());
+        let len = reader.u16().ok_or(Anomaly::TooShort)?;
+        if usize::from(len) != reader.0.len() || reader.0.len() > MOST_CHAT {
+            return Err(Anomaly::BadChat);
+        }
+        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        if !member.chat.take(1, CHAT_RATE, CHAT_BURST, now) {
+            return Err(Anomaly::Flood);
+        }
+        let (name, own_team) = (member.shown_name(), member.team);
+        if clean_chat(payload, peer) {
+            self.odd(peer, Anomaly::ControlCharacters);
+        }
+        for at in 0..self.in_game.len() {
+            let Some(to) = self.in_game.get(at).copied() else { continue };
+            let same_team = || self.member(to).is_some_and(|member| member.team == own_team);
+            if !team || to == peer || same_team() {
+                self.copy(to, payload, Quality::Reliable, now);
+            }
+        }
+        let text = text::from_latin1(payload.get(CHAT_HEAD..).unwrap_or_default());
+        self.tell(Event::Chat { peer, name, text, team });
+        Ok(())
+    }
+
+    /// S-39: a player chooses its team.
+    fn join_team(&mut self, peer: PeerId, payload: &[u8]) -> Result<(), Anomaly> {
+        let mut reader = Reader(payload.get(1..).unwrap_or_default());
+        let (who, team) = (|| Some((reader.u32()?, reader.u8()?)))().ok_or(Anomaly::TooShort)?;
+        if who != u32::from(peer.0) {
+            return Err(Anomaly::NotOwner);
+        }
+        if let Some(member) = self.member_mut(peer) {
+            member.team = Some(team);
+        }
+        Ok(())
+    }
+}
+
+/// S-37: takes the hash out of a state update, which only a host reads.
+fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
+    if payload.len() < LEAST_UPDATE {
+        return Err(Anomaly::TooShort);
+    }
+    relay::check_object(payload, slot)?;
+    if let Some(bits) = relay::state_hash(payload) {
+        if let Some(byte) = payload.get_mut(bits) {
+            *byte &= !1;
+        }
+        payload.drain(bits + 1..bits + 3);
+    }
+    Ok(())
+}
+
+/// Puts the true sender into a chat message, and blanks for control characters. Whether there were any.
+fn clean_chat(payload: &mut [u8], peer: PeerId) -> bool {
+    if let Some(sender) = payload.get_mut(1..5) {
+        sender.copy_from_slice(&u32::from(peer.0).to_le_bytes());
+    }
+    let mut found = false;
+    for byte in payload.iter_mut().skip(CHAT_HEAD).filter(|byte| text::is_control(**byte)) {
+        *byte = b' ';
+        found = true;
+    }
+    found
+}
+
+/// What a player may have passed on at once.
+pub(super) const fn burst(config: &Config) -> u32 {
+    config.relay_rate.saturating_mul(4)
+}
+
+/// What a message counts besides its bytes.
+const MESSAGE_COST: u32 = 32;
+const LEAST_UPDATE: usize = 10;
+/// Opcode, sender, length.
+const CHAT_HEAD: usize = 7;
+const MOST_CHAT: usize = 512;

@@ -1,0 +1,101 @@
+//! Browsers and list servers.
+
+use std::net::SocketAddrV4;
+
+use bcnet_transport::Time;
+
+use super::Session;
+use crate::event::Event;
+use crate::master::heartbeat;
+use crate::query::{Query, Reply, validate};
+
+impl Session {
+    /// S-05, S-07: somebody asks what is played here.
+    pub(super) fn queried(&mut self, from: SocketAddrV4, text: &[u8], now: Time) {
+        self.counters.queries += 1;
+        if let Some(master) = self.masters.heard(*from.ip(), now) {
+            self.tell(Event::MasterSeen { master });
+        }
+        let Some(query) = Query::parse(text) else { return };
+        if self.closing {
+            return;
+        }
+        if self.texts.len() >= MOST_TEXTS || !self.networks.allow(*from.ip(), self.config.query_rate, now) {
+            self.counters.queries_limited += 1;
+            return;
+        }
+        self.counters.queries_answered += 1;
+        for piece in self.reply(&query) {
+            self.texts.push_back((from, piece));
+        }
+    }
+
+    /// S-06: the reply, in the order of the stock game.
+    fn reply(&mut self, query: &Query<'_>) -> Vec<Vec<u8>> {
+        let mut reply = Reply::new(self.query_number);
+        self.query_number = self.query_number.wrapping_add(1).max(1);
+        if query.basic {
+            reply.pair("gamename", "bcommander").pair("gamever", "60").pair("location", "1");
+        }
+        if query.info {
+            self.write_info(&mut reply);
+        }
+        if query.rules {
+            self.write_rules(&mut reply);
+        }
+        if query.players {
+            let host = self.config.list_host_as_player.then_some("Dedicated Server");
+            for (at, name) in host.into_iter().chain(self.names()).enumerate() {
+                reply.pair(&format!("player_{at}"), name);
+            }
+        }
+        if let Some(text) = query.echo {
+            reply.raw_pair("echo", text);
+        }
+        if let Some(challenge) = query.secure {
+            reply.pair("validate", &validate(challenge));
+        }
+        reply.finish()
+    }
+
+    fn write_info(&self, reply: &mut Reply) {
+        let config = &self.config;
+        let lock = if config.password.is_some() { "*" } else { "" };
+        reply
+            .pair("hostname", &format!("{lock}{}", config.name))
+            .pair("missionscript", &config.mission.script)
+            .pair("mapname", &config.mission.short_name)
+            .pair("numplayers", &self.names().count().to_string())
+            .pair("maxplayers", &config.places().to_string())
+            .pair("gamemode", if self.round.is_over() { "settings" } else { "openplaying" });
+    }
+
+    fn write_rules(&self, reply: &mut Reply) {
+        let config = &self.config;
+        let limit = |limit: Option<u8>, none: i32| limit.map_or(none, i32::from).to_string();
+        reply
+            .pair("timelimit", &limit(config.time_limit, -1))
+            .pair("fraglimit", &limit(config.frag_limit, -2))
+            .pair("system", self.round.system.name())
+            .pair("password", if config.password.is_some() { "1" } else { "0" });
+    }
+
+    /// The names of those who are listed: everyone who has one and a slot.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let listed = self.members.iter().flatten().filter(|member| member.slot.is_some());
+        listed.filter_map(|member| member.name.as_deref())
+    }
+
+    /// S-09
+    pub(super) fn serve_masters(&mut self, now: Time) {
+        while self.texts.len() < MOST_TEXTS
+            && let Some(master) = self.masters.beat(now)
+        {
+            self.counters.heartbeats += 1;
+            self.texts.push_back((master, heartbeat(self.config.advertise_port)));
+        }
+    }
+}
+
+/// Texts that wait to be sent.
+const MOST_TEXTS: usize = 256;

@@ -1,0 +1,191 @@
+//! Rounds: their clock, their end, the next one, and the scores.
+
+use std::time::Duration;
+
+use bcnet_transport::Time;
+use bcnet_transport::wire::PeerId;
+
+use super::Session;
+use crate::config::{Config, System};
+use crate::event::{EndReason, Event, Summary};
+use crate::message::Score;
+
+/// The round that is played, or was just played.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) number: u32,
+    pub(super) system: System,
+    /// Where the rotation stands.
+    turn: usize,
+    /// When the first player entered; the clock runs from then on.
+    started: Option<Time>,
+    /// When its time is up.
+    pub(super) ends: Option<Time>,
+    /// When it was over.
+    over: Option<Time>,
+}
+
+impl Round {
+    pub(super) const fn new(system: System) -> Self {
+        Self { number: 1, system, turn: 0, started: None, ends: None, over: None }
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Where it is played from now on, for those who come.
+    pub(super) fn move_to(&mut self, system: System) {
+        self.system = system;
+        self.turn = 0;
+    }
+
+    /// Somebody comes to an empty server: the round has not begun yet.
+    pub(super) fn first_arrival(&mut self) {
+        self.started = None;
+        self.ends = None;
+    }
+
+    /// When its end, or the next round, is due.
+    pub(super) fn due(&self, config: &Config) -> Option<Time> {
+        match self.over {
+            Some(over) => config.intermission.map(|pause| over + pause),
+            None => self.ends,
+        }
+    }
+
+    fn next_system(&mut self, config: &Config) {
+        if let Some(system) = config.rotation.get(self.turn % config.rotation.len().max(1)) {
+            self.system = *system;
+            self.turn = (self.turn + 1) % config.rotation.len();
+        }
+    }
+}
+
+impl Session {
+    /// The first player enters: time begins to count.
+    pub(super) fn start_clock(&mut self, now: Time) {
+        if self.round.started.is_none() {
+            self.round.started = Some(now);
+            let minutes = self.config.time_limit;
+            self.round.ends = minutes.map(|minutes| now + Duration::from_secs(60 * u64::from(minutes)));
+            self.tell(Event::RoundStarted { round: self.round.number, system: self.round.system });
+            self.rearm(now);
+        }
+    }
+
+    pub(super) fn serve_round(&mut self, now: Time) {
+        if self.round.due(&self.config).is_none_or(|due| due > now) {
+            return;
+        }
+        if self.round.is_over() { self.next_round(now) } else { self.end_round(EndReason::Time, now) }
+    }
+
+    /// S-60: the round is over. Nobody is let in until the next one.
+    pub(super) fn end_round(&mut self, reason: EndReason, now: Time) {
+        if self.round.is_over() {
+            return;
+        }
+        self.summarise(reason, now);
+        self.send_all(None, |payload| payload.end(reason as i32), now);
+        self.round.over = Some(now);
+        self.forget_ships();
+        self.rearm(now);
+    }
+
+    /// S-61: everyone starts anew, in the next system.
+    pub(super) fn next_round(&mut self, now: Time) {
+        if !self.round.is_over() {
+            self.summarise(EndReason::Restart, now);
+        }
+        let before = self.round.system;
+        self.round.next_system(&self.config);
+        self.round.number = self.round.number.wrapping_add(1);
+        (self.round.over, self.round.started, self.round.ends) = (None, None, None);
+        self.forget_ships();
+        self.remembered.clear();
+        for member in self.members.iter_mut().flatten() {
+            member.score = Score::default();
+        }
+        self.send_all(None, |payload| payload.restart(), now);
+        if !self.in_game.is_empty() {
+            self.start_clock(now);
+        }
+        // S-62: those who are here learn a new place and a new end; without them nothing has changed.
+        if self.round.system != before || self.round.ends.is_some() {
+            for at in 0..self.in_game.len() {
+                if let Some(peer) = self.in_game.get(at).copied() {
+                    self.send_mission(peer, now);
+                }
+            }
+        }
+        self.rearm(now);
+    }
+
+    fn forget_ships(&mut self) {
+        for member in self.members.iter_mut().flatten() {
+            member.ship.alive = false;
+        }
+    }
+
+    fn summarise(&mut self, reason: EndReason, now: Time) {
+        let mut present: Vec<_> =
+            self.members.iter().flatten().filter(|member| member.slot.is_some()).collect();
+        present.sort_by_key(|member| member.slot);
+        let scores = present.iter().map(|member| (member.shown_name(), member.score)).collect();
+        let (round, system) = (self.round.number, self.round.system);
+        let duration = self.round.started.map_or(Duration::ZERO, |started| now.since(started));
+        self.tell(Event::RoundEnded { summary: Summary { round, system, duration, reason, scores } });
+    }
+
+    /// S-30: what is played, where, and until when.
+    pub(super) fn send_mission(&mut self, peer: PeerId, now: Time) {
+        let ends = self.round.ends.map(|ends| ends.since(self.epoch).as_secs());
+        let ends = ends.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX));
+        let system = self.round.system.number();
+        self.send(peer, |payload, config| payload.mission_init(config, system, ends), now);
+    }
+
+    /// S-30: a newcomer learns all scores, its own too, and the others its.
+    pub(super) fn send_scores(&mut self, newcomer: PeerId, now: Time) {
+        for at in 0..self.in_game.len() {
+            if let Some(other) = self.in_game.get(at).copied() {
+                self.send_score(newcomer, other, now);
+            }
+        }
+        self.send_score(newcomer, newcomer, now);
+        if self.config.mission.teams {
+            for team in 0..TEAMS {
+                let score = self.team_score(team);
+                self.send(newcomer, |payload, _| payload.team_score(team, score), now);
+            }
+        }
+        for at in 0..self.in_game.len() {
+            if let Some(other) = self.in_game.get(at).copied() {
+                self.send_score(other, newcomer, now);
+            }
+        }
+    }
+
+    fn send_score(&mut self, to: PeerId, of: PeerId, now: Time) {
+        let Some((score, team)) = self.member(of).map(|member| (member.score, member.team)) else { return };
+        if self.config.mission.teams {
+            self.send(to, |payload, _| payload.team_player_score(of.0, score, team.unwrap_or(NO_TEAM)), now);
+        } else {
+            self.send(to, |payload, _| payload.score(of.0, score), now);
+        }
+    }
+
+    fn team_score(&self, team: u8) -> Score {
+        let members = self.members.iter().flatten().filter(|member| member.team == Some(team));
+        members.fold(Score::default(), |sum, member| Score {
+            kills: sum.kills.saturating_add(member.score.kills),
+            deaths: sum.deaths.saturating_add(member.score.deaths),
+            points: sum.points.saturating_add(member.score.points),
+        })
+    }
+}
+
+const TEAMS: u8 = 2;
+/// The team of somebody who has none yet.
+const NO_TEAM: u8 = 0xFF;

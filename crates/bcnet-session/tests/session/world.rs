@@ -1,0 +1,310 @@
+//! A session and its clients on a virtual network, in virtual time.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::{Faults, Link};
+use bcnet_session::{Config, Event, Session};
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Endpoint, Leave, Quality, Time};
+
+pub(crate) const TICK: Duration = Duration::from_millis(5);
+pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
+
+/// A session, its clients, and what flies between them.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) session: Session,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) events: Vec<Event>,
+    /// What left the session to addresses that no client has.
+    pub(crate) elsewhere: Vec<(SocketAddrV4, Vec<u8>)>,
+    /// Keep what clients receive.
+    pub(crate) keep: bool,
+    faults: Faults,
+    seed: u64,
+    flying: Vec<Flight>,
+    order: u64,
+}
+
+struct Flight {
+    at: Time,
+    order: u64,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    bytes: Vec<u8>,
+}
+
+/// A client that answers the file check and loads the mission by itself.
+pub(crate) struct Client {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: SocketAddrV4,
+    pub(crate) name: String,
+    pub(crate) identifies: bool,
+    /// When it was received, and what.
+    pub(crate) received: Vec<(Time, Vec<u8>)>,
+    /// Names that it was told, with the number of payloads it had by then.
+    pub(crate) identities: Vec<(PeerId, String, usize)>,
+    pub(crate) gone: Vec<(PeerId, Leave)>,
+    pub(crate) answers: bool,
+    pub(crate) ships_reply: Vec<u8>,
+    pub(crate) silent: bool,
+    up: Link,
+    down: Link,
+}
+
+impl World {
+    pub(crate) fn new(config: Config) -> Self {
+        Self::with_faults(config, Faults { delay: Duration::from_millis(20), ..Faults::default() }, 1)
+    }
+
+    pub(crate) fn with_faults(config: Config, faults: Faults, seed: u64) -> Self {
+        Self {
+            now: Time::ZERO,
+            session: Session::new(config, seed),
+            clients: Vec::new(),
+            events: Vec::new(),
+            elsewhere: Vec::new(),
+            keep: true,
+            faults,
+            seed,
+            flying: Vec::new(),
+            order: 0,
+        }
+    }
+
+    /// A client that begins to connect.
+    pub(crate) fn connect(&mut self, name: &str, password: &str) -> usize {
+        let n = u16::try_from(self.clients.len()).expect("few clients");
+        let [high, low] = n.to_be_bytes();
+        let address = SocketAddrV4::new(Ipv4Addr::new(10, 0, high, low), 22101);
+        let at = self.clients.len();
+        let client = self.new_client(name, password, address);
+        self.clients.push(client);
+        at
+    }
+
+    fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> Client {
+        self.seed += 2;
+        let password = Text::encode(password).expect("no NUL");
+        let nonce = u32::try_from(self.seed).expect("small");
+        let text = Text::new(&password).expect("whole units");
+        Client {
+            endpoint: Endpoint::connect(
+                bcnet_transport::Config::default(),
+                HOST,
+                *address.ip(),
+                nonce,
+                text,
+                self.now,
+            ),
+            address,
+            name: name.into(),
+            identifies: true,
+            received: Vec::new(),
+            identities: Vec::new(),
+            gone: Vec::new(),
+            answers: true,
+            ships_reply: reply(2),
+            silent: false,
+            up: Link::new(self.faults.clone(), self.seed),
+            down: Link::new(self.faults.clone(), self.seed + 1),
+        }
+    }
+
+    /// The same client comes again, from the same address.
+    pub(crate) fn reconnect(&mut self, at: usize) {
+        let (name, address) = (self.clients[at].name.clone(), self.clients[at].address);
+        self.clients[at] = self.new_client(&name, "", address);
+    }
+
+    /// A client that is in the game when this returns.
+    pub(crate) fn join(&mut self, name: &str) -> usize {
+        let at = self.connect(name, "");
+        self.run_until(Duration::from_secs(30), |world| world.is_in_game(at));
+        at
+    }
+
+    pub(crate) fn is_in_game(&self, at: usize) -> bool {
+        let id = self.clients[at].endpoint.id();
+        self.events.iter().any(|event| matches!(event, Event::InGame { peer, .. } if *peer == id))
+    }
+
+    pub(crate) fn id(&self, at: usize) -> PeerId {
+        self.clients[at].endpoint.id()
+    }
+
+    pub(crate) fn send(&mut self, at: usize, payload: &[u8]) {
+        let now = self.now;
+        self.clients[at].endpoint.send(PeerId::HOST, payload, Quality::Reliable, now).expect("room");
+    }
+
+    pub(crate) fn send_loose(&mut self, at: usize, payload: &[u8]) {
+        let now = self.now;
+        self.clients[at].endpoint.send(PeerId::HOST, payload, Quality::Unreliable, now).expect("room");
+    }
+
+    pub(crate) fn leave(&mut self, at: usize) {
+        let (now, own) = (self.now, *self.clients[at].address.ip());
+        self.clients[at].endpoint.leave(own, now);
+    }
+
+    /// Any bytes from anywhere to the session, which arrive at once.
+    pub(crate) fn inject(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+        self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
+    }
+
+    /// What a client received since the last time it was asked.
+    pub(crate) fn take(&mut self, at: usize) -> Vec<Vec<u8>> {
+        self.clients[at].received.drain(..).map(|(_, payload)| payload).collect()
+    }
+
+    pub(crate) fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            self.tick();
+        }
+    }
+
+    pub(crate) fn run_until(&mut self, most: Duration, done: impl Fn(&Self) -> bool) {
+        let end = self.now + most;
+        while !done(self) {
+            assert!(self.now < end, "not done after {most:?}: {:?}", self.events);
+            self.tick();
+        }
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.now = self.now + TICK;
+        self.deliver();
+        self.session.handle_timeout(self.now);
+        let now = self.now;
+        for client in &mut self.clients {
+            client.serve(self.keep, now);
+        }
+        self.collect();
+        while let Some(event) = self.session.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now;
+        let (mut due, flying): (Vec<_>, Vec<_>) = self.flying.drain(..).partition(|flight| flight.at <= now);
+        self.flying = flying;
+        due.sort_by_key(|flight| (flight.at, flight.order));
+        for mut flight in due {
+            if flight.to == HOST {
+                self.session.handle_datagram(flight.from, &mut flight.bytes, now);
+            } else if let Some(client) = self.clients.iter_mut().find(|client| client.address == flight.to) {
+                client.endpoint.handle_datagram(flight.from, &mut flight.bytes, now);
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        let mut buffer = [0; 2048];
+        while let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) {
+            let bytes = &buffer[..transmit.len];
+            match self.clients.iter().position(|client| client.address == transmit.to) {
+                Some(at) => self.fly(HOST, transmit.to, at, bytes),
+                None => self.elsewhere.push((transmit.to, bytes.to_vec())),
+            }
+        }
+        for at in 0..self.clients.len() {
+            let from = self.clients[at].address;
+            while let Some(transmit) = self.clients[at].endpoint.poll_transmit(&mut buffer, self.now) {
+                if !self.clients[at].silent {
+                    self.fly(from, HOST, at, &buffer[..transmit.len]);
+                }
+            }
+        }
+    }
+
+    fn fly(&mut self, from: SocketAddrV4, to: SocketAddrV4, client: usize, bytes: &[u8]) {
+        let client = &mut self.clients[client];
+        let link = if to == HOST { &mut client.up } else { &mut client.down };
+        for passage in link.pass(bytes.len(), self.now).into_iter().flatten() {
+            let mut bytes = bytes.to_vec();
+            if let Some((place, change)) = passage.corrupt {
+                let len = bytes.len() as u64;
+                bytes[usize::try_from(place % len).expect("short")] ^= change;
+            }
+            self.order += 1;
+            self.flying.push(Flight { at: passage.at, order: self.order, from, to, bytes });
+        }
+    }
+}
+
+impl Client {
+    fn serve(&mut self, keep: bool, now: Time) {
+        self.endpoint.handle_timeout(now);
+        let mut payload = Vec::new();
+        while let Some(event) = self.endpoint.poll_event(&mut payload) {
+            match event {
+                bcnet_transport::Event::Joined { .. } if self.identifies => {
+                    let name = Text::encode(&self.name).expect("no NUL");
+                    let text = Text::new(&name).expect("whole units");
+                    self.endpoint.identify(*self.address.ip(), text, now);
+                }
+                bcnet_transport::Event::Identity { peer, .. } => {
+                    let name = Text::new(&payload).expect("whole units").to_string();
+                    self.identities.push((peer, name, self.received.len()));
+                }
+                bcnet_transport::Event::Left { peer, reason } => self.gone.push((peer, reason)),
+                bcnet_transport::Event::Received { .. } => self.hear(&payload, keep, now),
+                _ => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, payload: &[u8], keep: bool, now: Time) {
+        if keep {
+            self.received.push((now, payload.to_vec()));
+        }
+        let answer = match payload {
+            [0x20, 0xFF, ..] => Some(reply(4)),
+            [0x20, 2, ..] => Some(self.ships_reply.clone()),
+            [0x20, index, ..] => Some(reply((*index).into())),
+            [0x01] => Some(vec![0x2A, 0x20]),
+            _ => None,
+        };
+        if let Some(answer) = answer.filter(|_| self.answers) {
+            self.endpoint.send(PeerId::HOST, &answer, Quality::Reliable, now).expect("room");
+        }
+    }
+}
+
+/// A client's answer to a round: captured ones where they are known, else of the same size.
+pub(crate) fn reply(round: usize) -> Vec<u8> {
+    match round {
+        0 => crate::vectors::payload("dg-resp0"),
+        1 => [&[0x21, 1][..], &hashes(&[0x4DAF_CB2F]), &[1, 0], &hashes(&[0x8501_E6A1, 0x1793_0049]), &[0]]
+            .concat(),
+        2 => ships(51, 0x3EB2_3EBA),
+        3 => [
+            &[0x21, 3][..],
+            &hashes(&[0x3409_475D]),
+            &[4, 0],
+            &hashes(&[0x5846_668B, 1, 0x4370_D29D, 2, 0xE9DD_9FA2, 3, 0xB54D_1D23, 4]),
+            &[0],
+        ]
+        .concat(),
+        _ => crate::vectors::bytes("pl-respFF-full"),
+    }
+}
+
+/// A reply about ships: `count` files, and as many in one directory.
+pub(crate) fn ships(count: u16, first: u32) -> Vec<u8> {
+    let files = |salt: u32| -> Vec<u8> {
+        let pairs = (0..u32::from(count)).flat_map(|n| [first.wrapping_add(n), n ^ salt]);
+        pairs.flat_map(u32::to_le_bytes).collect()
+    };
+    let [low, high] = count.to_le_bytes();
+    let head = [&[0x21, 2][..], &hashes(&[0xC017_D1C4]), &[low, high], &files(7)].concat();
+    [&head[..], &[1], &hashes(&[0xAABB_CCDD]), &[low, high], &files(9), &[0]].concat()
+}
+
+fn hashes(hashes: &[u32]) -> Vec<u8> {
+    hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect()
+}

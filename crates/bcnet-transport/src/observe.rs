@@ -1,0 +1,406 @@
+//! Watching conversations of others: what each side has in its queues, and what goes wrong between them.
+//!
+//! An [`Observer`] sees datagrams as they pass a point of the network and reconstructs what the two sides cannot be
+//! asked: their retransmit queues and ACK outboxes, round trips, and why something was sent again. It takes part in
+//! nothing. Its knowledge is that of the place where it looks: next to a node it sees exactly what that node sends and
+//! gets, and its queues are exact; of the far side it sees only what survives the way.
+//!
+//! It assumes that a node counts as the stock engine does until it shows that it does not. A capture may miss
+//! datagrams: what is seen to be missing is told as [`Missed`], never as a fault of the two sides.
+//!
+//! Memory is bounded by [`Limits`]; every datagram is looked at once.
+
+mod conversation;
+mod finding;
+mod half;
+mod ledger;
+mod numbers;
+mod outbox;
+mod stock;
+mod traffic;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddrV4;
+use core::time::Duration;
+
+use crate::cipher;
+use crate::snapshot::Queues;
+use crate::time::Time;
+use crate::wire::{Channel, Datagram, PeerId, Reason, Role, Seq, WireError};
+use conversation::Talk;
+pub use finding::{About, Finding, Missed, RetransmitCause, What};
+pub use traffic::{Count, Traffic};
+
+/// How much an observer remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Conversations; the one that was silent longest is forgotten first.
+    pub conversations: usize,
+    /// Reliable messages of each side, acknowledged ones among them, and ACKs that each side owes.
+    pub messages: usize,
+    /// Findings that wait to be taken.
+    pub findings: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { conversations: 256, messages: 512, findings: 4096 }
+    }
+}
+
+/// A conversation that an observer follows. Numbers are not used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConversationId(pub u32);
+
+/// One of the two sides of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The one that was seen to send first.
+    First,
+    /// The other.
+    Second,
+}
+
+impl Side {
+    /// The other side.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+}
+
+/// What a datagram turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// A part of a conversation, sent by this side.
+    Passed(ConversationId, Side),
+    /// GameSpy text.
+    GameSpy,
+    /// Unreadable, but between addresses that talk to each other.
+    Malformed(ConversationId, Side, WireError),
+    /// Unreadable, and nobody knows the addresses: probably something else.
+    Foreign(WireError),
+}
+
+/// Follows any number of conversations.
+#[derive(Debug)]
+pub struct Observer {
+    limits: Limits,
+    talks: BTreeMap<ConversationId, Talk>,
+    by_addresses: BTreeMap<(SocketAddrV4, SocketAddrV4), ConversationId>,
+    next: u32,
+    findings: Findings,
+    scratch: Vec<u8>,
+    /// When `advance` looked at all conversations last.
+    looked: Time,
+}
+
+impl Observer {
+    /// An observer that has seen nothing.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            talks: BTreeMap::new(),
+            by_addresses: BTreeMap::new(),
+            next: 0,
+            findings: Findings { waiting: VecDeque::new(), most: limits.findings, lost: 0 },
+            scratch: Vec::new(),
+            looked: Time::ZERO,
+        }
+    }
+
+    /// A datagram passes, as it is on the wire. Findings about it carry `mark`: a packet number, a place in a file.
+    pub fn observe(
+        &mut self,
+        mark: u64,
+        at: Time,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        bytes: &[u8],
+    ) -> Seen {
+        if bytes.first() == Some(&PeerId::GAMESPY.0) {
+            return Seen::GameSpy;
+        }
+        let mut plain = core::mem::take(&mut self.scratch);
+        plain.clear();
+        plain.extend_from_slice(bytes);
+        cipher::decrypt(&mut plain);
+        let seen = self.observe_plain(mark, at, from, to, &plain);
+        self.scratch = plain;
+        seen
+    }
+
+    /// As [`observe`](Self::observe), of a datagram that is deciphered already.
+    pub fn observe_plain(
+        &mut self,
+        mark: u64,
+        at: Time,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        plain: &[u8],
+    ) -> Seen {
+        if plain.first() == Some(&PeerId::GAMESPY.0) {
+            return Seen::GameSpy;
+        }
+        let known = self.by_addresses.get(&unordered(from, to)).copied();
+        let datagram = match (Datagram::parse(plain, None), known) {
+            (Ok(datagram), _) => datagram,
+            (Err(error), None) => return Seen::Foreign(error),
+            (Err(error), Some(id)) => return self.malformed(id, mark, at, from, error),
+        };
+        let id = known.unwrap_or_else(|| self.begin(at, from, to));
+        let Some(talk) = self.talks.get_mut(&id) else { return Seen::Passed(id, Side::First) };
+        let side = talk.side(from);
+        let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
+        talk.observe(side, &datagram, &self.limits, &mut tell);
+        self.advance(at);
+        Seen::Passed(id, side)
+    }
+
+    fn malformed(
+        &mut self,
+        id: ConversationId,
+        mark: u64,
+        at: Time,
+        from: SocketAddrV4,
+        error: WireError,
+    ) -> Seen {
+        let Some(talk) = self.talks.get_mut(&id) else { return Seen::Foreign(error) };
+        let side = talk.side(from);
+        talk.half_mut(side).traffic.malformed += 1;
+        let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
+        tell.tell(
+            side,
+            match error.reason {
+                Reason::UnknownType(kind) => What::UnknownType(kind),
+                _ => What::Malformed(error),
+            },
+        );
+        Seen::Malformed(id, side, error)
+    }
+
+    fn begin(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) -> ConversationId {
+        if self.talks.len() >= self.limits.conversations.max(1) {
+            let idle = self.talks.values().min_by_key(|talk| (talk.last, talk.id));
+            if let Some((id, [a, b])) = idle.map(|talk| (talk.id, talk.addresses)) {
+                self.talks.remove(&id);
+                self.by_addresses.remove(&unordered(a, b));
+            }
+        }
+        let id = ConversationId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.talks.insert(id, Talk::new(id, [from, to], at));
+        self.by_addresses.insert(unordered(from, to), id);
+        id
+    }
+
+    /// The next thing that was found.
+    pub fn poll_finding(&mut self) -> Option<Finding> {
+        self.findings.waiting.pop_front()
+    }
+
+    /// How many findings were lost because nobody took them in time.
+    #[must_use]
+    pub const fn lost_findings(&self) -> u64 {
+        self.findings.lost
+    }
+
+    /// Time passes without a datagram: silence and gaps may have become too long. Datagrams do the same.
+    pub fn advance(&mut self, now: Time) {
+        if now.since(self.looked) < Duration::from_secs(1) {
+            return;
+        }
+        self.looked = now;
+        for talk in self.talks.values_mut() {
+            let mut tell =
+                Teller { findings: &mut self.findings, conversation: talk.id, at: now, mark: NO_MARK };
+            talk.expire(now, &mut tell);
+        }
+    }
+
+    /// Nothing more will come: what waits to be explained is told as it stands.
+    pub fn finish(&mut self, now: Time) {
+        for talk in self.talks.values_mut() {
+            let mut tell =
+                Teller { findings: &mut self.findings, conversation: talk.id, at: now, mark: NO_MARK };
+            talk.finish(&mut tell);
+        }
+    }
+
+    /// What is known of a conversation.
+    #[must_use]
+    pub fn conversation(&self, id: ConversationId) -> Option<Conversation<'_>> {
+        self.talks.get(&id).map(Conversation)
+    }
+
+    /// All conversations that are followed, in the order of their beginning.
+    pub fn conversations(&self) -> impl Iterator<Item = Conversation<'_>> {
+        self.talks.values().map(Conversation)
+    }
+
+    /// The queues of one side as they are at `now`, if the conversation is known. What has reached it by then is
+    /// taken for read.
+    #[must_use]
+    pub fn queues(&self, conversation: ConversationId, side: Side, now: Time) -> Option<Queues> {
+        self.conversation(conversation).map(|conversation| conversation.queues(side, now, &self.limits))
+    }
+}
+
+/// A conversation as far as it was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversation<'a>(&'a Talk);
+
+impl Conversation<'_> {
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> ConversationId {
+        self.0.id
+    }
+
+    /// When its first datagram was seen.
+    #[must_use]
+    pub const fn started(&self) -> Time {
+        self.0.started
+    }
+
+    /// When its last datagram was seen.
+    #[must_use]
+    pub const fn last(&self) -> Time {
+        self.0.last
+    }
+
+    /// How often it was seen that the capture has missed something.
+    #[must_use]
+    pub const fn capture_losses(&self) -> u64 {
+        self.0.capture_losses
+    }
+
+    /// The address of a side.
+    #[must_use]
+    pub const fn address(&self, side: Side) -> SocketAddrV4 {
+        let [first, second] = self.0.addresses;
+        match side {
+            Side::First => first,
+            Side::Second => second,
+        }
+    }
+
+    /// The id that a side has, if it has sent something or was given one.
+    #[must_use]
+    pub const fn peer(&self, side: Side) -> Option<PeerId> {
+        self.0.half(side).id
+    }
+
+    /// Whether a side is the host, if its id or that of the other tells.
+    #[must_use]
+    pub fn role(&self, side: Side) -> Option<Role> {
+        match (self.peer(side), self.peer(side.other())) {
+            (Some(PeerId::HOST), _) => Some(Role::Host),
+            (_, Some(PeerId::HOST)) => Some(Role::Client),
+            (Some(PeerId::UNASSIGNED), None) => Some(Role::Client),
+            (None, Some(PeerId::UNASSIGNED)) => Some(Role::Host),
+            _ => None,
+        }
+    }
+
+    /// What a side has sent.
+    #[must_use]
+    pub const fn traffic(&self, side: Side) -> &Traffic {
+        &self.0.half(side).traffic
+    }
+
+    /// The smoothed time from a message of this side to its ACK, at the place of the observer.
+    #[must_use]
+    pub fn round_trip(&self, side: Side) -> Option<Duration> {
+        self.0.half(side).round_trip.smoothed()
+    }
+
+    /// The number that comes next in a stream of this side.
+    #[must_use]
+    pub const fn next_seq(&self, side: Side, channel: Channel) -> Seq {
+        let [control, game] = &self.0.half(side).numbers;
+        match channel {
+            Channel::Control => control.next(),
+            Channel::Game => game.next(),
+        }
+    }
+
+    /// How many messages of this side wait for an ACK.
+    #[must_use]
+    pub fn unacknowledged(&self, side: Side) -> usize {
+        self.0.half(side).sent.len()
+    }
+
+    /// How many of them are parts.
+    #[must_use]
+    pub fn fragments_in_flight(&self, side: Side) -> usize {
+        self.0.half(side).sent.parts()
+    }
+
+    /// How many ACKs are in the outbox of this side.
+    #[must_use]
+    pub fn owed_acks(&self, side: Side) -> usize {
+        self.0.half(side).owed.len()
+    }
+
+    fn queues(&self, side: Side, now: Time, limits: &Limits) -> Queues {
+        let mut half = self.0.half(side).clone();
+        half.read_after(limits, |_, _| {});
+        Queues {
+            peer: self.peer(side.other()).unwrap_or(PeerId::UNASSIGNED),
+            retransmit: half.sent.entries(now).collect(),
+            acks: half.owed.entries().collect(),
+        }
+    }
+}
+
+impl fmt::Display for Conversation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} \u{2013} {}", self.address(Side::First), self.address(Side::Second))
+    }
+}
+
+/// What waits to be told.
+#[derive(Debug)]
+struct Findings {
+    waiting: VecDeque<Finding>,
+    most: usize,
+    lost: u64,
+}
+
+/// Tells findings about one datagram.
+struct Teller<'a> {
+    findings: &'a mut Findings,
+    conversation: ConversationId,
+    at: Time,
+    mark: u64,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, side: Side, what: What) {
+        self.tell_of(self.at, self.mark, side, what);
+    }
+
+    /// Tells something about an earlier datagram.
+    fn tell_of(&mut self, at: Time, mark: u64, side: Side, what: What) {
+        if self.findings.waiting.len() >= self.findings.most {
+            self.findings.lost += 1;
+            return;
+        }
+        let conversation = self.conversation;
+        self.findings.waiting.push_back(Finding { at, mark, conversation, side, what });
+    }
+}
+
+fn unordered(a: SocketAddrV4, b: SocketAddrV4) -> (SocketAddrV4, SocketAddrV4) {
+    if a <= b { (a, b) } else { (b, a) }
+}
+
+/// The mark of findings that no datagram shows, only the passing of time.
+pub const NO_MARK: u64 = u64::MAX;

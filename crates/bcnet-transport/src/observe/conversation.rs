@@ -1,0 +1,549 @@
+//! Two addresses that talk to each other.
+
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use core::time::Duration;
+
+use super::finding::{About, Missed, RetransmitCause, What};
+use super::half::{Arrival, Filled, Half, Quiet};
+use super::ledger::{Key, Open, Sent, unknown};
+use super::stock::{ROOM, Rhythm, SECOND, TIMEOUT};
+use super::traffic::opcode;
+use super::{ConversationId, Limits, Side, Teller};
+use crate::time::Time;
+use crate::wire::{Body, Channel, Datagram, Message, MessageId, PeerId, Seq};
+
+#[derive(Debug, Clone)]
+pub(super) struct Talk {
+    pub(super) id: ConversationId,
+    pub(super) addresses: [SocketAddrV4; 2],
+    pub(super) halves: [Half; 2],
+    pub(super) started: Time,
+    pub(super) last: Time,
+    pub(super) capture_losses: u64,
+    /// The nonce of the connection, if its beginning was seen.
+    nonce: Option<u32>,
+    /// Whether a goodbye was seen.
+    closed: bool,
+}
+
+impl Talk {
+    pub(super) fn new(id: ConversationId, addresses: [SocketAddrV4; 2], at: Time) -> Self {
+        Self {
+            id,
+            addresses,
+            halves: [Half::new(), Half::new()],
+            started: at,
+            last: at,
+            capture_losses: 0,
+            nonce: None,
+            closed: false,
+        }
+    }
+
+    /// The side that sends from an address.
+    pub(super) fn side(&self, from: SocketAddrV4) -> Side {
+        let [first, _] = self.addresses;
+        if from == first { Side::First } else { Side::Second }
+    }
+
+    pub(super) const fn half(&self, side: Side) -> &Half {
+        let [first, second] = &self.halves;
+        match side {
+            Side::First => first,
+            Side::Second => second,
+        }
+    }
+
+    pub(super) const fn half_mut(&mut self, side: Side) -> &mut Half {
+        let [first, second] = &mut self.halves;
+        match side {
+            Side::First => first,
+            Side::Second => second,
+        }
+    }
+
+    /// `side` sends a datagram.
+    pub(super) fn observe(
+        &mut self,
+        side: Side,
+        datagram: &Datagram<'_>,
+        limits: &Limits,
+        tell: &mut Teller<'_>,
+    ) {
+        let at = tell.at;
+        self.check_silence(at, tell);
+        self.last = self.last.max(at);
+        self.half_mut(side).quiet = Quiet::No;
+        self.note_session(side, datagram);
+        let nonce = self.nonce;
+        let [first, second] = &mut self.halves;
+        let (sender, receiver) = match side {
+            Side::First => (first, second),
+            Side::Second => (second, first),
+        };
+        sender.traffic.datagrams += 1;
+        sender.traffic.bytes += datagram.as_bytes().len() as u64;
+        let mut passage = Passage { sender, receiver, side, limits, tell, whole: nonce.is_some(), losses: 0 };
+        passage.run(datagram);
+        self.capture_losses += passage.losses;
+        self.note_leaving(datagram);
+    }
+
+    /// Ids, and the beginning of a connection.
+    fn note_session(&mut self, side: Side, datagram: &Datagram<'_>) {
+        let sender = datagram.sender();
+        if sender != PeerId::UNASSIGNED || self.half(side).id.is_none() {
+            self.half_mut(side).id = Some(sender);
+        }
+        for message in datagram.messages() {
+            let Message::Control(control) = message else { continue };
+            match control.body {
+                Body::ConnectRequest { nonce, .. } if self.nonce != Some(nonce) => {
+                    self.nonce = Some(nonce);
+                    self.closed = false;
+                    self.halves.iter_mut().for_each(Half::restart);
+                }
+                Body::ConnectReply { assigned } => self.half_mut(side.other()).id = Some(assigned),
+                _ => {}
+            }
+        }
+    }
+
+    fn note_leaving(&mut self, datagram: &Datagram<'_>) {
+        let between = [Side::First, Side::Second].map(|side| self.half(side).id);
+        for message in datagram.messages() {
+            let Message::Control(control) = message else { continue };
+            match control.body {
+                Body::Disconnect { peer, .. } | Body::Boot { target: peer, .. }
+                    if between.contains(&Some(peer)) =>
+                {
+                    self.closed = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells of a side that has not been heard for too long.
+    pub(super) fn check_silence(&mut self, now: Time, tell: &mut Teller<'_>) {
+        if self.closed {
+            return;
+        }
+        for side in [Side::First, Side::Second] {
+            let answered = self.half(side.other()).id.is_some_and(|id| id != PeerId::UNASSIGNED);
+            let half = self.half(side);
+            let lasted = now.micros_since(half.last_sent.unwrap_or(self.started));
+            let quiet = match lasted {
+                _ if lasted > TIMEOUT => Quiet::TimedOut,
+                _ if lasted > SILENT_AFTER => Quiet::Silent,
+                _ => Quiet::No,
+            };
+            if quiet <= half.quiet {
+                continue;
+            }
+            let unseen = half.last_sent.is_none() && answered;
+            let told = half.quiet;
+            self.half_mut(side).quiet = quiet;
+            let lasted = Duration::from_micros(lasted);
+            match quiet {
+                _ if unseen && told > Quiet::No => {}
+                _ if unseen => {
+                    self.capture_losses += 1;
+                    tell.tell(side, What::CaptureLoss(Missed::Side));
+                }
+                Quiet::TimedOut => tell.tell(side, What::Timeout { lasted }),
+                _ => tell.tell(side, What::Silence { lasted }),
+            }
+        }
+    }
+
+    /// Tells what can be told only by the passing of time.
+    pub(super) fn expire(&mut self, now: Time, tell: &mut Teller<'_>) {
+        self.check_silence(now, tell);
+        let losses = self.capture_losses;
+        for side in [Side::First, Side::Second] {
+            for channel in [Channel::Control, Channel::Game] {
+                self.half_mut(side).numbers_mut(channel).expire(now, |seq, at, mark| {
+                    tell.tell_of(at, mark, side, gap(channel, seq, losses));
+                });
+            }
+            close_old(self.half_mut(side), side, now, OPEN_FOR, tell);
+        }
+    }
+
+    /// The end of the capture: what is open stays so.
+    pub(super) fn finish(&mut self, tell: &mut Teller<'_>) {
+        for side in [Side::First, Side::Second] {
+            close_old(self.half_mut(side), side, Time::from_micros(u64::MAX), 0, tell);
+        }
+    }
+}
+
+/// A number that never came: the capture has missed it if it has missed other things.
+const fn gap(channel: Channel, seq: Seq, losses: u64) -> What {
+    if losses > 0 {
+        What::CaptureLoss(Missed::Message(MessageId { channel, seq, part: None }))
+    } else {
+        What::SequenceGap { channel, seq }
+    }
+}
+
+/// Retransmissions that nothing has explained for a while: no ACK came.
+fn close_old(half: &mut Half, side: Side, now: Time, after: u64, tell: &mut Teller<'_>) {
+    let mut old: Vec<Open> = Vec::new();
+    half.sent.open.retain(|open| {
+        let kept = now.micros_since(open.at) <= after;
+        if !kept {
+            old.push(*open);
+        }
+        kept
+    });
+    for open in old {
+        tell_cause(half, side, open, RetransmitCause::AckNeverSent, tell);
+    }
+}
+
+fn tell_cause(half: &Half, side: Side, open: Open, cause: RetransmitCause, tell: &mut Teller<'_>) {
+    let Some(sent) = half.sent.get(open.key) else { return };
+    let (about, after) = (sent.about, open.at.since(sent.first));
+    tell.tell_of(open.at, open.mark, side, What::Retransmission { about, times: open.times, after, cause });
+    if cause == RetransmitCause::AckLost {
+        tell.tell_of(open.at, open.mark, side, What::DuplicateDelivery { about });
+    }
+}
+
+/// One datagram on its way from one side to the other.
+struct Passage<'a, 'b> {
+    sender: &'a mut Half,
+    receiver: &'a mut Half,
+    side: Side,
+    limits: &'a Limits,
+    tell: &'a mut Teller<'b>,
+    /// Whether the beginning of the connection was seen.
+    whole: bool,
+    losses: u64,
+}
+
+impl Passage<'_, '_> {
+    fn run(&mut self, datagram: &Datagram<'_>) {
+        let (at, side, limits) = (self.tell.at, self.side, self.limits);
+        let tell = &mut *self.tell;
+        self.sender.read_before(at, datagram, limits, |id, times| {
+            tell.tell(side, What::RepeatedAck { id, times });
+        });
+        let copy = self.is_copy(datagram);
+        let leading = self.leading_acks(datagram);
+        let mut filled = Filled { at, bytes: datagram.as_bytes().len() - 2, leading_acks: 0 };
+        let (mut only_acks, mut first_fresh) = (true, None);
+        for message in datagram.messages() {
+            self.sender.traffic.note(&message);
+            only_acks &= matches!(message, Message::Ack(_));
+            if only_acks {
+                filled.leading_acks += message.wire_len();
+            }
+            if let Message::Ack(ack) = message {
+                self.ack(ack.id, &leading, copy);
+            } else if let Some(id) = message.id() {
+                let fresh = self.reliable(id, &message, copy);
+                first_fresh = first_fresh.or_else(|| fresh.then(|| message.wire_len()));
+            }
+            self.note_oddities(&message);
+        }
+        self.check_starvation(filled, first_fresh);
+        self.after(datagram, filled);
+    }
+
+    /// The network makes copies of whole datagrams; only those with reliable messages matter.
+    fn is_copy(&mut self, datagram: &Datagram<'_>) -> bool {
+        datagram.messages().any(|message| message.id().is_some())
+            && self.sender.is_copy(fingerprint(datagram.as_bytes()), self.tell.at)
+    }
+
+    /// The ACKs in front, in the order in which the sender has them, if a retransmission waits to be explained by them.
+    fn leading_acks(&self, datagram: &Datagram<'_>) -> Vec<MessageId> {
+        if self.receiver.sent.open.is_empty() {
+            return Vec::new();
+        }
+        let ack = |message| if let Message::Ack(ack) = message { Some(ack.id) } else { None };
+        datagram.messages().map_while(ack).collect()
+    }
+
+    fn after(&mut self, datagram: &Datagram<'_>, filled: Filled) {
+        let (at, side, limits) = (self.tell.at, self.side, self.limits);
+        let tell = &mut *self.tell;
+        let mut repeated = |id, times| tell.tell(side, What::RepeatedAck { id, times });
+        self.sender.read_after(limits, &mut repeated);
+        let tick = self.sender.tick();
+        if datagram.as_bytes().len() < HAD_ROOM {
+            let once = self.sender.owed.expire(at, |id, times| {
+                if times > 1 {
+                    repeated(id, times);
+                }
+            });
+            if once {
+                self.tell.tell(side, What::AcksOnce);
+            }
+        }
+        let (tell, losses) = (&mut *self.tell, &mut self.losses);
+        self.sender.sent.expire(at, tick, |id| {
+            *losses += 1;
+            tell.tell(side.other(), What::CaptureLoss(Missed::Ack(id)));
+        });
+        self.sender.last_datagram = filled;
+    }
+
+    /// The sender acknowledges what the receiver has sent.
+    fn ack(&mut self, id: MessageId, leading: &[MessageId], copy: bool) {
+        let (at, side, limits) = (self.tell.at, self.side, self.limits);
+        if !copy {
+            let (waited, over) = self.sender.owed.send(id, at, limits.messages);
+            if let Some(waited) = waited {
+                self.sender.turnaround.note(waited);
+            }
+            if let Some(times) = over.filter(|times| *times > 1) {
+                self.tell.tell(side, What::RepeatedAck { id, times });
+            }
+        }
+        self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
+        let key = Key::new(id);
+        let Some(sent) = self.receiver.sent.get_mut(key) else { return self.unknown_ack(id) };
+        sent.acks = sent.acks.saturating_add(1);
+        let (times, about) = (sent.acks, sent.about);
+        match sent.acked {
+            None => {
+                sent.acked = Some(at);
+                if sent.sends == 1 {
+                    let took = at.micros_since(sent.first);
+                    self.receiver.round_trip.note(took);
+                }
+            }
+            Some(since) => {
+                let len = 4 + usize::from(id.part.is_some());
+                self.sender.traffic.stale_acks.add(len);
+                self.tell.tell(side, What::StaleAck { about, age: at.since(since), times });
+            }
+        }
+        self.explain(key, leading);
+    }
+
+    /// An ACK for something that was not seen.
+    fn unknown_ack(&mut self, id: MessageId) {
+        if self.receiver.sent.note_wrong_form(id) {
+            return;
+        }
+        let (at, mark) = (self.tell.at, self.tell.mark);
+        let before = !self.whole && self.receiver.numbers_mut(id.channel).is_before_first(id.seq);
+        self.receiver.sent.insert(ghost(id, at), self.limits.messages);
+        if !before {
+            self.receiver.numbers_mut(id.channel).note(id.seq, at, mark);
+            self.losses += 1;
+            self.tell.tell(self.side.other(), What::CaptureLoss(Missed::Message(id)));
+        }
+    }
+
+    /// An ACK came for a message that was sent again: does it tell why?
+    fn explain(&mut self, key: Key, leading: &[MessageId]) {
+        let (at, owner) = (self.tell.at, self.side.other());
+        let fastest = self.receiver.round_trip.least();
+        let mut explained: Vec<(Open, RetransmitCause)> = Vec::new();
+        let mut open = core::mem::take(&mut self.receiver.sent.open);
+        open.retain_mut(|open| {
+            if open.key != key {
+                return true;
+            }
+            open.looks += 1;
+            let too_soon = fastest.is_some_and(|fastest| at.micros_since(open.at) < fastest);
+            let cause = match arrived_before(open, leading, &self.receiver.sent) {
+                _ if too_soon => RetransmitCause::AckLate,
+                Some(true) => RetransmitCause::AckLost,
+                None if open.looks < MOST_LOOKS => return true,
+                Some(false) | None => RetransmitCause::AckNeverSent,
+            };
+            explained.push((*open, cause));
+            false
+        });
+        self.receiver.sent.open = open;
+        for (open, cause) in explained {
+            tell_cause(self.receiver, owner, open, cause, self.tell);
+        }
+    }
+
+    /// The sender sends a reliable message. Whether for the first time.
+    fn reliable(&mut self, id: MessageId, message: &Message<'_>, copy: bool) -> bool {
+        let (at, mark, side, limits) = (self.tell.at, self.tell.mark, self.side, self.limits);
+        let tell = &mut *self.tell;
+        self.receiver.arrive(at, Arrival::Message(id), limits, |id, times| {
+            tell.tell(side.other(), What::RepeatedAck { id, times });
+        });
+        let key = Key::new(id);
+        let print = message_print(message);
+        match self.sender.sent.get(key) {
+            Some(sent) if sent.fingerprint == print || sent.fingerprint == UNSEEN => {
+                let about = sent.about;
+                if copy {
+                    self.tell.tell(side, What::DuplicateDelivery { about });
+                } else {
+                    self.again(key, message);
+                }
+                return false;
+            }
+            _ => {}
+        }
+        self.sender.numbers_mut(id.channel).note(id.seq, at, mark);
+        let opcode = opcode(message).or_else(|| self.sender.sent.opcode(id));
+        let about = About { id, kind: Some(message.kind()), opcode };
+        let sent = Sent {
+            about,
+            first: at,
+            last: at,
+            sends: 1,
+            rhythm: Rhythm::of(message),
+            acked: None,
+            acks: 0,
+            wrong_form: false,
+            queued: true,
+            fingerprint: print,
+        };
+        self.sender.sent.insert(sent, limits.messages);
+        true
+    }
+
+    /// The sender sends a message again.
+    fn again(&mut self, key: Key, message: &Message<'_>) {
+        let (at, mark, side) = (self.tell.at, self.tell.mark, self.side);
+        self.sender.traffic.retransmissions.add(message.wire_len());
+        let late_within = self.sender.late_within();
+        let Some(sent) = self.sender.sent.get(key).copied() else { return };
+        let id = sent.about.id;
+        let previous = sent.last;
+        let times = sent.sends + 1;
+        let cause = match sent.acked {
+            Some(acked)
+                if self.sender.has_unread(Arrival::Ack(id)) || at.micros_since(acked) <= late_within =>
+            {
+                Some(RetransmitCause::AckLate)
+            }
+            Some(_) => Some(RetransmitCause::AckLost),
+            None if sent.wrong_form => Some(RetransmitCause::WrongForm),
+            None => None,
+        };
+        if let Some(entry) = self.sender.sent.get_mut(key) {
+            (entry.last, entry.sends) = (at, times);
+            if cause == Some(RetransmitCause::AckLost) {
+                entry.acked = None;
+            }
+        }
+        if cause != Some(RetransmitCause::AckLate) {
+            self.sender.sent.unsettle(key);
+        }
+        let about = sent.about;
+        match cause {
+            Some(cause) => {
+                let after = at.since(sent.first);
+                self.tell.tell(side, What::Retransmission { about, times, after, cause });
+            }
+            None => self.sender.sent.open.push(Open { key, at, mark, times, previous, looks: 0 }),
+        }
+        if sent.acked.is_some() || sent.wrong_form {
+            self.tell.tell(side, What::DuplicateDelivery { about });
+        }
+        self.check_stuck(&sent, times);
+    }
+
+    fn check_stuck(&mut self, sent: &Sent, times: u32) {
+        let seq = sent.about.id.seq;
+        if sent.about.id.part.is_none() || times < STUCK_AFTER || self.sender.stuck.contains(&seq) {
+            return;
+        }
+        if self.sender.stuck.len() >= MOST_STUCK {
+            self.sender.stuck.pop_front();
+        }
+        self.sender.stuck.push_back(seq);
+        let waiting = self.sender.sent.parts_of(seq);
+        let (age, wrong_form) = (self.tell.at.since(sent.first), sent.wrong_form);
+        self.tell.tell(self.side, What::StuckFragments { seq, waiting, age, wrong_form });
+    }
+
+    /// A message that leaves now would have left with the datagram before if its ACKs had not taken the room.
+    fn check_starvation(&mut self, filled: Filled, first_fresh: Option<usize>) {
+        let Some(waiting) = first_fresh else { return };
+        let last = self.sender.last_datagram;
+        let soon = filled.at.micros_since(last.at) <= 2 * self.sender.tick();
+        if soon && last.bytes + waiting > ROOM && last.bytes + waiting <= ROOM + last.leading_acks {
+            let ack_bytes = u32::try_from(last.leading_acks).unwrap_or(u32::MAX);
+            let waiting_bytes = u32::try_from(waiting).unwrap_or(u32::MAX);
+            self.tell.tell(self.side, What::Starvation { ack_bytes, waiting_bytes });
+        }
+    }
+
+    fn note_oddities(&mut self, message: &Message<'_>) {
+        let odd = message.non_stock();
+        if !odd.is_empty() && !self.sender.odd.contains(odd) {
+            self.sender.odd = self.sender.odd | odd;
+            self.tell.tell(self.side, What::NonStock(odd));
+        }
+    }
+}
+
+/// Whether the receiver had the message before the retransmission, from the order of its ACKs: it keeps them in the
+/// order of arrival. What was sent between the two copies and is acknowledged with it tells.
+fn arrived_before(open: &Open, leading: &[MessageId], sent: &super::ledger::Ledger) -> Option<bool> {
+    let own = leading.iter().position(|id| Key::new(*id) == open.key)?;
+    leading.iter().enumerate().find_map(|(place, id)| {
+        let other = sent.get(Key::new(*id))?;
+        let between = other.first > open.previous && other.first < open.at && other.sends == 1;
+        between.then_some(own < place)
+    })
+}
+
+/// A message that was acknowledged and not seen.
+const fn ghost(id: MessageId, at: Time) -> Sent {
+    Sent {
+        about: unknown(id),
+        first: at,
+        last: at,
+        sends: 1,
+        rhythm: Rhythm::Sawtooth,
+        acked: Some(at),
+        acks: 1,
+        wrong_form: false,
+        queued: false,
+        fingerprint: UNSEEN,
+    }
+}
+
+/// Enough of a message to know it again.
+fn message_print(message: &Message<'_>) -> u64 {
+    let payload = if let Message::Data(data) = message { data.payload } else { &[] };
+    let head = payload.get(..payload.len().min(32)).unwrap_or_default();
+    fingerprint(head) ^ (message.wire_len() as u64) << 8 ^ u64::from(message.kind().0) | 1 << 63
+}
+
+/// Equal for equal bytes, and hardly ever for others.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hash = bytes.len() as u64;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = chunk.try_into().map_or(0, u64::from_le_bytes);
+        hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    for byte in chunks.remainder() {
+        hash = (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    hash
+}
+
+/// The fingerprint of what was not seen.
+const UNSEEN: u64 = 0;
+/// Four keepalives and a little: a capture that misses one in twenty hardly misses all of them.
+const SILENT_AFTER: u64 = 22 * SECOND;
+/// A datagram below this size has room for all ACKs that are due.
+const HAD_ROOM: usize = 400;
+/// After so many ACKs a retransmission is told as it looks.
+const MOST_LOOKS: u8 = 3;
+/// For so long an ACK may still come that explains a retransmission.
+const OPEN_FOR: u64 = 12 * SECOND;
+/// A part that is sent this often is stuck.
+const STUCK_AFTER: u32 = 5;
+const MOST_STUCK: usize = 64;

@@ -1,0 +1,261 @@
+//! What an observer has to tell, each with its place.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::{ConversationId, Side};
+use crate::time::Time;
+use crate::wire::{Channel, Kind, MessageId, NonStock, Seq, WireError};
+
+/// Something worth telling, with when and where it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finding {
+    /// When.
+    pub at: Time,
+    /// The mark that the caller gave to the datagram that shows it.
+    pub mark: u64,
+    /// In which conversation.
+    pub conversation: ConversationId,
+    /// Which side did it.
+    pub side: Side,
+    /// What.
+    pub what: What,
+}
+
+/// A message that a finding is about: its identity and what it carried, as far as that was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// Which.
+    pub id: MessageId,
+    /// Its type, if it was seen.
+    pub kind: Option<Kind>,
+    /// The first byte of its payload, if it is data and that byte was seen.
+    pub opcode: Option<u8>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// An ACK that had nothing left to clear.
+    StaleAck {
+        /// What it once acknowledged.
+        about: About,
+        /// How long ago that was done.
+        age: Duration,
+        /// Which sending of the ACK this is.
+        times: u32,
+    },
+    /// An ACK that was sent more than once for one arrival; told when the last sending is over.
+    RepeatedAck {
+        /// What it acknowledges.
+        id: MessageId,
+        /// How often it was sent.
+        times: u32,
+    },
+    /// A message was sent again.
+    Retransmission {
+        /// Which.
+        about: About,
+        /// Which sending this is; the first repeat is 2.
+        times: u32,
+        /// How long after the first.
+        after: Duration,
+        /// Why.
+        cause: RetransmitCause,
+    },
+    /// A message went to a receiver that had acknowledged it.
+    DuplicateDelivery {
+        /// Which.
+        about: About,
+    },
+    /// Parts of a split payload are sent again and again.
+    StuckFragments {
+        /// The number that they share.
+        seq: Seq,
+        /// How many parts wait for an ACK.
+        waiting: u32,
+        /// How long after the first sending.
+        age: Duration,
+        /// Whether ACKs came that name the whole message instead of the part.
+        wrong_form: bool,
+    },
+    /// Game data had to wait for the next datagram because ACKs took its place.
+    Starvation {
+        /// The bytes of ACKs in front.
+        ack_bytes: u32,
+        /// The bytes that did not fit.
+        waiting_bytes: u32,
+    },
+    /// A number was left out, and neither it nor an ACK for it was seen.
+    SequenceGap {
+        /// In which stream.
+        channel: Channel,
+        /// The number.
+        seq: Seq,
+    },
+    /// A datagram holds a message of a type that does not exist. A stock receiver reads nothing behind it.
+    UnknownType(Kind),
+    /// A datagram cannot be read.
+    Malformed(WireError),
+    /// The sender does what stock senders do not; told once for each oddity.
+    NonStock(NonStock),
+    /// The sender acknowledges once instead of nine times.
+    AcksOnce,
+    /// Nothing was heard for longer than keepalives allow.
+    Silence {
+        /// How long.
+        lasted: Duration,
+    },
+    /// Nothing was heard for so long that a stock peer gives up.
+    Timeout {
+        /// How long.
+        lasted: Duration,
+    },
+    /// The capture has missed something. This is no fault of either side.
+    CaptureLoss(Missed),
+}
+
+/// What a capture has missed, and how that shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// A message: the other side has acknowledged it.
+    Message(MessageId),
+    /// An ACK: the sender has stopped repeating.
+    Ack(MessageId),
+    /// Everything of this side: the other goes on as if answered.
+    Side,
+}
+
+/// Why a message was sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RetransmitCause {
+    /// It had been received and acknowledged, but no ACK reached the sender.
+    AckLost,
+    /// An ACK was under way, or waited to be read.
+    AckLate,
+    /// No ACK was sent: the message was lost, or the receiver does not answer.
+    AckNeverSent,
+    /// The ACK named the whole message for a part, or a part for a whole message.
+    WrongForm,
+}
+
+impl RetransmitCause {
+    /// A short name for logs and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AckLost => "ack_lost",
+            Self::AckLate => "ack_late",
+            Self::AckNeverSent => "ack_never_sent",
+            Self::WrongForm => "wrong_form",
+        }
+    }
+}
+
+impl What {
+    /// A short name for logs and JSON.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::StaleAck { .. } => "stale_ack",
+            Self::RepeatedAck { .. } => "repeated_ack",
+            Self::Retransmission { .. } => "retransmission",
+            Self::DuplicateDelivery { .. } => "duplicate_delivery",
+            Self::StuckFragments { .. } => "stuck_fragments",
+            Self::Starvation { .. } => "starvation",
+            Self::SequenceGap { .. } => "sequence_gap",
+            Self::UnknownType(_) => "unknown_type",
+            Self::Malformed(_) => "malformed",
+            Self::NonStock(_) => "non_stock",
+            Self::AcksOnce => "acks_once",
+            Self::Silence { .. } => "silence",
+            Self::Timeout { .. } => "timeout",
+            Self::CaptureLoss(_) => "capture_loss",
+        }
+    }
+
+    /// Whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender that
+    /// acknowledges once.
+    #[must_use]
+    pub const fn is_fault(&self) -> bool {
+        !matches!(self, Self::CaptureLoss(_) | Self::AcksOnce)
+    }
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, self.opcode) {
+            (_, Some(opcode)) => write!(f, "{} opcode=0x{opcode:02X}", self.id),
+            (Some(kind), None) if kind != Kind::DATA => write!(f, "{kind} {}", self.id),
+            _ => self.id.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StaleAck { about, age, times } => {
+                write!(f, "stale ACK of {about}, sent {times} times, cleared {:.3} s ago", age.as_secs_f32())
+            }
+            Self::RepeatedAck { id, times } => write!(f, "ACK of {id} was sent {times} times"),
+            Self::Retransmission { about, times, after, cause } => {
+                let after = after.as_secs_f32();
+                write!(f, "{about} sent for the {} after {after:.3} s: {cause}", Ordinal(*times))
+            }
+            Self::DuplicateDelivery { about } => write!(f, "{about} was delivered before"),
+            Self::StuckFragments { seq, waiting, age, wrong_form } => {
+                let age = age.as_secs_f32();
+                write!(f, "{waiting} parts of game {seq} are stuck for {age:.1} s")?;
+                f.write_str(if *wrong_form { ": their ACKs name no part" } else { "" })
+            }
+            Self::Starvation { ack_bytes, waiting_bytes } => {
+                write!(f, "{waiting_bytes} bytes of game data waited behind {ack_bytes} bytes of ACKs")
+            }
+            Self::SequenceGap { channel, seq } => write!(f, "{channel} {seq} was never sent"),
+            Self::UnknownType(kind) => write!(f, "unknown {kind}"),
+            Self::Malformed(error) => write!(f, "malformed: {error}"),
+            Self::NonStock(oddities) => write!(f, "not a stock sender: {oddities}"),
+            Self::AcksOnce => f.write_str("acknowledges once: not a stock sender"),
+            Self::Silence { lasted } => write!(f, "silent for {:.1} s", lasted.as_secs_f32()),
+            Self::Timeout { lasted } => write!(f, "timed out: silent for {:.1} s", lasted.as_secs_f32()),
+            Self::CaptureLoss(missed) => write!(f, "not in the capture: {missed}"),
+        }
+    }
+}
+
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(id) => write!(f, "{id}, which was acknowledged"),
+            Self::Ack(id) => write!(f, "the ACK of {id}, which is not repeated any more"),
+            Self::Side => f.write_str("everything this side sent"),
+        }
+    }
+}
+
+impl fmt::Display for RetransmitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AckLost => "its ACK was lost",
+            Self::AckLate => "its ACK was late",
+            Self::AckNeverSent => "no ACK was sent",
+            Self::WrongForm => "its ACK has the wrong form",
+        })
+    }
+}
+
+struct Ordinal(u32);
+
+impl fmt::Display for Ordinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = match (self.0 % 10, self.0 % 100) {
+            (1, rest) if rest != 11 => "st",
+            (2, rest) if rest != 12 => "nd",
+            (3, rest) if rest != 13 => "rd",
+            _ => "th",
+        };
+        write!(f, "{}{ending} time", self.0)
+    }
+}

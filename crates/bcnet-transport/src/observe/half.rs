@@ -1,0 +1,253 @@
+//! One side of a conversation: what it has sent, and what it must have read of what was sent to it.
+//!
+//! A stock node sends first and reads then, once in each of its ticks. So what reached it since its last tick does not
+//! show in what it sends now: such arrivals stay `unread` until its next datagram tells.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use super::Limits;
+use super::ledger::{Key, Ledger};
+use super::numbers::Numbers;
+use super::outbox::{Manner, Outbox};
+use super::stock::SECOND;
+use super::traffic::Traffic;
+use crate::time::Time;
+use crate::wire::{Channel, Datagram, Message, MessageId, NonStock, PeerId, Seq};
+
+/// Something that has reached a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// A reliable message.
+    Message(MessageId),
+    /// An ACK.
+    Ack(MessageId),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Half {
+    pub(super) id: Option<PeerId>,
+    pub(super) traffic: Traffic,
+    pub(super) sent: Ledger,
+    pub(super) owed: Outbox,
+    pub(super) numbers: [Numbers; 2],
+    pub(super) round_trip: Timing,
+    /// From the arrival of a message to its first ACK.
+    pub(super) turnaround: Timing,
+    pub(super) last_sent: Option<Time>,
+    /// What was told of its silence.
+    pub(super) quiet: Quiet,
+    /// What was told of its oddities.
+    pub(super) odd: NonStock,
+    /// The split messages that were told to be stuck.
+    pub(super) stuck: VecDeque<Seq>,
+    pub(super) last_datagram: Filled,
+    unread: VecDeque<(Time, Arrival)>,
+    /// The shortest time between two of its datagrams, which is no shorter than its tick.
+    tick: u64,
+    /// The latest datagrams with reliable messages, to know copies that the network made.
+    recent: [(u64, Time); 8],
+}
+
+/// How a side's silence stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Quiet {
+    No,
+    Silent,
+    TimedOut,
+}
+
+/// What the last datagram was filled with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Filled {
+    pub(super) at: Time,
+    pub(super) bytes: usize,
+    /// The ACKs in front of everything else.
+    pub(super) leading_acks: usize,
+}
+
+impl Half {
+    pub(super) fn new() -> Self {
+        Self {
+            id: None,
+            traffic: Traffic::new(),
+            sent: Ledger::new(),
+            owed: Outbox::new(),
+            numbers: [Numbers::new(), Numbers::new()],
+            round_trip: Timing::default(),
+            turnaround: Timing::default(),
+            last_sent: None,
+            quiet: Quiet::No,
+            odd: NonStock::NONE,
+            stuck: VecDeque::new(),
+            last_datagram: Filled::default(),
+            unread: VecDeque::new(),
+            tick: SLOWEST_TICK,
+            recent: [(0, Time::ZERO); 8],
+        }
+    }
+
+    /// Forgets what belonged to a connection that is over.
+    pub(super) fn restart(&mut self) {
+        self.sent.clear();
+        self.owed.clear();
+        self.numbers = [Numbers::new(), Numbers::new()];
+        self.unread.clear();
+        self.stuck.clear();
+    }
+
+    pub(super) const fn numbers_mut(&mut self, channel: Channel) -> &mut Numbers {
+        let [control, game] = &mut self.numbers;
+        match channel {
+            Channel::Control => control,
+            Channel::Game => game,
+        }
+    }
+
+    pub(super) const fn tick(&self) -> u64 {
+        self.tick
+    }
+
+    /// An ACK that was seen less than this ago may still be on its way to the node.
+    pub(super) fn late_within(&self) -> u64 {
+        self.turnaround.most().unwrap_or(SLOWEST_TICK).max(self.tick)
+    }
+
+    pub(super) fn has_unread(&self, arrival: Arrival) -> bool {
+        self.unread.iter().any(|(_, other)| *other == arrival)
+    }
+
+    /// Something reaches the node at `at`. `restarted` hears how often an ACK was sent that is owed anew.
+    pub(super) fn arrive(
+        &mut self,
+        at: Time,
+        arrival: Arrival,
+        limits: &Limits,
+        restarted: impl FnMut(MessageId, u32),
+    ) {
+        self.unread.push_back((at, arrival));
+        if self.unread.len() > limits.messages {
+            self.read(1, limits, restarted);
+        }
+    }
+
+    /// The node sends `datagram`: it has read what that shows.
+    pub(super) fn read_before(
+        &mut self,
+        at: Time,
+        datagram: &Datagram<'_>,
+        limits: &Limits,
+        restarted: impl FnMut(MessageId, u32),
+    ) {
+        if let Some(last) = self.last_sent.filter(|last| *last < at) {
+            self.tick = self.tick.min(at.micros_since(last));
+        }
+        self.last_sent = Some(at);
+        if self.unread.is_empty() {
+            return;
+        }
+        let count = match self.owed.manner() {
+            Manner::Once => self.unread.len(),
+            Manner::Stock | Manner::Unknown => self.shown_read(at, datagram),
+        };
+        self.read(count, limits, restarted);
+    }
+
+    /// How many of the unread arrivals the node must have read before it made `datagram`.
+    fn shown_read(&self, at: Time, datagram: &Datagram<'_>) -> usize {
+        let ticked = |(arrived, _): &&(Time, Arrival)| arrived.plus(self.tick) <= at;
+        let mut read = self.unread.iter().take_while(ticked).count();
+        let mut unread_from = self.unread.len();
+        for message in datagram.messages() {
+            if let Message::Ack(ack) = message {
+                let Some(place) = self.place(Arrival::Message(ack.id)) else { continue };
+                // An ACK that was not due, or not owed at all, answers the latest arrival.
+                if self.owed.is_due(ack.id, at) != Some(true) {
+                    read = read.max(place + 1);
+                }
+            } else if let Some(id) = message.id()
+                && let Some(place) = self.place(Arrival::Ack(id))
+            {
+                // It would not send again what it knows to have arrived.
+                unread_from = unread_from.min(place);
+            }
+        }
+        read.min(unread_from)
+    }
+
+    fn place(&self, arrival: Arrival) -> Option<usize> {
+        self.unread.iter().position(|(_, other)| *other == arrival)
+    }
+
+    /// The tick in which the node has sent something ends: everything is read.
+    pub(super) fn read_after(&mut self, limits: &Limits, restarted: impl FnMut(MessageId, u32)) {
+        self.read(self.unread.len(), limits, restarted);
+    }
+
+    fn read(&mut self, count: usize, limits: &Limits, mut restarted: impl FnMut(MessageId, u32)) {
+        for (at, arrival) in self.unread.drain(..count) {
+            match arrival {
+                Arrival::Ack(id) => self.sent.settle(Key::new(id)),
+                Arrival::Message(id) => {
+                    let sends = self.owed.owe(id, at, limits.messages);
+                    if sends > 1 {
+                        restarted(id, sends);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the same bytes were sent a moment ago: the network has made a copy.
+    pub(super) fn is_copy(&mut self, fingerprint: u64, at: Time) -> bool {
+        let same =
+            |(other, when): &(u64, Time)| *other == fingerprint && at.micros_since(*when) < COPY_WITHIN;
+        if self.recent.iter().any(same) {
+            return true;
+        }
+        self.recent.rotate_right(1);
+        if let Some(first) = self.recent.first_mut() {
+            *first = (fingerprint, at);
+        }
+        false
+    }
+}
+
+/// How long something takes: smoothed, with its variation, and at best.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Timing {
+    samples: u32,
+    smoothed: u64,
+    variation: u64,
+    least: u64,
+}
+
+impl Timing {
+    pub(super) fn note(&mut self, sample: u64) {
+        if self.samples == 0 {
+            (self.smoothed, self.variation, self.least) = (sample, sample / 2, sample);
+        } else {
+            self.variation = (3 * self.variation + self.smoothed.abs_diff(sample)) / 4;
+            self.smoothed = (7 * self.smoothed + sample) / 8;
+            self.least = self.least.min(sample);
+        }
+        self.samples = self.samples.saturating_add(1);
+    }
+
+    pub(super) fn least(&self) -> Option<u64> {
+        (self.samples > 0).then_some(self.least)
+    }
+
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        (self.samples > 0).then(|| Duration::from_micros(self.smoothed))
+    }
+
+    fn most(&self) -> Option<u64> {
+        (self.samples > 0).then_some(self.smoothed + 4 * self.variation)
+    }
+}
+
+/// No node is assumed to be slower than this.
+const SLOWEST_TICK: u64 = SECOND / 10;
+/// No stock sender repeats itself sooner, so the network has.
+const COPY_WITHIN: u64 = SECOND / 2;

@@ -1,0 +1,229 @@
+//! The reliable messages that one side has sent: those that wait for an ACK, and the latest that do not any more.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::finding::About;
+use super::stock::{GIVE_UP, Rhythm, SECOND};
+use crate::snapshot::QueuedMessage;
+use crate::time::Time;
+use crate::wire::{Channel, Kind, MessageId, Seq};
+
+/// A message id as a number: parts of one message stand together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key(u32);
+
+impl Key {
+    pub(super) fn new(id: MessageId) -> Self {
+        let part = id.part.map_or(0, |part| u32::from(part) + 1);
+        Self(Self::message(id.channel, id.seq).0 | part)
+    }
+
+    fn message(channel: Channel, seq: Seq) -> Self {
+        Self(u32::from(channel == Channel::Game) << 25 | u32::from(seq.0) << 9)
+    }
+}
+
+/// A reliable message, from what was seen of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) about: About,
+    pub(super) first: Time,
+    pub(super) last: Time,
+    pub(super) sends: u32,
+    pub(super) rhythm: Rhythm,
+    /// When an ACK for it was first seen.
+    pub(super) acked: Option<Time>,
+    /// How often one was seen.
+    pub(super) acks: u32,
+    /// Whether an ACK of the other form was seen.
+    pub(super) wrong_form: bool,
+    /// Whether its sender still has it in its retransmit queue.
+    pub(super) queued: bool,
+    /// Tells a new message under an old number from a repeat.
+    pub(super) fingerprint: u64,
+}
+
+impl Sent {
+    const fn repeats(&self) -> u32 {
+        self.sends.saturating_sub(1)
+    }
+
+    /// When a stock sender has sent it again at the latest, twice over, if `behind` others were in its way.
+    fn overdue(&self, behind: usize, tick: u64) -> Time {
+        let repeats = self.repeats();
+        let twice = self.rhythm.interval(repeats) + self.rhythm.interval(repeats + 1);
+        self.last.plus(twice + 2 * SECOND + tick.saturating_mul(behind as u64))
+    }
+}
+
+/// A retransmission whose cause is not known yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Open {
+    pub(super) key: Key,
+    pub(super) at: Time,
+    pub(super) mark: u64,
+    pub(super) times: u32,
+    /// When the copy before was sent.
+    pub(super) previous: Time,
+    /// How many ACKs were looked at in vain.
+    pub(super) looks: u8,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Ledger {
+    messages: BTreeMap<Key, Sent>,
+    /// What waits for an ACK, in the order of first sending.
+    queue: VecDeque<Key>,
+    /// What does not, in the order of settling: the first is forgotten first.
+    settled: VecDeque<Key>,
+    pub(super) open: Vec<Open>,
+}
+
+impl Ledger {
+    pub(super) const fn new() -> Self {
+        Self { messages: BTreeMap::new(), queue: VecDeque::new(), settled: VecDeque::new(), open: Vec::new() }
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&Sent> {
+        self.messages.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Sent> {
+        self.messages.get_mut(&key)
+    }
+
+    /// How many messages wait for an ACK.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How many of them are parts.
+    pub(super) fn parts(&self) -> usize {
+        self.queued().filter(|sent| sent.about.id.part.is_some()).count()
+    }
+
+    /// How many parts of a message wait for an ACK.
+    pub(super) fn parts_of(&self, seq: Seq) -> u32 {
+        let of = |sent: &&Sent| sent.about.id.part.is_some() && sent.about.id.seq == seq;
+        u32::try_from(self.queued().filter(of).count()).unwrap_or(u32::MAX)
+    }
+
+    fn queued(&self) -> impl Iterator<Item = &Sent> {
+        self.queue.iter().filter_map(|key| self.messages.get(key))
+    }
+
+    pub(super) fn entries(&self, now: Time) -> impl Iterator<Item = QueuedMessage> {
+        self.queued().filter(move |sent| now.micros_since(sent.first) <= GIVE_UP).map(|sent| QueuedMessage {
+            id: sent.about.id,
+            repeats: sent.repeats(),
+            interval: Duration::from_micros(sent.rhythm.interval(sent.repeats())),
+        })
+    }
+
+    /// Notes a message that was not seen before.
+    pub(super) fn insert(&mut self, sent: Sent, most: usize) {
+        let key = Key::new(sent.about.id);
+        self.remove(key);
+        if self.messages.len() >= most.max(1)
+            && let Some(oldest) = self.settled.pop_front().or_else(|| self.queue.pop_front())
+        {
+            self.forget(oldest);
+        }
+        self.messages.insert(key, sent);
+        if sent.queued {
+            self.queue.push_back(key);
+        } else {
+            self.settled.push_back(key);
+        }
+    }
+
+    /// Forgets a message as if it had never been.
+    fn remove(&mut self, key: Key) {
+        if self.messages.contains_key(&key) {
+            self.queue.retain(|other| *other != key);
+            self.settled.retain(|other| *other != key);
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        self.messages.remove(&key);
+        self.open.retain(|open| open.key != key);
+    }
+
+    /// The sender has read an ACK of it.
+    pub(super) fn settle(&mut self, key: Key) {
+        let Some(sent) = self.messages.get_mut(&key).filter(|sent| sent.queued) else { return };
+        sent.queued = false;
+        if let Some(place) = self.queue.iter().position(|other| *other == key) {
+            self.queue.remove(place);
+        }
+        self.settled.push_back(key);
+    }
+
+    /// The sender has it in its queue after all. It has kept its place.
+    pub(super) fn unsettle(&mut self, key: Key) {
+        let Some(sent) = self.messages.get_mut(&key).filter(|sent| !sent.queued) else { return };
+        sent.queued = true;
+        let first = sent.first;
+        self.settled.retain(|other| *other != key);
+        let later = |other: &Key| self.messages.get(other).is_some_and(|other| other.first > first);
+        let place = self.queue.iter().position(later).unwrap_or(self.queue.len());
+        self.queue.insert(place, key);
+    }
+
+    /// An ACK names the whole of what was split, or a part of what was not. Whether there is such a message.
+    pub(super) fn note_wrong_form(&mut self, id: MessageId) -> bool {
+        let from = Key::message(id.channel, id.seq);
+        let mut found = false;
+        for (_, sent) in self.messages.range_mut(from..Key(from.0 + 512)) {
+            if sent.about.id.part.is_some() != id.part.is_some() {
+                sent.wrong_form = true;
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// What is known of a message whose own copy tells no opcode: its first part does.
+    pub(super) fn opcode(&self, id: MessageId) -> Option<u8> {
+        let first = MessageId { part: id.part.map(|_| 0), ..id };
+        self.get(Key::new(first)).and_then(|sent| sent.about.opcode)
+    }
+
+    /// Takes out what the sender must have given up or had acknowledged at `at`: `missed` hears of ACKs that were not
+    /// seen.
+    pub(super) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
+        let length = self.queue.len();
+        let Some(key) = self.queue.iter().copied().find(|key| {
+            self.messages
+                .get(key)
+                .is_some_and(|sent| at.micros_since(sent.first) > GIVE_UP || at > sent.overdue(length, tick))
+        }) else {
+            return;
+        };
+        self.settle(key);
+        if let Some(sent) = self.messages.get_mut(&key) {
+            let given_up = at.micros_since(sent.first) > GIVE_UP;
+            if !given_up && sent.acked.is_none() && !sent.wrong_form {
+                missed(sent.about.id);
+            }
+            sent.acked = sent.acked.or(Some(at));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+}
+
+/// What nothing is known of but its number.
+pub(super) const fn unknown(id: MessageId) -> About {
+    About {
+        id,
+        kind: if matches!(id.channel, Channel::Game) { Some(Kind::DATA) } else { None },
+        opcode: None,
+    }
+}

@@ -1,0 +1,65 @@
+//! The sequence numbers of one stream: which were left out.
+
+use alloc::vec::Vec;
+
+use super::stock::SECOND;
+use crate::time::Time;
+use crate::wire::Seq;
+
+#[derive(Debug, Clone)]
+pub(super) struct Numbers {
+    first: Option<Seq>,
+    next: Seq,
+    /// Numbers that were passed over, with the time and the mark of the datagram that did.
+    missing: Vec<(Seq, Time, u64)>,
+}
+
+impl Numbers {
+    pub(super) const fn new() -> Self {
+        Self { first: None, next: Seq(0), missing: Vec::new() }
+    }
+
+    /// The number that comes next.
+    pub(super) const fn next(&self) -> Seq {
+        self.next
+    }
+
+    /// Whether the number was used before anything of this stream was seen.
+    pub(super) fn is_before_first(&self, seq: Seq) -> bool {
+        self.first.is_none_or(|first| seq.distance_from(first) < 0)
+    }
+
+    /// A message was sent for the first time, or one that was not seen was acknowledged.
+    pub(super) fn note(&mut self, seq: Seq, at: Time, mark: u64) {
+        if self.first.is_none() {
+            (self.first, self.next) = (Some(seq), seq.next());
+            return;
+        }
+        let ahead = seq.distance_from(self.next);
+        if ahead < 0 {
+            self.missing.retain(|(missing, ..)| *missing != seq);
+            return;
+        }
+        while self.next != seq && self.missing.len() < MOST_MISSING {
+            self.missing.push((self.next, at, mark));
+            self.next = self.next.next();
+        }
+        self.next = seq.next();
+    }
+
+    /// Numbers that were passed over so long ago that they will not come any more.
+    pub(super) fn expire(&mut self, at: Time, mut told: impl FnMut(Seq, Time, u64)) {
+        self.missing.retain(|(seq, since, mark)| {
+            let kept = at.micros_since(*since) <= GONE_AFTER;
+            if !kept {
+                told(*seq, *since, *mark);
+            }
+            kept
+        });
+    }
+}
+
+/// More are not told one by one.
+const MOST_MISSING: usize = 64;
+/// By then a stock sender has repeated a message that was lost nine times.
+const GONE_AFTER: u64 = 28 * SECOND;

@@ -1,0 +1,136 @@
+//! The ACKs that one side owes, counted as the stock engine counts them.
+
+use alloc::vec::Vec;
+
+use super::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
+use crate::snapshot::QueuedAck;
+use crate::time::Time;
+use crate::wire::MessageId;
+
+/// How a side sends its ACKs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Not seen yet; taken for stock until it shows.
+    Unknown,
+    /// Nine times for each arrival.
+    Stock,
+    /// Once for each arrival.
+    Once,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owed {
+    pub(super) id: MessageId,
+    pub(super) sends: u32,
+    /// When it was sent last, or when the message came if it was not sent.
+    last: Time,
+}
+
+impl Owed {
+    /// Whether a stock sender may send it at `at`.
+    const fn is_due(&self, at: Time) -> bool {
+        let wait = if self.sends == 0 { 0 } else { ACK_REPEAT };
+        self.last.as_micros().saturating_add(wait) < at.as_micros()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Outbox {
+    owed: Vec<Owed>,
+    manner: Manner,
+    /// How many ACKs were not repeated though it was time.
+    not_repeated: u32,
+}
+
+impl Outbox {
+    pub(super) const fn new() -> Self {
+        Self { owed: Vec::new(), manner: Manner::Unknown, not_repeated: 0 }
+    }
+
+    pub(super) const fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = QueuedAck> {
+        self.owed.iter().map(|owed| QueuedAck { id: owed.id, sends: owed.sends })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.owed.clear();
+    }
+
+    fn find(&self, id: MessageId) -> Option<usize> {
+        self.owed.iter().position(|owed| owed.id == id)
+    }
+
+    /// Whether the ACK is in the outbox, and may leave at `at` as it stands there.
+    pub(super) fn is_due(&self, id: MessageId, at: Time) -> Option<bool> {
+        self.find(id).and_then(|place| self.owed.get(place)).map(|owed| owed.is_due(at))
+    }
+
+    /// A reliable message was read: its ACK is owed, or owed anew. How often it had been sent for the arrival before.
+    pub(super) fn owe(&mut self, id: MessageId, at: Time, most: usize) -> u32 {
+        if let Some(owed) = self.find(id).and_then(|place| self.owed.get_mut(place)) {
+            let sends = owed.sends;
+            (owed.sends, owed.last) = (0, at);
+            return sends;
+        }
+        if self.owed.len() >= most {
+            self.owed.remove(0);
+        }
+        self.owed.push(Owed { id, sends: 0, last: at });
+        0
+    }
+
+    /// The ACK was sent. How long it had been owed if this is the first time, and how often it was sent if this was the
+    /// last time.
+    pub(super) fn send(&mut self, id: MessageId, at: Time, most: usize) -> (Option<u64>, Option<u32>) {
+        let found = self.find(id);
+        let place = found.unwrap_or_else(|| {
+            // What it acknowledges was not seen.
+            self.owe(id, at, most);
+            self.owed.len() - 1
+        });
+        let Some(owed) = self.owed.get_mut(place) else { return (None, None) };
+        let first = (found.is_some() && owed.sends == 0).then(|| at.micros_since(owed.last));
+        owed.sends += 1;
+        owed.last = at;
+        let sends = owed.sends;
+        if sends > 1 {
+            self.manner = Manner::Stock;
+        }
+        if sends >= ACK_SENDS || self.manner == Manner::Once {
+            self.owed.remove(place);
+            return (first, Some(sends));
+        }
+        (first, None)
+    }
+
+    /// Forgets ACKs that were long due and were not in a datagram that had room for them: the sender does not have
+    /// them any more. Tells of each how often it was sent, and whether that shows that the sender repeats none.
+    pub(super) fn expire(&mut self, at: Time, mut told: impl FnMut(MessageId, u32)) -> bool {
+        let (manner, mut not_repeated) = (self.manner, self.not_repeated);
+        self.owed.retain(|owed| {
+            let kept = at.micros_since(owed.last) <= ACK_REPEAT + SECOND;
+            if !kept {
+                not_repeated += u32::from(owed.sends == 1);
+                told(owed.id, owed.sends);
+            }
+            kept
+        });
+        self.not_repeated = not_repeated;
+        let once = manner == Manner::Unknown && not_repeated >= ENOUGH;
+        if once {
+            self.manner = Manner::Once;
+            self.owed.retain(|owed| owed.sends == 0);
+        }
+        once
+    }
+}
+
+/// So many ACKs that were not repeated are no accident.
+const ENOUGH: u32 = 4;

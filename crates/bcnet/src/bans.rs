@@ -1,0 +1,246 @@
+//! Who may not play: addresses and networks, until when and why, and the file that keeps them.
+//!
+//! [`Bans`] knows no file and no clock: times are Unix seconds, given by the caller. [`load`] and [`save`] are the only
+//! file access; a crash at any moment leaves the old file or the new one, never half of one.
+
+mod moment;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::Context;
+
+use crate::config::{Document, Line, Problems, Table, Value, quoted, read_text, table};
+pub(crate) use moment::Moment;
+
+table! {
+    /// An address or a network that may not play.
+    Ban {
+        /// Who.
+        address: Network = Network { first: Ipv4Addr::UNSPECIFIED, prefix: 32 },
+        /// Until when.
+        expires: Option<Moment> = None,
+        /// Why.
+        reason: Line<200> = Line(String::new()),
+        /// Who decided it.
+        by: Line<64> = Line(String::new()),
+        /// When.
+        since: Moment = Moment(0),
+    }
+}
+
+impl Ban {
+    /// Whether it still counts.
+    pub(crate) fn is_in_force(&self, now: u64) -> bool {
+        self.expires.is_none_or(|Moment(end)| now < end)
+    }
+}
+
+impl fmt::Display for Ban {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} since {}", self.address, self.since)?;
+        match self.expires {
+            Some(end) => write!(out, " until {end}")?,
+            None => write!(out, " for ever")?,
+        }
+        for (word, text) in [(" by", &self.by.0), (":", &self.reason.0)] {
+            if !text.is_empty() {
+                write!(out, "{word} {text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An IPv4 address or a block of them, in CIDR form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Network {
+    first: Ipv4Addr,
+    prefix: u8,
+}
+
+impl Network {
+    /// The block of `prefix` bits that `address` lies in; at most 32.
+    pub(crate) fn around(address: Ipv4Addr, prefix: u8) -> Self {
+        let prefix = prefix.min(32);
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+        Self { first: Ipv4Addr::from(u32::from(address) & mask), prefix }
+    }
+
+    fn contains(self, address: Ipv4Addr) -> bool {
+        Self::around(address, self.prefix) == self
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.prefix {
+            32 => write!(out, "{}", self.first),
+            prefix => write!(out, "{}/{prefix}", self.first),
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
+        let address = Ipv4Addr::from_text(address)?;
+        // A ban of /0 is everyone: that is a password's job, and most likely a slip.
+        let prefix: Option<u8> = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix));
+        let network =
+            Self::around(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);
+        if network.first == address {
+            Ok(network)
+        } else {
+            Err(format!("{text} is no network; did you mean {network}?"))
+        }
+    }
+}
+
+impl Value for Network {
+    fn form() -> String {
+        "an IPv4 address or a network such as `\"192.0.2.0/24\"`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+/// All bans, by network.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Bans(BTreeMap<Network, Ban>);
+
+impl Bans {
+    /// The ban that keeps `address` out, the narrowest if there are several.
+    pub(crate) fn find(&self, address: Ipv4Addr, now: u64) -> Option<&Ban> {
+        let networks = (0..=32).rev().map(|prefix| Network::around(address, prefix));
+        networks.filter_map(|network| self.0.get(&network)).find(|ban| ban.is_in_force(now))
+    }
+
+    /// Adds a ban in place of any of the same network. `false` if there is no room for more.
+    #[must_use]
+    pub(crate) fn add(&mut self, ban: Ban) -> bool {
+        let room = self.0.len() < MOST_BANS || self.0.contains_key(&ban.address);
+        if room {
+            self.0.insert(ban.address, ban);
+        }
+        room
+    }
+
+    /// Takes a ban back. `None` if there was none of exactly this network.
+    pub(crate) fn remove(&mut self, network: Network) -> Option<Ban> {
+        self.0.remove(&network)
+    }
+
+    /// The bans with `text` in address, reason or author, and those that an address `text` falls under; all if it is empty.
+    pub(crate) fn search<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a Ban> {
+        let address: Option<Ipv4Addr> = text.parse().ok();
+        let lower = text.to_lowercase();
+        self.0.values().filter(move |ban| {
+            address.is_some_and(|address| ban.address.contains(address))
+                || ban.address.to_string().contains(text)
+                || [&ban.reason.0, &ban.by.0].iter().any(|field| field.to_lowercase().contains(&lower))
+        })
+    }
+
+    /// The networks, each as its first address and how many bits of it count.
+    pub(crate) fn networks(&self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
+        self.0.keys().map(|network| (network.first, network.prefix))
+    }
+
+    /// Forgets what has ended, and tells how many that were.
+    pub(crate) fn expire(&mut self, now: u64) -> usize {
+        let before = self.0.len();
+        self.0.retain(|_, ban| ban.is_in_force(now));
+        before - self.0.len()
+    }
+}
+
+/// As many as surely fit a file that [`load`] reads.
+const MOST_BANS: usize = 10_000;
+
+/// The bans of a file that are still in force; none if there is no file.
+pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
+    if !path.try_exists().with_context(|| path.display().to_string())? {
+        return Ok(Bans::default());
+    }
+    let mut bans = read(path, &read_text(path)?)?;
+    bans.expire(now);
+    Ok(bans)
+}
+
+fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
+    let (mut document, root) = Document::parse(path.display().to_string(), text);
+    let mut bans = Bans::default();
+    for (key, value) in &root {
+        if key.get_ref() != "ban" {
+            document.problem(
+                Some(key.span()),
+                Some(key.get_ref().to_string()),
+                "expected only `[[ban]]`".into(),
+            );
+            continue;
+        }
+        for (source, n) in document.tables("ban", value).into_iter().zip(1..) {
+            let (mut ban, mut has_address) = (Ban::default(), false);
+            let problems = document.count();
+            document.fill(&format!("ban.{n}"), &mut ban, source, |key, _| has_address |= key == "address");
+            if !has_address && document.count() == problems {
+                document.problem(Some(value.span()), Some(format!("ban.{n}")), "`address` is missing".into());
+            } else if !bans.add(ban) {
+                let text = format!("more than {MOST_BANS} bans; join addresses to networks");
+                document.problem(Some(value.span()), Some(format!("ban.{n}")), text);
+            }
+        }
+    }
+    let problems = document.into_problems();
+    if problems.is_empty() { Ok(bans) } else { Err(Problems(problems)) }
+}
+
+fn write(bans: &Bans) -> String {
+    let mut text = String::from(
+        "# Bans of `bcnet serve`, which writes this file. After editing it, reload the server (SIGHUP).\n",
+    );
+    for ban in bans.0.values() {
+        text.push_str("\n[[ban]]\n");
+        for key in ban.keys() {
+            text.push_str(&format!("{} = {}\n", key.name, ban.show(key.name)));
+        }
+    }
+    text
+}
+
+/// Writes the file anew, so that a crash leaves either the old one or the new one.
+pub(crate) fn save(path: &Path, bans: &Bans) -> anyhow::Result<()> {
+    replace(path, write(bans).as_bytes()).with_context(|| format!("{}: cannot keep the bans", path.display()))
+}
+
+/// Puts `bytes` in the place of a file in one step.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    // Without it, a crash of the machine could find the new name with the content not yet on disk.
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

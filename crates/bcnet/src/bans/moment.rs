@@ -1,0 +1,129 @@
+//! Unix seconds that people can read: `2026-11-16T12:00:00Z`.
+
+use std::fmt;
+
+use toml::de::DeValue;
+use toml::value::Datetime;
+
+use crate::config::{Value, expected, plain, quoted};
+
+/// A point in time, in Unix seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(pub(crate) u64);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, second) = (self.0.min(LAST) / DAY, self.0.min(LAST) % DAY);
+        let (year, month, day) = date(days);
+        write!(
+            out,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )
+    }
+}
+
+impl Value for Moment {
+    fn form() -> String {
+        "a date and time such as `2026-11-16T12:00:00Z`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().ok().and_then(seconds).map(Self).ok_or_else(|| expected::<Self>(&quoted(text)))
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let time = value.as_datetime().and_then(|time| seconds(*time));
+        time.map(Self).ok_or_else(|| expected::<Self>(&plain(value)))
+    }
+
+    fn to_toml(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// `None` without a full date, a time and an offset, or before 1970.
+fn seconds(time: Datetime) -> Option<u64> {
+    let (date, clock) = (time.date?, time.time?);
+    let offset = match time.offset? {
+        toml::value::Offset::Z => 0,
+        toml::value::Offset::Custom { minutes } => i64::from(minutes) * 60,
+    };
+    let days = days(date.year.into(), date.month.into(), date.day.into());
+    let second =
+        i64::from(clock.hour) * 3600 + i64::from(clock.minute) * 60 + i64::from(clock.second.unwrap_or(0));
+    u64::try_from(days * DAY.cast_signed() + second - offset).ok()
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - TO_1970
+}
+
+/// The date that is so many days after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + TO_1970.cast_unsigned();
+    let (era, of_era) = (days / ERA, days % ERA);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + later, month, day)
+}
+
+const DAY: u64 = 86_400;
+/// Days in 400 years.
+const ERA: u64 = 146_097;
+/// Days from 0000-03-01 to 1970-01-01.
+const TO_1970: i64 = 719_468;
+/// The end of 9999, the last year that TOML can write.
+const LAST: u64 = 253_402_300_799;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (second, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_164_800, "2024-02-29T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (LAST, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(Moment(second).to_string(), text);
+            assert_eq!(Moment::from_text(text), Ok(Moment(second)));
+        }
+        assert_eq!(Moment(u64::MAX).to_string(), "9999-12-31T23:59:59Z");
+        assert_eq!(Moment::from_text("1970-01-01T02:00:00+01:30"), Ok(Moment(1800)));
+    }
+
+    #[test]
+    fn every_day_of_a_thousand_years_comes_back() {
+        for day in 0..365_250 {
+            let moment = Moment(day * DAY);
+            assert_eq!(Moment::from_text(&moment.to_string()), Ok(moment));
+        }
+    }
+
+    #[test]
+    fn what_names_no_moment_is_refused() {
+        for text in [
+            "",
+            "2026-11-16",
+            "12:00:00",
+            "2026-11-16T12:00:00",
+            "1969-12-31T23:59:59Z",
+            "2026-13-01T00:00:00Z",
+        ] {
+            assert!(Moment::from_text(text).is_err(), "{text}");
+        }
+    }
+}

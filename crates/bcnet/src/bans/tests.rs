@@ -1,0 +1,179 @@
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::*;
+
+fn ban(address: &str, expires: Option<u64>, reason: &str) -> Ban {
+    Ban {
+        address: address.parse().expect("an address"),
+        expires: expires.map(Moment),
+        reason: Line(reason.into()),
+        by: Line("Admin".into()),
+        since: Moment(1_000),
+    }
+}
+
+fn bans(list: impl IntoIterator<Item = Ban>) -> Bans {
+    let mut bans = Bans::default();
+    for ban in list {
+        assert!(bans.add(ban));
+    }
+    bans
+}
+
+/// A directory of this test's own.
+fn directory(name: &str) -> PathBuf {
+    let path = env::temp_dir().join(format!("bcnet-bans-{}-{name}", std::process::id()));
+    fs::create_dir_all(&path).expect("a directory");
+    path
+}
+
+#[test]
+fn the_narrowest_ban_in_force_is_found() {
+    let bans = bans([
+        ban("192.0.2.0/24", None, "network"),
+        ban("192.0.2.7", Some(2_000), "host"),
+        ban("128.0.0.0/1", Some(1_500), "half"),
+    ]);
+    let found = |address: [u8; 4], now| bans.find(address.into(), now).map(|ban| ban.reason.0.as_str());
+    assert_eq!(found([192, 0, 2, 7], 1_999), Some("host"));
+    assert_eq!(found([192, 0, 2, 7], 2_000), Some("network"));
+    assert_eq!(found([192, 0, 2, 255], 0), Some("network"));
+    assert_eq!([found([192, 0, 3, 0], 1_499), found([192, 0, 3, 0], 1_500)], [Some("half"), None]);
+    assert_eq!(found([127, 255, 255, 255], 0), None);
+}
+
+#[test]
+fn the_same_network_is_banned_once_and_unbanned_exactly() {
+    let mut bans = bans([ban("192.0.2.0/24", None, "old"), ban("192.0.2.0/24", None, "new")]);
+    assert_eq!(bans.search("").count(), 1);
+    assert_eq!(bans.remove("192.0.2.0/25".parse().expect("a network")), None);
+    let gone = bans.remove("192.0.2.0/24".parse().expect("a network"));
+    assert_eq!(gone.map(|ban| ban.reason.0), Some("new".into()));
+    assert_eq!(bans, Bans::default());
+}
+
+#[test]
+fn a_search_looks_at_networks_reasons_and_authors() {
+    let bans = bans([ban("192.0.2.0/24", None, "Ramming"), ban("198.51.100.7", None, "spam")]);
+    let found = |text: &str| bans.search(text).map(|ban| ban.address.to_string()).collect::<Vec<_>>();
+    assert_eq!(found("192.0.2.99"), ["192.0.2.0/24"]);
+    assert_eq!(found("ramm"), ["192.0.2.0/24"]);
+    assert_eq!(found("198.51"), ["198.51.100.7"]);
+    assert_eq!(found("admin").len(), 2);
+    assert_eq!(found("nobody"), Vec::<String>::new());
+}
+
+#[test]
+fn networks_are_written_as_people_write_them() {
+    for text in ["192.0.2.1", "192.0.2.0/24", "10.0.0.0/8", "128.0.0.0/1"] {
+        assert_eq!(text.parse::<Network>().expect(text).to_string(), text);
+    }
+    for (text, part) in [
+        ("192.0.2.1/24", "did you mean 192.0.2.0/24?"),
+        ("0.0.0.0/0", "1 to 32 bits"),
+        ("192.0.2.1/33", "1 to 32 bits"),
+        ("192.0.2.1/", "1 to 32 bits"),
+        ("::1", "IPv6"),
+        ("example.org", "an IPv4 address"),
+        ("", "an IPv4 address"),
+    ] {
+        let error = text.parse::<Network>().expect_err(text);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_is_saved_is_loaded_without_what_has_ended() {
+    let path = directory("round").join("bans.toml");
+    assert_eq!(load(&path, 0).expect("no file is no ban"), Bans::default());
+    let all = bans([
+        ban("192.0.2.0/24", Some(5_000), "a \"quote\", \\ not"),
+        ban("198.51.100.7", None, "Müller"),
+        ban("203.0.113.0/28", Some(1_000), ""),
+    ]);
+    save(&path, &all).expect("saved");
+    assert_eq!(load(&path, 0).expect("loaded"), all);
+    let left = load(&path, 1_000).expect("loaded");
+    assert_eq!(
+        left.search("").map(|ban| ban.address.to_string()).collect::<Vec<_>>(),
+        ["192.0.2.0/24", "198.51.100.7"]
+    );
+}
+
+#[test]
+fn the_most_bans_fit_the_file() {
+    let mut bans = Bans::default();
+    let worst = "\"".repeat(200);
+    for n in 0..u32::try_from(MOST_BANS).expect("few") {
+        let ban = Ban {
+            by: Line("ÿ".repeat(64)),
+            ..ban(&Ipv4Addr::from(0xFFFF_FFFF - n).to_string(), Some(9), &worst)
+        };
+        assert!(bans.add(ban));
+    }
+    assert!(!bans.add(ban("192.0.2.1", None, "one too many")));
+    assert!(bans.add(ban("255.255.255.255", None, "in place of another")));
+    let path = directory("most").join("bans.toml");
+    save(&path, &bans).expect("saved");
+    assert_eq!(load(&path, 0).expect("loaded"), bans);
+}
+
+#[test]
+fn a_bad_file_is_refused_with_line_and_key() {
+    let error = |text: &str| read(Path::new("bans.toml"), text).expect_err(text).to_string();
+    assert_eq!(
+        error("[[ban]]\naddress = \"192.0.2.1\"\nexpire = 3\n"),
+        "bans.toml: line 3: ban.1.expire: unknown key; did you mean `expires`?"
+    );
+    assert!(error("[[ban]]\nreason = \"x\"\n").contains("ban.1: `address` is missing"));
+    assert!(error("[ban]\naddress = \"192.0.2.1\"\n").contains("write `[[ban]]`"));
+    assert!(
+        error("[[ban]]\naddress = \"192.0.2.1\"\nexpires = 5\n")
+            .contains("line 3: ban.1.expires: expected a date")
+    );
+    assert!(error("[[ban]]\naddress = \"192.0.2.1\"\nexpires = \n").starts_with("bans.toml: line 3:"));
+    assert!(error("bind = 3").contains("expected only `[[ban]]`"));
+}
+
+/// The child of the next test: saves two lists in turn until it is killed, and says when it has begun.
+#[test]
+#[ignore = "it runs until it is killed"]
+fn saves_for_ever() {
+    let path = PathBuf::from(env::var_os(CHILD_FILE).expect("a path"));
+    for n in 1_u64.. {
+        save(&path, &two_lists()[usize::from(n % 2 == 0)]).expect("saved");
+        if n == 20 {
+            println!("begun");
+        }
+    }
+}
+
+#[test]
+fn a_kill_during_a_write_leaves_a_whole_file() {
+    let path = directory("kill").join("bans.toml");
+    for _ in 0..5 {
+        let mut child = Command::new(env::current_exe().expect("this program"))
+            .args(["--ignored", "--exact", "--nocapture", "bans::tests::saves_for_ever"])
+            .env(CHILD_FILE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a child");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        assert!(output.lines().any(|line| line.expect("text").contains("begun")));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let left = load(&path, 0).expect("a whole file");
+        assert!(two_lists().contains(&left));
+    }
+}
+
+fn two_lists() -> [Bans; 2] {
+    let list =
+        |count: u32| bans((1..=count).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, "many of them")));
+    [list(500), list(2_000)]
+}
+
+const CHILD_FILE: &str = "BANS_TEST_FILE";

@@ -1,0 +1,171 @@
+//! Reads TOML into tables of known keys and collects everything that is wrong with it, each with its line.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::nearest::did_you_mean;
+use super::table::{Given, Table};
+
+/// Something wrong in a file, the environment or the flags.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Problem {
+    /// The file, or the name of a variable or flag.
+    pub(crate) place: String,
+    /// The line in the file.
+    pub(crate) line: Option<usize>,
+    /// The key, with its table.
+    pub(crate) key: Option<String>,
+    /// What is wrong and what would be right.
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: ", self.place)?;
+        if let Some(line) = self.line {
+            write!(out, "line {line}: ")?;
+        }
+        if let Some(key) = &self.key {
+            write!(out, "{key}: ")?;
+        }
+        out.write_str(&self.text)
+    }
+}
+
+/// Everything that is wrong, at least one. As an error it is one line for each.
+#[derive(Debug)]
+pub(crate) struct Problems(pub(crate) Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        // The program writes its name before the first line.
+        out.write_str(&lines.join("\nbcnet: "))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Reads a text file of a sane size. An error says which file.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text)).map_err(named)?;
+    if text.len() as u64 > LARGEST {
+        return Err(named(io::Error::other(format!(
+            "larger than {} MiB, so it is no such file",
+            LARGEST >> 20
+        ))));
+    }
+    Ok(text)
+}
+
+/// No file of this program is larger.
+const LARGEST: u64 = 8 << 20;
+
+/// A TOML text with the problems found in it so far.
+pub(crate) struct Document<'a> {
+    name: String,
+    text: &'a str,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Document<'a> {
+    /// Parses `text`. A text that is no TOML has problems, and a root with what could be read.
+    pub(crate) fn parse(name: String, text: &'a str) -> (Self, DeTable<'a>) {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let mut document = Self { name, text, problems: Vec::new() };
+        for error in errors.iter().take(MOST_PROBLEMS) {
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            document.problem(error.span(), None, message);
+        }
+        (document, root.into_inner())
+    }
+
+    /// Sets what `source` says in `table`, and tells `note` the line of each key that was set.
+    pub(crate) fn fill(
+        &mut self,
+        name: &str,
+        table: &mut dyn Table,
+        source: &DeTable<'_>,
+        mut note: impl FnMut(&str, usize),
+    ) {
+        for (key, value) in source {
+            let path = format!("{name}.{}", key.get_ref());
+            if table.keys().iter().all(|known| known.name != key.get_ref()) {
+                let known = table.keys().iter().map(|known| known.name);
+                let text = format!("unknown key{}", did_you_mean(key.get_ref(), known));
+                self.problem(Some(key.span()), Some(path), text);
+                continue;
+            }
+            match table.set(key.get_ref(), Given::Toml(value.get_ref())) {
+                Ok(()) => note(key.get_ref(), self.line(key.span().start)),
+                Err(text) => self.problem(Some(value.span()), Some(path), text),
+            }
+        }
+    }
+
+    /// The table behind a key, if it is one.
+    pub(crate) fn table<'v>(
+        &mut self,
+        name: &str,
+        value: &'v Spanned<DeValue<'a>>,
+    ) -> Option<&'v DeTable<'a>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.problem(
+                Some(value.span()),
+                Some(name.into()),
+                format!("expected a table; write `[{name}]`"),
+            );
+        }
+        table
+    }
+
+    /// The tables behind a key that may be written many times.
+    pub(crate) fn tables<'v>(&mut self, name: &str, value: &'v Spanned<DeValue<'a>>) -> Vec<&'v DeTable<'a>> {
+        let tables: Option<Vec<_>> = value
+            .get_ref()
+            .as_array()
+            .and_then(|items| items.iter().map(|item| item.get_ref().as_table()).collect());
+        tables.unwrap_or_else(|| {
+            let text = format!("expected a list of tables; write `[[{name}]]`");
+            self.problem(Some(value.span()), Some(name.into()), text);
+            Vec::new()
+        })
+    }
+
+    /// Adds a problem.
+    pub(crate) fn problem(&mut self, at: Option<Range<usize>>, key: Option<String>, text: String) {
+        if self.problems.len() < MOST_PROBLEMS {
+            let line = at.map(|span| self.line(span.start));
+            self.problems.push(Problem { place: self.name.clone(), line, key, text });
+        }
+    }
+
+    /// How many problems were found so far.
+    pub(crate) fn count(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// What is wrong, in the order of the lines.
+    pub(crate) fn into_problems(mut self) -> Vec<Problem> {
+        self.problems.sort();
+        self.problems
+    }
+
+    /// The line of a byte, from 1.
+    pub(crate) fn line(&self, offset: usize) -> usize {
+        let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+/// Nobody reads more, and a hostile file could have millions.
+const MOST_PROBLEMS: usize = 100;

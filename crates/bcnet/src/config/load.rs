@@ -1,0 +1,281 @@
+//! Where settings come from: defaults, then a file, then the environment, then flags; the later wins.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::document::{Document, Problem, Problems, read_text};
+use super::nearest::did_you_mean;
+use super::settings::{Checksums, Session, Settings};
+use super::table::Given;
+
+/// The flags of every command that reads the configuration.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub(crate) struct Flags {
+    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The local address of the game's sockets
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<String>,
+
+    /// The UDP port of the session
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<String>,
+
+    /// The name of the session, as players see it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Any other key, for example `log.level=debug`, `session.player_limit=4` (all sessions) or `session.2.port=22150`
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// The settings and where each comes from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    /// By table and key; what is missing is a default.
+    origins: BTreeMap<(String, String), Origin>,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File { name: String, line: usize },
+    Variable(String),
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => out.write_str("default"),
+            Self::File { name, line } => write!(out, "{name}, line {line}"),
+            Self::Variable(name) | Self::Flag(name) => out.write_str(name),
+        }
+    }
+}
+
+/// Loads the settings as `flags` and `environment` say. Everything that is wrong comes at once, as [`Problems`]; a file
+/// that cannot be read is an error of its own.
+pub(crate) fn load(
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> anyhow::Result<Loaded> {
+    let mut problems = Vec::new();
+    let variables = variables(environment, &mut problems);
+    let mut loaded = match file(flags, &variables) {
+        None => Loaded { settings: Settings::default(), origins: BTreeMap::new() },
+        Some(path) => from_text(&path, &read_text(&path)?, &mut problems),
+    };
+    loaded.apply_variables(&variables, &mut problems);
+    loaded.apply_flags(flags, &mut problems);
+    loaded.check(&mut problems);
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
+}
+
+/// The file to read, if there is one.
+fn file(flags: &Flags, variables: &[(String, String)]) -> Option<PathBuf> {
+    let variable = || variables.iter().find(|(name, _)| name == "BCNET_CONFIG").map(|(_, path)| path.into());
+    let usual = || Some(PathBuf::from("bcnet.toml")).filter(|path| path.exists());
+    flags.config.clone().or_else(variable).or_else(usual)
+}
+
+/// The variables that are meant for this program.
+fn variables(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    problems: &mut Vec<Problem>,
+) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (name, value) in environment {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        match value.into_string() {
+            Ok(value) => found.push((name.to_owned(), value)),
+            Err(_) => problems.push(outside(name, "not UTF-8".into())),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every variable of this program begins with it.
+const PREFIX: &str = "BCNET_";
+
+/// Variables that are no keys: the file itself, and what the tests of this project are told.
+const NO_KEYS: [&str; 4] = ["BCNET_CONFIG", "BCNET_SEED", "BCNET_SEEDS", "BCNET_LONG"];
+
+fn outside(place: &str, text: String) -> Problem {
+    Problem { place: place.into(), line: None, key: None, text }
+}
+
+/// The settings of a file over the defaults.
+fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
+    let name = path.display().to_string();
+    let (mut document, root) = Document::parse(name.clone(), text);
+    let mut loaded = Loaded { settings: Settings::default(), origins: BTreeMap::new() };
+    for (key, value) in &root {
+        match key.get_ref().as_ref() {
+            "session" => {
+                let tables = document.tables("session", value);
+                loaded.settings.sessions = vec![Session::default(); tables.len().max(1)];
+                for (n, table) in tables.into_iter().enumerate() {
+                    loaded.fill(&format!("session.{}", n + 1), &mut document, &name, table);
+                }
+            }
+            table @ ("server" | "log" | "capture") => {
+                if let Some(source) = document.table(table, value) {
+                    loaded.fill(table, &mut document, &name, source);
+                }
+            }
+            other => document.problem(Some(key.span()), Some(other.into()), unknown_at_root(other)),
+        }
+    }
+    problems.extend(document.into_problems());
+    loaded
+}
+
+/// What to say of a key that stands in no table, where only tables may stand.
+fn unknown_at_root(key: &str) -> String {
+    for (table, keys) in Settings::default().tables() {
+        if keys.keys().iter().any(|known| known.name == key) {
+            let head = if table.starts_with("session") { "[[session]]".into() } else { format!("[{table}]") };
+            return format!("this key belongs below `{head}`");
+        }
+    }
+    format!("unknown table or key{}", did_you_mean(key, ["server", "log", "capture", "session"].into_iter()))
+}
+
+impl Loaded {
+    /// Where the value of a key comes from.
+    pub(crate) fn origin(&self, table: &str, key: &str) -> &Origin {
+        self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
+    }
+
+    fn fill(&mut self, name: &str, document: &mut Document<'_>, file: &str, source: &DeTable<'_>) {
+        let Some(table) = self.settings.table_mut(name) else { return };
+        let origins = &mut self.origins;
+        document.fill(name, table, source, |key, line| {
+            origins.insert((name.into(), key.into()), Origin::File { name: file.into(), line });
+        });
+    }
+
+    fn apply_variables(&mut self, variables: &[(String, String)], problems: &mut Vec<Problem>) {
+        let names = self.variable_names();
+        // What is said for all sessions comes first, so that what is said for one wins.
+        for (variable, path) in &names {
+            if let Some((_, value)) = variables.iter().find(|(name, _)| name == variable) {
+                self.set(path, value, Origin::Variable(variable.clone()), problems);
+            }
+        }
+        for (name, _) in variables {
+            if !NO_KEYS.contains(&name.as_str()) && names.iter().all(|(known, _)| known != name) {
+                let near = did_you_mean(name, names.iter().map(|(known, _)| known.as_str()));
+                problems.push(outside(name, format!("unknown variable{near}")));
+            }
+        }
+    }
+
+    /// Each variable with the key that it sets.
+    fn variable_names(&self) -> Vec<(String, String)> {
+        let mut names = Vec::new();
+        let all_sessions = ("session".to_owned(), &self.settings.sessions[0] as &dyn super::table::Table);
+        for (table, keys) in [all_sessions].into_iter().chain(self.settings.tables()) {
+            for key in keys.keys() {
+                names.push((variable(&table, key.name), format!("{table}.{}", key.name)));
+            }
+        }
+        names
+    }
+
+    fn apply_flags(&mut self, flags: &Flags, problems: &mut Vec<Problem>) {
+        let named = [
+            ("bind", "server.bind", &flags.bind),
+            ("port", "session.port", &flags.port),
+            ("name", "session.name", &flags.name),
+        ];
+        for (flag, path, value) in named {
+            if let Some(value) = value {
+                self.set(path, value, Origin::Flag(format!("--{flag}")), problems);
+            }
+        }
+        for pair in &flags.set {
+            let origin = format!("--set {}", pair.split('=').next().unwrap_or_default());
+            match pair.split_once('=') {
+                Some((path, value)) => self.set(path.trim(), value.trim(), Origin::Flag(origin), problems),
+                None => problems.push(outside(&origin, "expected KEY=VALUE".into())),
+            }
+        }
+    }
+
+    /// Sets a key by its path; `session.KEY` is that key of all sessions.
+    fn set(&mut self, path: &str, value: &str, origin: Origin, problems: &mut Vec<Problem>) {
+        let (name, key) = path.rsplit_once('.').unwrap_or(("server", path));
+        let tables: Vec<String> = match name {
+            "session" => (1..=self.settings.sessions.len()).map(|n| format!("session.{n}")).collect(),
+            name => vec![name.into()],
+        };
+        for name in tables {
+            let done = match self.settings.table_mut(&name) {
+                Some(table) if table.keys().iter().any(|known| known.name == key) => {
+                    table.set(key, Given::Text(value))
+                }
+                _ => Err(self.unknown_path(path)),
+            };
+            if let Err(text) = done {
+                return problems.push(outside(&origin.to_string(), text));
+            }
+            self.origins.insert((name, key.into()), origin.clone());
+        }
+    }
+
+    fn unknown_path(&self, path: &str) -> String {
+        let names = self.variable_names();
+        format!("unknown key{}", did_you_mean(path, names.iter().map(|(_, path)| path.as_str())))
+    }
+
+    /// What no key can know alone.
+    fn check(&self, problems: &mut Vec<Problem>) {
+        let mut ports = BTreeMap::new();
+        for (session, n) in self.settings.sessions.iter().zip(1..) {
+            let table = format!("session.{n}");
+            if let Some(port) = session.port.fixed()
+                && let Some(first) = ports.insert(port, n)
+            {
+                problems.push(self.at(
+                    &table,
+                    "port",
+                    format!("port {port} is already that of session {first}"),
+                ));
+            }
+            if session.checksums == Checksums::Strict && session.manifests.is_empty() {
+                let text = "\"strict\" needs `manifests`; make one with `bcnet manifest learn`".into();
+                problems.push(self.at(&table, "checksums", text));
+            }
+        }
+    }
+
+    /// A problem with the value of a key, wherever that was given.
+    fn at(&self, table: &str, key: &str, text: String) -> Problem {
+        let (place, line) = match self.origin(table, key) {
+            Origin::File { name, line } => (name.clone(), Some(*line)),
+            other => (other.to_string(), None),
+        };
+        Problem { place, line, key: Some(format!("{table}.{key}")), text }
+    }
+}
+
+/// The variable that sets a key. Keys of `server` and of all sessions go without their table.
+pub(crate) fn variable(table: &str, key: &str) -> String {
+    let table = match table {
+        "server" | "session" => String::new(),
+        other => format!("{other}_").replace('.', "_"),
+    };
+    format!("{PREFIX}{table}{key}").to_uppercase()
+}

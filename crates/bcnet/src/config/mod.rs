@@ -1,0 +1,88 @@
+//! The configuration: what can be set, where it comes from, and `bcnet config`.
+//!
+//! [`settings`] names every key once; [`load`] reads file, environment and flags; [`sample`] writes them for people.
+
+mod document;
+mod load;
+mod nearest;
+mod sample;
+mod settings;
+pub(crate) mod table;
+pub(crate) mod value;
+
+use std::env;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::Verdict;
+pub(crate) use document::{Document, Problems, read_text};
+pub(crate) use load::{Flags, Origin, load};
+pub(crate) use settings::{
+    Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
+};
+pub(crate) use table::{Table, table};
+pub(crate) use value::{Line, Value, expected, plain, quoted};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print a file with every key, its meaning and its default
+    Default {
+        /// Print the same as a page of documentation
+        #[arg(long, hide = true)]
+        markdown: bool,
+    },
+    /// Tell everything that is wrong with the configuration
+    ///
+    /// Exit codes: 0 nothing, 1 something, 2 the file could not be read.
+    Check {
+        /// The file; the same as --config
+        #[arg(value_name = "FILE", conflicts_with = "config")]
+        file: Option<PathBuf>,
+
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Print the effective values and where each comes from
+    Show {
+        #[command(flatten)]
+        flags: Flags,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let mut out = io::stdout().lock();
+    match &args.command {
+        Command::Default { markdown: false } => out.write_all(sample::sample().as_bytes())?,
+        Command::Default { markdown: true } => out.write_all(sample::page().as_bytes())?,
+        Command::Show { flags } => {
+            out.write_all(sample::effective(&load(flags, env::vars_os())?).as_bytes())?
+        }
+        Command::Check { file, flags } => {
+            let flags = Flags { config: file.clone().or_else(|| flags.config.clone()), ..flags.clone() };
+            return check(&flags, &mut out);
+        }
+    }
+    Ok(Verdict::Clean)
+}
+
+fn check(flags: &Flags, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    match load(flags, env::vars_os()) {
+        Ok(loaded) => {
+            let sessions = loaded.settings.sessions.len();
+            writeln!(out, "fine: {sessions} session{}", if sessions == 1 { "" } else { "s" })?;
+            Ok(Verdict::Clean)
+        }
+        Err(error) => {
+            for problem in &error.downcast::<Problems>()?.0 {
+                writeln!(out, "{problem}")?;
+            }
+            Ok(Verdict::Findings)
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The settings as texts: a file to begin with, the effective values, and a page of documentation.
+
+use std::fmt::Write as _;
+
+use super::load::{Loaded, Origin, variable};
+use super::settings::Settings;
+
+/// A file with every key, its meaning and its default.
+pub(crate) fn sample() -> String {
+    let mut out = String::from(
+        "# Configuration of `bcnet serve`. Every key is here with its default; delete what you do not change.\n\
+         # Variables (BCNET_…) win over this file, and flags win over both. Paths are relative to where bcnet runs.\n",
+    );
+    for (name, table) in Settings::default().tables() {
+        out.push('\n');
+        comment(&mut out, table.about());
+        let _ = writeln!(out, "{}", head(&name));
+        for key in table.keys() {
+            out.push('\n');
+            comment(&mut out, key.about);
+            let _ = writeln!(out, "# {}.", capital(&(key.form)().replace('`', "")));
+            let _ = writeln!(out, "{} = {}", key.name, table.show(key.name));
+        }
+    }
+    out
+}
+
+fn comment(out: &mut String, lines: &[&str]) {
+    for line in lines {
+        let _ = writeln!(out, "#{}", line.replace('`', ""));
+    }
+}
+
+/// The head of a table in a file.
+fn head(name: &str) -> String {
+    if name.starts_with("session") { "[[session]]".into() } else { format!("[{name}]") }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The effective values, each with where it comes from.
+pub(crate) fn effective(loaded: &Loaded) -> String {
+    let mut out = String::new();
+    for (name, table) in loaded.settings.tables() {
+        let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, head(&name));
+        for key in table.keys() {
+            let line = format!("{} = {}", key.name, table.show(key.name));
+            match loaded.origin(&name, key.name) {
+                Origin::Default => writeln!(out, "{line}"),
+                origin => writeln!(out, "{line:<40} # {origin}"),
+            }
+            .ok();
+        }
+    }
+    out
+}
+
+/// docs/configuration.md.
+pub(crate) fn page() -> String {
+    let mut out = String::from(HEAD);
+    for (name, table) in Settings::default().tables() {
+        let section = name.trim_end_matches(".1");
+        let _ = write!(out, "\n## `{}`\n\n{}\n", head(&name), prose(table.about()));
+        let _ = write!(out, "\n| key | default | values | meaning | variable |\n|---|---|---|---|---|\n");
+        for key in table.keys() {
+            let (values, about) = ((key.form)(), prose(key.about));
+            let (default, variable) = (table.show(key.name), variable(section, key.name));
+            let _ = writeln!(out, "| `{}` | `{default}` | {values} | {about} | `{variable}` |", key.name);
+        }
+    }
+    out
+}
+
+fn prose(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+const HEAD: &str = "\
+# Configuration
+
+<!-- Made by `bcnet config default --markdown`; a test compares. -->
+
+`bcnet serve` needs no configuration. What it is told comes from four places; the later wins:
+
+1. the defaults below,
+2. a file: `--config FILE`, else the variable `BCNET_CONFIG`, else `bcnet.toml` in the current directory if it exists,
+3. variables: `BCNET_PORT=22150`. Lists have commas: `BCNET_MASTERS=one.example,two.example:27900`,
+4. flags: `--bind`, `--port`, `--name`, and `--set KEY=VALUE` for every key.
+
+With several sessions, a variable or flag for `session` counts for all of them; `BCNET_SESSION_2_PORT` and
+`--set session.2.port=22150` are for the second only, and win.
+
+| command | does |
+|---|---|
+| `bcnet config default` | prints a file with every key, its meaning and its default |
+| `bcnet config check [FILE]` | reads the file, the variables and the flags, and tells everything that is wrong (exit code 1) |
+| `bcnet config show` | prints the effective values and where each comes from; passwords stay hidden |
+
+Unknown keys, unknown `BCNET_` variables and bad values are errors, so that a typing error cannot leave a server without
+its password. Paths are relative to the directory in which bcnet runs.
+";

@@ -1,0 +1,282 @@
+//! Every setting with its default and its meaning. The comments of the keys are the documentation: `bcnet config
+//! default` and docs/configuration.md are made of them.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::table::{Table, table};
+use super::value::{
+    HostPort, Line, Lines, Password, Port, Size, Value, Within, expected, plain, quoted, words,
+};
+
+/// All settings of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) server: Server,
+    pub(crate) log: Log,
+    pub(crate) capture: Capture,
+    /// At least one.
+    pub(crate) sessions: Vec<Session>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            server: Server::default(),
+            log: Log::default(),
+            capture: Capture::default(),
+            sessions: vec![Session::default()],
+        }
+    }
+}
+
+impl Settings {
+    /// The tables by their names: `server`, `log`, `capture`, `session.1`, `session.2`, …
+    pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
+        let mut tables: Vec<(String, &dyn Table)> = vec![
+            ("server".into(), &self.server),
+            ("log".into(), &self.log),
+            ("capture".into(), &self.capture),
+        ];
+        let sessions = self.sessions.iter().zip(1..);
+        tables.extend(sessions.map(|(session, n)| (format!("session.{n}"), session as &dyn Table)));
+        tables
+    }
+
+    /// The table of that name, to be changed.
+    pub(crate) fn table_mut(&mut self, name: &str) -> Option<&mut dyn Table> {
+        match name {
+            "server" => Some(&mut self.server),
+            "log" => Some(&mut self.log),
+            "capture" => Some(&mut self.capture),
+            name => {
+                let number: usize = name.strip_prefix("session.")?.parse().ok()?;
+                Some(self.sessions.get_mut(number.checked_sub(1)?)?)
+            }
+        }
+    }
+}
+
+table! {
+    /// What all sessions of the process share.
+    Server {
+        /// The local address of the game's sockets. `0.0.0.0` is all of them.
+        bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
+        /// The socket for `bcnet ctl`. Only the user who runs the server may use it.
+        control: Option<PathBuf> = Some("bcnet.sock".into()),
+        /// The file with the bans. The server writes it, so it is not this file.
+        bans: PathBuf = "bans.toml".into(),
+        /// How long a ban lasts if the command does not say. Addresses change hands, so it should end some day.
+        ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
+        /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
+        masters: Vec<HostPort<27900>> = Vec::new(),
+        /// How often each master hears of each session. Masters forget after half an hour.
+        heartbeat: Duration = Duration::from_secs(60),
+    }
+}
+
+table! {
+    /// What the server tells about itself, on standard output and in a file.
+    Log {
+        /// The least important lines to show.
+        level: Level = Level::Info,
+        /// Lines for people, or JSON.
+        format: Format = Format::Text,
+        /// A file that gets the same lines. A new one is begun every day, with the date in its name.
+        file: Option<PathBuf> = None,
+        /// How many of those files to keep.
+        keep: Within<1, 365> = Within::new(14),
+    }
+}
+
+table! {
+    /// A capture of all datagrams, for Wireshark and `bcnet inspect`.
+    Capture {
+        /// Where to write it (pcapng).
+        file: Option<PathBuf> = None,
+        /// When a file has this size, the next is begun.
+        size: Size = Size(64 << 20),
+        /// How many files to keep.
+        files: Within<1, 1000> = Within::new(4),
+    }
+}
+
+table! {
+    /// A game on a port of its own. Write one `[[session]]` for each; without any, there is one with the defaults.
+    Session {
+        /// What players see in their list.
+        name: Line<64> = Line("bcnet".into()),
+        /// The UDP port. `"auto"` takes the first free one of 22101 to 22201, where the game looks for servers in the
+        /// local network; a number is never changed.
+        port: Port = Port::Auto,
+        /// The port that masters are told, if players reach the server by another one (port forwarding).
+        advertise_port: Port = Port::Auto,
+        /// What players must type to join. `BCNET_PASSWORD` keeps it out of this file.
+        password: Password = Password::default(),
+        /// The most players.
+        player_limit: Within<1, 16> = Within::new(8),
+        /// What is played: everyone for themselves, two teams, or Federation against the others. Or the script of a mod.
+        mission: Mission = Mission::Stock(StockMission::Deathmatch),
+        /// Where it takes place.
+        system: System = System::Multi1,
+        /// The systems of the following rounds, in turn. Empty to stay.
+        rotation: Vec<System> = Vec::new(),
+        /// How long a round lasts, in minutes.
+        time_limit: Option<Within<1, 254>> = None,
+        /// How many kills end a round. Players are told; the server itself cannot see kills.
+        frag_limit: Option<Within<1, 254>> = None,
+        /// How long after the end of a round the next one begins. With none, `bcnet ctl` begins it.
+        intermission: Option<Duration> = Some(Duration::from_secs(30)),
+        /// Ships collide.
+        collisions: bool = true,
+        /// Weapons hurt one's own team.
+        friendly_fire: bool = false,
+        /// What a player reads after joining. Empty for nothing.
+        welcome: Lines<1000> = Lines(String::new()),
+        /// Whose name stands before what the server says: the reader's own, which every client knows, or that of a
+        /// peer id. Untested with stock clients.
+        say_as: SayAs = SayAs::Recipient,
+        /// What the server's own chat lines begin with.
+        say_prefix: Line<32> = Line("[server] ".into()),
+        /// Whether game files must match: `"permissive"` lets everyone in, `"strict"` only who matches one of the manifests.
+        checksums: Checksums = Checksums::Permissive,
+        /// The files of `bcnet manifest learn` that `"strict"` compares with.
+        manifests: Vec<PathBuf> = Vec::new(),
+        /// With `"strict"`: files that no manifest knows are fine.
+        extra_files: bool = false,
+        /// The message that tells a player about files that do not match. Documents do not agree which of the two it is.
+        refusal_opcode: RefusalOpcode = RefusalOpcode::Mismatch22,
+        /// Passes on messages that the stock game does not have. Mods need it.
+        forward_unknown: bool = true,
+        /// Passes on ships, torpedoes and events that the stock game does not have. A client without the mod may crash.
+        allow_mods: bool = false,
+        /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
+        list_host_as_player: bool = false,
+        /// How many questions of browsers are answered per second to one network (/24).
+        query_rate: Within<1, 1000> = Within::new(10),
+        /// How much of one player's messages is passed on per second. Each counts 32 bytes more than it has.
+        relay_rate: Size = Size(64 << 10),
+        /// A player to whom nothing was sent for this long gets a sign of life. The stock game does the same.
+        keepalive: Duration = Duration::from_secs(5),
+        /// A player of whom nothing is heard for this long is gone.
+        silence_timeout: Duration = Duration::from_secs(45),
+        /// How long joining may take.
+        handshake_timeout: Duration = Duration::from_secs(60),
+        /// How long one of the five file checks may take before `"permissive"` goes on without it.
+        round_timeout: Duration = Duration::from_secs(20),
+        /// A player who does not confirm a message for this long is gone.
+        undeliverable_timeout: Duration = Duration::from_secs(360),
+    }
+}
+
+words! {
+    /// How important a line of the log is.
+    Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace", }
+}
+
+words! {
+    /// The form of the log's lines.
+    Format { Text = "text", Json = "json", }
+}
+
+words! {
+    /// The missions of the stock game that need no simulation.
+    StockMission {
+        /// Everyone for themselves.
+        Deathmatch = "DM",
+        /// Two teams.
+        TeamDeathmatch = "TDM",
+        /// Federation against the others.
+        Factions = "FactionDM",
+    }
+}
+
+/// What is played.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Mission {
+    Stock(StockMission),
+    /// The script of a mod's mission.
+    Script(String),
+}
+
+impl Value for Mission {
+    fn form() -> String {
+        format!("{}, or a script such as `\"Multiplayer.Episode.Mission1.Mission1\"`", StockMission::form())
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let part =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if text.contains('.') && text.len() <= LONGEST_SCRIPT && text.split('.').all(part) {
+            return Ok(Self::Script(text.into()));
+        }
+        StockMission::from_text(text).map(Self::Stock)
+    }
+
+    fn to_toml(&self) -> String {
+        match self {
+            Self::Stock(mission) => mission.to_toml(),
+            Self::Script(script) => quoted(script),
+        }
+    }
+}
+
+/// Scripts of the stock game have 37.
+const LONGEST_SCRIPT: usize = 128;
+
+words! {
+    /// The star systems of the multiplayer game, in the order of their numbers on the wire, from 1.
+    System {
+        Multi1 = "Multi1", Multi2 = "Multi2", Multi3 = "Multi3", Multi4 = "Multi4", Multi5 = "Multi5",
+        Multi6 = "Multi6", Multi7 = "Multi7", Albirea = "Albirea", Poseidon = "Poseidon",
+    }
+}
+
+/// Who seems to say what the server says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum SayAs {
+    /// The player who reads it.
+    Recipient,
+    /// The peer with this id; 1 is the host.
+    Peer(Within<1, 255>),
+}
+
+impl Value for SayAs {
+    fn form() -> String {
+        "`\"recipient\"`, or a peer id from 1 to 255".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "recipient" => Ok(Self::Recipient),
+            text => Within::from_text(text).map(Self::Peer).map_err(|_| expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value {
+            DeValue::String(text) => Self::from_text(text),
+            number => Within::from_toml(number).map(Self::Peer).map_err(|_| expected::<Self>(&plain(number))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        match self {
+            Self::Recipient => quoted("recipient"),
+            Self::Peer(id) => id.to_toml(),
+        }
+    }
+}
+
+words! {
+    /// How strictly game files are compared.
+    Checksums { Permissive = "permissive", Strict = "strict", }
+}
+
+words! {
+    /// The opcode of the refusal for files that do not match.
+    RefusalOpcode { Mismatch22 = "0x22", Mismatch23 = "0x23", }
+}

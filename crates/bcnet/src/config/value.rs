@@ -1,0 +1,465 @@
+//! What may stand behind a key: each kind of value reads itself from TOML and from plain text (environment, flags), and
+//! writes itself back.
+
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::nearest::did_you_mean;
+
+/// A value of one key. What cannot be read is an error text that says what was expected.
+pub(crate) trait Value: Sized {
+    /// What may be written, for people.
+    fn form() -> String;
+
+    /// Reads what the environment or a flag says.
+    fn from_text(text: &str) -> Result<Self, String>;
+
+    /// Reads what a file says. Most values are text there.
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value {
+            DeValue::String(text) => Self::from_text(text),
+            other => Err(expected::<Self>(&plain(other))),
+        }
+    }
+
+    /// The value as TOML.
+    fn to_toml(&self) -> String;
+}
+
+/// Text in TOML's quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            '\n' => out.push_str("\\n"),
+            control if control.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(control));
+            }
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// What to say of a value that cannot be read.
+pub(crate) fn expected<T: Value>(found: &str) -> String {
+    const SHOWN: usize = 60;
+    let shown: String = found.chars().take(SHOWN).collect();
+    let more = if shown.len() < found.len() { "…" } else { "" };
+    format!("expected {}, not {shown}{more}", T::form())
+}
+
+/// A value of the wrong type, as short as a message wants it.
+pub(crate) fn plain(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => quoted(text),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(yes) => yes.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(_) => "a list".into(),
+        DeValue::Table(_) => "a table".into(),
+    }
+}
+
+impl Value for bool {
+    fn form() -> String {
+        "`true` or `false`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| expected::<Self>(&quoted(text)))
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        value.as_bool().ok_or_else(|| expected::<Self>(&plain(value)))
+    }
+
+    fn to_toml(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A whole number from `LEAST` to `MOST`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Within<const LEAST: u16, const MOST: u16>(u16);
+
+impl<const LEAST: u16, const MOST: u16> Within<LEAST, MOST> {
+    /// `number`, brought into the range.
+    pub(crate) const fn new(number: u16) -> Self {
+        let number = if number < LEAST { LEAST } else { number };
+        Self(if number > MOST { MOST } else { number })
+    }
+
+    pub(crate) fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl<const LEAST: u16, const MOST: u16> Value for Within<LEAST, MOST> {
+    fn form() -> String {
+        format!("a number from {LEAST} to {MOST}")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
+        number.map(Self).ok_or_else(|| expected::<Self>(text))
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let Some(digits) = value.as_integer() else { return Err(expected::<Self>(&plain(value))) };
+        match u16::from_str_radix(digits.as_str(), digits.radix()) {
+            Ok(number) => Self::from_text(&number.to_string()),
+            Err(_) => Err(expected::<Self>(&plain(value))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// Something, or `"none"`.
+impl<T: Value> Value for Option<T> {
+    fn form() -> String {
+        format!("{}, or `\"none\"`", T::form())
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            Ok(None)
+        } else {
+            T::from_text(text).map(Some).map_err(|error| or(error, "none"))
+        }
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value.as_str() {
+            Some("none") => Ok(None),
+            _ => T::from_toml(value).map(Some).map_err(|error| or(error, "none")),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        self.as_ref().map_or_else(|| "\"none\"".into(), T::to_toml)
+    }
+}
+
+/// The same complaint, with one more word that would have been right.
+fn or(error: String, word: &str) -> String {
+    error.replacen(", not ", &format!(" or \"{word}\", not "), 1)
+}
+
+/// A UDP port, or `"auto"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    Auto,
+    Fixed(Within<1, 65535>),
+}
+
+impl Port {
+    /// The port that was asked for, if one was.
+    pub(crate) fn fixed(self) -> Option<u16> {
+        match self {
+            Self::Auto => None,
+            Self::Fixed(port) => Some(port.get()),
+        }
+    }
+}
+
+impl Value for Port {
+    fn form() -> String {
+        "a port from 1 to 65535, or `\"auto\"`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            text => Within::from_text(text).map(Self::Fixed).map_err(|_| expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value.as_str() {
+            Some("auto") => Ok(Self::Auto),
+            _ => Within::from_toml(value).map(Self::Fixed).map_err(|_| expected::<Self>(&plain(value))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        self.fixed().map_or_else(|| "\"auto\"".into(), |port| port.to_string())
+    }
+}
+
+impl Value for PathBuf {
+    fn form() -> String {
+        "a path".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.contains('\0') {
+            Err(expected::<Self>(&quoted(text)))
+        } else {
+            Ok(text.into())
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.to_string_lossy())
+    }
+}
+
+impl Value for Ipv4Addr {
+    fn form() -> String {
+        "an IPv4 address".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.trim_matches(['[', ']']).parse() {
+            Ok(IpAddr::V4(address)) => Ok(address),
+            Ok(IpAddr::V6(_)) => Err(format!(
+                "{text} is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address"
+            )),
+            Err(_) => Err(expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+/// A span of time: digits and a unit.
+impl Value for Duration {
+    fn form() -> String {
+        "a time such as `\"500ms\"`, `\"45s\"`, `\"30m\"`, `\"12h\"` or `\"7d\"`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let unit = UNITS.iter().find(|(unit, _)| text.strip_prefix(digits) == Some(unit));
+        let span = digits.parse::<u32>().ok().zip(unit);
+        span.map(|(number, (_, millis))| Self::from_millis(u64::from(number) * millis))
+            .ok_or_else(|| expected::<Self>(&quoted(text)))
+    }
+
+    fn to_toml(&self) -> String {
+        let millis = u64::try_from(self.as_millis()).unwrap_or(u64::MAX);
+        let exact = UNITS.iter().find(|(_, unit)| millis % unit == 0 && millis >= *unit);
+        let (unit, length) = exact.unwrap_or(&("ms", 1));
+        quoted(&format!("{}{unit}", millis / length))
+    }
+}
+
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl Value for Size {
+    fn form() -> String {
+        "a size such as `\"512KiB\"`, `\"64MiB\"` or `\"2GiB\"`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let unit = SIZES.iter().find(|(unit, _)| text.strip_prefix(digits) == Some(unit));
+        let size = digits.parse::<u32>().ok().filter(|number| *number > 0).zip(unit);
+        size.map(|(number, (_, bytes))| Self(u64::from(number) * bytes))
+            .ok_or_else(|| expected::<Self>(&quoted(text)))
+    }
+
+    fn to_toml(&self) -> String {
+        let exact = SIZES.iter().find(|(_, unit)| self.0.is_multiple_of(*unit));
+        let (unit, length) = exact.unwrap_or(&("KiB", 1 << 10));
+        quoted(&format!("{}{unit}", self.0 / length))
+    }
+}
+
+const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// Text that players see: Latin-1, as the game shows it, without what would break a GameSpy reply or a chat line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line<const MOST: usize>(pub(crate) String);
+
+impl<const MOST: usize> Value for Line<MOST> {
+    fn form() -> String {
+        format!("text of at most {MOST} Latin-1 characters, without backslash and control characters")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.chars().count() <= MOST && text.chars().all(is_shown) {
+            Ok(Self(text.into()))
+        } else {
+            Err(expected::<Self>(&quoted(text)))
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
+/// Like [`Line`], but of several lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lines<const MOST: usize>(pub(crate) String);
+
+impl<const MOST: usize> Value for Lines<MOST> {
+    fn form() -> String {
+        format!("text of at most {MOST} Latin-1 characters, `\\n` between lines")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.chars().count() <= MOST && text.lines().all(|line| line.chars().all(is_shown)) {
+            Ok(Self(text.into()))
+        } else {
+            Err(expected::<Self>(&quoted(text)))
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
+/// Whether the game shows a character, and it ends no field of a GameSpy reply.
+fn is_shown(letter: char) -> bool {
+    u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
+}
+
+/// A password, or none if it is empty. It never shows itself.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Password(String);
+
+impl Password {
+    pub(crate) fn get(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|text| !text.is_empty())
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_empty() { "no password" } else { "(hidden)" })
+    }
+}
+
+impl Value for Password {
+    fn form() -> String {
+        format!("text of at most {LONGEST_PASSWORD} characters; empty for none")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let fits = text.encode_utf16().count() <= LONGEST_PASSWORD && !text.chars().any(char::is_control);
+        if fits { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::form())) }
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        // A wrong value may be the password itself, so it is not repeated.
+        value.as_str().map_or_else(|| Err(format!("expected {}", Self::form())), Self::from_text)
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(if self.0.is_empty() { "" } else { "(hidden)" })
+    }
+}
+
+/// A connect request holds no more (T-33).
+const LONGEST_PASSWORD: usize = 198;
+
+/// A list, written with commas where there are no brackets.
+impl<T: Value> Value for Vec<T> {
+    fn form() -> String {
+        format!("a list, each of it {}", T::form())
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::from_text).collect()
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let items = value.as_array().ok_or_else(|| expected::<Self>(&plain(value)))?;
+        items.iter().map(|item| T::from_toml(item.get_ref())).collect()
+    }
+
+    fn to_toml(&self) -> String {
+        format!("[{}]", self.iter().map(T::to_toml).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A host and a port, the port being `DEFAULT` if none is written. Names are looked up when they are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostPort<const DEFAULT: u16> {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
+    fn form() -> String {
+        format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT} if none is given)")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)),
+            None => (text, Some(DEFAULT)),
+        };
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
+        match port {
+            Some(port) if !host.is_empty() && host.chars().all(plain) => Ok(Self { host: host.into(), port }),
+            _ => Err(expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&format!("{}:{}", self.host, self.port))
+    }
+}
+
+/// Defines an enum whose values are words.
+macro_rules! words {
+    ($(#[doc = $about:literal])* $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $word:literal,)* }) => {
+        $(#[doc = $about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $name { $($(#[doc = $doc])* $variant,)* }
+
+        impl $name {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)*];
+
+            /// The word for it.
+            pub(crate) fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl $crate::config::value::Value for $name {
+            fn form() -> String {
+                Self::WORDS.iter().map(|(word, _)| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
+            }
+
+            fn from_text(text: &str) -> Result<Self, String> {
+                let known = Self::WORDS.iter().find(|(word, _)| *word == text);
+                known.map(|(_, value)| *value).ok_or_else(|| {
+                    $crate::config::value::unknown_word(text, Self::WORDS.iter().map(|(word, _)| *word))
+                })
+            }
+
+            fn to_toml(&self) -> String {
+                $crate::config::value::quoted(self.word())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// What to say of a word that is not among `words`.
+pub(crate) fn unknown_word(text: &str, words: impl Iterator<Item = &'static str> + Clone) -> String {
+    let all = words.clone().map(quoted).collect::<Vec<_>>().join(", ");
+    format!("expected one of {all}, not {}{}", quoted(text), did_you_mean(text, words))
+}

@@ -1,0 +1,104 @@
+//! `bcnet ctl`: talks to a running server on the same machine.
+
+pub(crate) mod protocol;
+mod table;
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::config::{self, Flags};
+use crate::{Verdict, serve};
+use protocol::{Answer, Envelope, Request};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 done, 1 the server refused, 2 no server could be asked.
+
+Examples:
+  bcnet ctl players
+  bcnet ctl ban 192.0.2.0/24 --expiry 7d --reason 'team killing'
+  bcnet ctl --session 22102 say 'restart in five minutes'
+  bcnet ctl status --json | jq .sessions")]
+pub(crate) struct Args {
+    /// The server's control socket; else as the configuration says
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+
+    /// Only this session, by name or port
+    #[arg(long, value_name = "SESSION", global = true)]
+    session: Option<String>,
+
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+
+    #[command(subcommand)]
+    request: Request,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let path = match &args.socket {
+        Some(path) => path.clone(),
+        None => configured(args.config.clone())?,
+    };
+    let envelope = Envelope { session: args.session.clone(), request: args.request.clone() };
+    match ask(&path, &envelope)? {
+        Answer::Error(reason) => {
+            eprintln!("bcnet: {reason}");
+            Ok(Verdict::Findings)
+        }
+        Answer::Ok(value) => {
+            let mut out = io::stdout().lock();
+            if args.json {
+                writeln!(out, "{value}")?;
+            } else {
+                out.write_all(table::show(&args.request, &value).as_bytes())?;
+            }
+            Ok(Verdict::Clean)
+        }
+    }
+}
+
+fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let loaded = config::load(&Flags { config, ..Flags::default() }, std::env::vars_os())?;
+    match serve::control_path(&loaded.settings) {
+        Some(path) => Ok(path),
+        None => bail!("`server.control` is \"none\", so the server has no control socket"),
+    }
+}
+
+/// Sends one request and waits for its answer.
+fn ask(path: &Path, envelope: &Envelope) -> anyhow::Result<Answer> {
+    let stream = UnixStream::connect(path).with_context(|| unreachable(path))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(envelope)?;
+    line.push('\n');
+    (&stream).write_all(line.as_bytes()).with_context(|| path.display().to_string())?;
+    line.clear();
+    match BufReader::new(&stream).read_line(&mut line) {
+        Ok(0) => bail!("{}: the server closed the connection", path.display()),
+        Ok(_) => {
+            serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            bail!("{}: the server does not answer", path.display())
+        }
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+fn unreachable(path: &Path) -> String {
+    format!("no server listens at {}; start one with `bcnet serve`, or name its --socket", path.display())
+}
+
+/// How long a server may take.
+const PATIENCE: Duration = Duration::from_secs(10);

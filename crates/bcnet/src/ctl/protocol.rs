@@ -1,0 +1,139 @@
+//! What `bcnet ctl` and a server say to each other: one JSON object per line, a request and then its answer.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a server can be asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// Who is on the server
+    Players,
+    /// Say something in the chat
+    Say {
+        /// Only to this player, by name or peer id
+        #[arg(long, value_name = "PLAYER")]
+        #[serde(default)]
+        to: Option<String>,
+        /// What
+        #[arg(required = true, num_args = 1.., value_name = "TEXT")]
+        text: Vec<String>,
+    },
+    /// Throw a player out
+    Kick {
+        /// Name or peer id
+        player: String,
+    },
+    /// Keep an address out, and throw out who has it
+    Ban {
+        /// An address (10.1.2.3), a network (10.1.2.0/24), or the name or peer id of a player
+        target: String,
+        /// How long, as 90m, 12h, 7d, or `never`; else as the configuration says
+        #[arg(long, value_name = "TIME")]
+        #[serde(default)]
+        expiry: Option<String>,
+        /// Why, for yourself
+        #[arg(long, value_name = "TEXT")]
+        #[serde(default)]
+        reason: Option<String>,
+    },
+    /// Take a ban back
+    Unban {
+        /// The address or network as it was banned
+        target: String,
+    },
+    /// All bans
+    Bans,
+    /// Look for a name, address or reason among players, those who have left, and bans
+    Search {
+        /// A part of it, in any case
+        text: String,
+    },
+    /// Begin the next round
+    Restart,
+    /// How the server is doing
+    Status,
+    /// What waits for and from each player
+    Queues {
+        /// Only this player, by name or peer id
+        player: Option<String>,
+    },
+    /// Read the configuration and the bans again, without dropping players
+    Reload,
+    /// Say goodbye to everyone and end the server
+    Stop,
+}
+
+/// A request, and which session it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Envelope {
+    /// The name or port of a session; without it, all of them.
+    #[serde(default)]
+    pub(crate) session: Option<String>,
+    #[serde(flatten)]
+    pub(crate) request: Request,
+}
+
+/// What a server answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// It was done, and this is known.
+    Ok(Value),
+    /// It was not done: why, in one line.
+    Error(String),
+}
+
+/// Why a request was not done, for its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(pub(crate) String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Result<Value, Refusal>> for Answer {
+    fn from(result: Result<Value, Refusal>) -> Self {
+        match result {
+            Ok(value) => Self::Ok(value),
+            Err(Refusal(reason)) => Self::Error(reason),
+        }
+    }
+}
+
+/// The longest request, in bytes.
+pub(crate) const LONGEST_REQUEST: u64 = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_plain_json() {
+        let line = r#"{"session":"22101","command":"kick","player":"Bob"}"#;
+        let kick =
+            Envelope { session: Some("22101".into()), request: Request::Kick { player: "Bob".into() } };
+        assert_eq!(serde_json::from_str::<Envelope>(line).expect("valid"), kick);
+        assert_eq!(serde_json::to_string(&kick).expect("JSON"), line);
+        let players = Envelope { session: None, request: Request::Players };
+        assert_eq!(serde_json::from_str::<Envelope>(r#"{"command":"players"}"#).expect("valid"), players);
+    }
+
+    #[test]
+    fn what_is_no_request_is_an_error() {
+        for line in [
+            "",
+            "{}",
+            "[]",
+            r#"{"command":"fly"}"#,
+            r#"{"command":"kick"}"#,
+            r#"{"command":"kick","player":3}"#,
+        ] {
+            assert!(serde_json::from_str::<Envelope>(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Answers for people.
+
+use serde_json::Value;
+
+use super::protocol::Request;
+
+/// An answer as text, whole lines.
+pub(super) fn show(request: &Request, answer: &Value) -> String {
+    let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    match request {
+        Request::Players => table(PLAYERS, list("players"), "nobody is here"),
+        Request::Bans => table(BANS, list("bans"), "no bans"),
+        Request::Search { .. } => [
+            ("players", PLAYERS, list("players")),
+            ("left", LEAVERS, list("left")),
+            ("bans", BANS, list("bans")),
+        ]
+        .into_iter()
+        .filter(|(_, _, rows)| !rows.is_empty())
+        .map(|(title, columns, rows)| format!("{title}:\n{}", table(columns, rows, "")))
+        .reduce(|all, next| format!("{all}\n{next}"))
+        .unwrap_or_else(|| "nothing found\n".into()),
+        Request::Status => {
+            let head: String = ["version", "uptime_s"]
+                .iter()
+                .map(|key| format!("{} {}  ", key.trim_end_matches("_s"), cell(answer, key)))
+                .collect();
+            format!("{}\n{}", head.trim_end(), table(SESSIONS, list("sessions"), "no sessions"))
+        }
+        Request::Queues { .. } => {
+            let dumps: Vec<_> = list("queues").iter().map(|queue| cell(queue, "dump")).collect();
+            if dumps.is_empty() { "nobody is here\n".into() } else { dumps.join("\n") + "\n" }
+        }
+        _ => cell(answer, "done") + "\n",
+    }
+}
+
+type Columns = &'static [(&'static str, &'static str)];
+
+/// Title and key of each column.
+const PLAYERS: Columns = &[
+    ("SESSION", "session"),
+    ("ID", "peer"),
+    ("SLOT", "slot"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("STATE", "state"),
+    ("RTT/ms", "round_trip_ms"),
+    ("TIME", "connected_s"),
+    ("KILLS", "kills"),
+    ("DEATHS", "deaths"),
+    ("SCORE", "score"),
+];
+const LEAVERS: Columns = &[
+    ("SESSION", "session"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("REASON", "reason"),
+    ("AGO", "ago_s"),
+];
+const BANS: Columns = &[("NETWORK", "network"), ("EXPIRES", "expires"), ("REASON", "reason")];
+const SESSIONS: Columns = &[
+    ("SESSION", "name"),
+    ("PORT", "port"),
+    ("PLAYERS", "players"),
+    ("LIMIT", "limit"),
+    ("ROUND", "round"),
+    ("SYSTEM", "system"),
+    ("IN", "datagrams_in"),
+    ("OUT", "datagrams_out"),
+    ("REJECTED", "rejected"),
+];
+
+fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
+    if rows.is_empty() {
+        return format!("{nothing}\n");
+    }
+    let titles = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+    let cells = rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(titles).chain(cells).collect();
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let padded: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(padded.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn cell(row: &Value, key: &str) -> String {
+    match row.get(key) {
+        None | Some(Value::Null) => "-".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(seconds)) if key.ends_with("_s") => span(seconds.as_u64().unwrap_or(0)),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Seconds as people say them: 59s, 5m, 3h12m, 4d7h.
+fn span(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, _, _) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let answer = json!({"bans": [
+            {"network": "10.0.0.0/8", "expires": "never", "reason": null},
+            {"network": "1.2.3.4/32", "expires": "in 2d", "reason": "Zoë did it"},
+        ]});
+        let text = "NETWORK     EXPIRES  REASON\n10.0.0.0/8  never    -\n1.2.3.4/32  in 2d    Zoë did it\n";
+        assert_eq!(show(&Request::Bans, &answer), text);
+        assert_eq!(show(&Request::Bans, &json!({})), "no bans\n");
+    }
+}

@@ -1,0 +1,132 @@
+//! Room for many datagrams of many sockets, ciphered and deciphered together.
+
+use std::array;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+
+use bcnet_transport::cipher;
+use bcnet_transport::wire::PeerId;
+
+/// What is known of a datagram besides its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    /// Whose socket.
+    pub(crate) owner: u32,
+    /// The other end.
+    pub(crate) remote: SocketAddrV4,
+    /// Our address, if it is known or asked for.
+    pub(crate) local: Option<Ipv4Addr>,
+    /// How many bytes.
+    pub(crate) len: usize,
+    /// The datagram was longer than its room.
+    pub(crate) cut: bool,
+}
+
+/// Datagrams that have arrived, or are to be sent.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    heads: Box<[Head]>,
+    room: Box<[[u8; ROOM]]>,
+    len: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let head = Head { owner: 0, remote: nobody, local: None, len: 0, cut: false };
+        Self { heads: vec![head; SLOTS].into(), room: vec![[0; ROOM]; SLOTS].into(), len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_full(&self) -> bool {
+        self.len == SLOTS
+    }
+
+    pub(crate) const fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The datagrams, with their bytes.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Head, &mut [u8])> {
+        let (heads, room) = (&self.heads[..self.len], &mut self.room[..self.len]);
+        heads.iter().zip(room).map(|(head, room)| (head, &mut room[..head.len]))
+    }
+
+    /// Adds a datagram that `write` puts into the room it is given. `false` if it has none, or there is no room.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Head>) -> bool {
+        let (Some(slot), Some(room)) = (self.heads.get_mut(self.len), self.room.get_mut(self.len)) else {
+            return false;
+        };
+        let Some(head) = write(room) else { return false };
+        *slot = Head { len: head.len.min(ROOM), ..head };
+        self.len += 1;
+        true
+    }
+
+    /// Ciphers what is ciphered on the wire.
+    pub(crate) fn encrypt(&mut self) {
+        self.in_lanes(cipher::encrypt_batch);
+    }
+
+    /// Deciphers what is ciphered on the wire.
+    pub(crate) fn decrypt(&mut self) {
+        self.in_lanes(cipher::decrypt_batch);
+    }
+
+    /// Runs of datagrams with one owner, in order.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let mut start = 0;
+        self.heads[..self.len].chunk_by(|a, b| a.owner == b.owner).map(move |run| {
+            let range = start..start + run.len();
+            start = range.end;
+            (run[0].owner, range)
+        })
+    }
+
+    fn in_lanes(&mut self, cipher: impl Fn(&mut [&mut [u8]])) {
+        // T-05: GameSpy text is clear.
+        let mut rest = self.iter_mut().map(|(_, bytes)| bytes).filter(|bytes| !is_clear(bytes));
+        loop {
+            let mut lanes: [&mut [u8]; LANES] = array::from_fn(|_| Default::default());
+            let mut busy = 0;
+            for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
+                *lane = bytes;
+                busy += 1;
+            }
+            cipher(&mut lanes[..busy]);
+            if busy < LANES {
+                return;
+            }
+        }
+    }
+
+    /// The slots that nothing is in.
+    pub(super) fn free(&mut self) -> (&mut [Head], &mut [[u8; ROOM]]) {
+        (&mut self.heads[self.len..], &mut self.room[self.len..])
+    }
+
+    /// The first `count` free slots have been filled.
+    pub(super) fn keep(&mut self, count: usize, owner: u32) {
+        let end = (self.len + count).min(SLOTS);
+        self.heads[self.len..end].iter_mut().for_each(|head| head.owner = owner);
+        self.len = end;
+    }
+
+    pub(super) fn part(&self, range: Range<usize>) -> (&[Head], &[[u8; ROOM]]) {
+        (&self.heads[range.clone()], &self.room[range])
+    }
+}
+
+fn is_clear(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&PeerId::GAMESPY.0)
+}
+
+/// How many datagrams a batch holds.
+pub(super) const SLOTS: usize = 128;
+/// The largest datagram taken whole. Games send up to 512 bytes, browsers and servers of text up to 1,400.
+pub(crate) const ROOM: usize = 2048;
+/// As many as the cipher treats side by side.
+const LANES: usize = 16;

@@ -1,0 +1,191 @@
+//! `recvmmsg` and `sendmmsg`: the one place of the program that calls the system by hand.
+//!
+//! Every pointer that is given away points into a variable or an argument of the same function, and the system
+//! keeps none of them.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use super::{Head, ROOM};
+
+/// Asks for the local address of every datagram, and for room for bursts.
+pub(super) fn prepare(socket: &UdpSocket) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    // The system gives less if it allows no more.
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BURST_BYTES)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BURST_BYTES)
+}
+
+fn set_option(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer is to a c_int that outlives the call, and the length is its size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&value).cast(),
+            size_of_val(&value) as u32,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Fills slots with what has arrived. How many, and how many it could have been.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    heads: &mut [Head],
+    room: &mut [[u8; ROOM]],
+) -> io::Result<(usize, usize)> {
+    // SAFETY: all zeroes is a valid value of each: integers and null pointers.
+    let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
+    let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
+    let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
+    let mut controls = [Control::default(); CHUNK];
+    let count = heads.len().min(room.len()).min(CHUNK);
+    for i in 0..count {
+        parts[i] = libc::iovec { iov_base: room[i].as_mut_ptr().cast(), iov_len: ROOM };
+        let header = &mut messages[i].msg_hdr;
+        header.msg_name = ptr::from_mut(&mut names[i]).cast();
+        header.msg_namelen = NAME_SIZE;
+        header.msg_iov = &raw mut parts[i];
+        header.msg_iovlen = 1;
+        header.msg_control = controls[i].0.as_mut_ptr().cast();
+        header.msg_controllen = size_of::<Control>() as _;
+    }
+    // SAFETY: `count` headers are initialised; each names one buffer, one name and one control block of the sizes
+    // given, all of which outlive the call and are borrowed by nobody else.
+    let got = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            count as u32,
+            libc::MSG_DONTWAIT as _,
+            ptr::null_mut(),
+        )
+    };
+    let Ok(got) = usize::try_from(got) else {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock => Ok((0, count)),
+            io::ErrorKind::Interrupted => Ok((0, 0)),
+            _ => Err(error),
+        };
+    };
+    for i in 0..got.min(count) {
+        let libc::mmsghdr { msg_hdr: header, msg_len } = &messages[i];
+        heads[i] = Head {
+            owner: 0,
+            remote: address(&names[i]),
+            local: local(header),
+            len: (*msg_len as usize).min(ROOM),
+            cut: header.msg_flags & libc::MSG_TRUNC != 0,
+        };
+    }
+    Ok((got, count))
+}
+
+/// Sends the first datagrams. How many.
+pub(super) fn send(socket: &UdpSocket, heads: &[Head], room: &[[u8; ROOM]]) -> io::Result<usize> {
+    // SAFETY: all zeroes is a valid value of each: integers and null pointers.
+    let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
+    let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
+    let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
+    let mut controls = [Control::default(); CHUNK];
+    let count = heads.len().min(room.len()).min(CHUNK);
+    for i in 0..count {
+        let head = &heads[i];
+        names[i] = name(head.remote);
+        // The system only reads what it sends; its structure just knows no constant pointers.
+        parts[i] = libc::iovec { iov_base: room[i].as_ptr().cast_mut().cast(), iov_len: head.len.min(ROOM) };
+        let header = &mut messages[i].msg_hdr;
+        header.msg_name = ptr::from_mut(&mut names[i]).cast();
+        header.msg_namelen = NAME_SIZE;
+        header.msg_iov = &raw mut parts[i];
+        header.msg_iovlen = 1;
+        if let Some(local) = head.local {
+            controls[i] = Control::from_local(local);
+            header.msg_control = controls[i].0.as_mut_ptr().cast();
+            header.msg_controllen = size_of::<Control>() as _;
+        }
+    }
+    // SAFETY: as in `receive`; what is sent is initialised memory.
+    let sent = unsafe {
+        libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// One control message with an `in_pktinfo`, aligned as `cmsghdr` wants it.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_SIZE]);
+
+impl Control {
+    fn from_local(local: Ipv4Addr) -> Self {
+        let info = libc::in_pktinfo {
+            ipi_ifindex: 0,
+            ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(local.octets()) },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        };
+        let mut control = Self::default();
+        // SAFETY: `Control` is aligned for a `cmsghdr` and has room for it and for an `in_pktinfo` behind it.
+        unsafe {
+            let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
+            (*header).cmsg_len = libc::CMSG_LEN(INFO_SIZE) as _;
+            (*header).cmsg_level = libc::IPPROTO_IP;
+            (*header).cmsg_type = libc::IP_PKTINFO;
+            ptr::write_unaligned(libc::CMSG_DATA(header).cast(), info);
+        }
+        control
+    }
+}
+
+/// Our address that a datagram came to; for a broadcast, the one to answer with.
+fn local(header: &libc::msghdr) -> Option<Ipv4Addr> {
+    // SAFETY: the header and its control block were filled by the system; the macros stay inside `msg_controllen`.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len } = *message;
+            if (cmsg_level, cmsg_type) == (libc::IPPROTO_IP, libc::IP_PKTINFO)
+                && cmsg_len >= libc::CMSG_LEN(INFO_SIZE) as _
+            {
+                let info: libc::in_pktinfo = ptr::read_unaligned(libc::CMSG_DATA(message).cast());
+                return Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    None
+}
+
+fn address(name: &libc::sockaddr_in) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes()), u16::from_be(name.sin_port))
+}
+
+fn name(address: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as _,
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+        sin_zero: [0; 8],
+    }
+}
+
+/// Datagrams per system call. Their headers are set up anew each time, which costs little for so few.
+const CHUNK: usize = 16;
+const NAME_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
+const INFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;
+// SAFETY: a calculation.
+const CONTROL_SIZE: usize = unsafe { libc::CMSG_SPACE(INFO_SIZE) } as usize;
+/// Room for about a thousand datagrams between two looks at a socket.
+const BURST_BYTES: libc::c_int = 1 << 20;

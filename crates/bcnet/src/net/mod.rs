@@ -1,0 +1,133 @@
+//! UDP sockets that take and give datagrams in batches, and say which of our addresses a peer talks to.
+//!
+//! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`) and each datagram carries its local address
+//! (`IP_PKTINFO`). [`Io::Portable`] does the same with what every platform has: one call per datagram, and the
+//! system chooses the address that answers leave from. Nothing is allocated per datagram in either.
+
+mod batch;
+#[cfg(target_os = "linux")]
+mod linux;
+mod portable;
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+
+pub(crate) use batch::{Batch, Head, ROOM};
+
+/// How datagrams get to the system and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Io {
+    /// Many per system call.
+    #[cfg(target_os = "linux")]
+    Batched,
+    /// One per system call.
+    Portable,
+}
+
+impl Io {
+    /// The best that the platform has.
+    pub(crate) const BEST: Self = {
+        #[cfg(target_os = "linux")]
+        {
+            Self::Batched
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            Self::Portable
+        }
+    };
+}
+
+/// A bound socket that never blocks.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    socket: UdpSocket,
+    io: Io,
+}
+
+/// What a look at a socket brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// The socket is empty.
+    All,
+    /// The batch or the turn is full; there may be more.
+    More,
+}
+
+impl Socket {
+    pub(crate) fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        #[cfg(target_os = "linux")]
+        if io == Io::Batched {
+            linux::prepare(&socket)?;
+        }
+        Ok(Self { socket, io })
+    }
+
+    pub(crate) fn local(&self) -> io::Result<SocketAddrV4> {
+        match self.socket.local_addr()? {
+            SocketAddr::V4(address) => Ok(address),
+            SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+
+    pub(crate) const fn as_udp(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Adds what has arrived to `batch`, marked with `owner`, but no more than `most`.
+    pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, most: usize) -> io::Result<Received> {
+        let mut left = most;
+        loop {
+            let (heads, room) = batch.free();
+            let asked = heads.len().min(left);
+            if asked == 0 {
+                return Ok(Received::More);
+            }
+            let (heads, room) = (&mut heads[..asked], &mut room[..asked]);
+            let (got, asked) = match self.io {
+                #[cfg(target_os = "linux")]
+                Io::Batched => linux::receive(&self.socket, heads, room)?,
+                Io::Portable => portable::receive(&self.socket, heads, room)?,
+            };
+            batch.keep(got, owner);
+            left -= got;
+            if got < asked {
+                return Ok(Received::All);
+            }
+        }
+    }
+
+    /// Sends the datagrams `range` of `batch`. How many the system did not take, with its last reason.
+    pub(crate) fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
+        let (mut heads, mut room) = batch.part(range);
+        let mut unsent = Unsent { datagrams: 0, reason: None };
+        while !heads.is_empty() {
+            let sent = match self.io {
+                #[cfg(target_os = "linux")]
+                Io::Batched => linux::send(&self.socket, heads, room),
+                Io::Portable => portable::send(&self.socket, heads, room),
+            };
+            // A datagram that cannot be sent must not hold up those behind it, nor be tried for ever: it is lost, as on
+            // the network, and the transport sends what matters again.
+            let done = sent.unwrap_or_else(|error| {
+                unsent.datagrams += 1;
+                unsent.reason = Some(error);
+                1
+            });
+            (heads, room) = (heads.get(done..).unwrap_or_default(), room.get(done..).unwrap_or_default());
+        }
+        if unsent.datagrams == 0 { Ok(()) } else { Err(unsent) }
+    }
+}
+
+/// Datagrams that the system did not take.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    pub(crate) datagrams: u64,
+    pub(crate) reason: Option<io::Error>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Datagrams one by one, with what the standard library has.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+
+use super::{Head, ROOM};
+
+/// Fills slots with what has arrived. How many, and how many it could have been.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    heads: &mut [Head],
+    room: &mut [[u8; ROOM]],
+) -> io::Result<(usize, usize)> {
+    let asked = heads.len();
+    for (got, (head, room)) in heads.iter_mut().zip(room).enumerate() {
+        match socket.recv_from(room) {
+            Ok((len, SocketAddr::V4(remote))) => {
+                // A datagram that fills the room may have been longer; none that we know is as long.
+                *head = Head { owner: 0, remote, local: None, len, cut: len == ROOM };
+            }
+            Ok((_, SocketAddr::V6(_))) => return Err(ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((got, asked)),
+            // What was received so far must not be lost; a lasting error shows again at the next look.
+            Err(_) if got > 0 => return Ok((got, got)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok((0, 0)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((asked, asked))
+}
+
+/// Sends the first datagrams. How many.
+pub(super) fn send(socket: &UdpSocket, heads: &[Head], room: &[[u8; ROOM]]) -> io::Result<usize> {
+    for (sent, (head, room)) in heads.iter().zip(room).enumerate() {
+        match socket.send_to(&room[..head.len], head.remote) {
+            Ok(_) => {}
+            Err(_) if sent > 0 => return Ok(sent),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(heads.len())
+}

@@ -1,0 +1,156 @@
+//! Both ways to the system do the same.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use bcnet_transport::cipher;
+
+use super::batch::SLOTS;
+use super::*;
+
+const ALL: &[Io] = &[
+    #[cfg(target_os = "linux")]
+    Io::Batched,
+    Io::Portable,
+];
+
+fn any(ip: Ipv4Addr, io: Io) -> Socket {
+    Socket::bind(SocketAddrV4::new(ip, 0), io).expect("a free port")
+}
+
+/// A client that waits for its answers.
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    socket
+}
+
+/// Waits until `count` datagrams are there. Loopback delivers before `send` returns, so this loop seldom turns twice.
+fn receive(socket: &Socket, batch: &mut Batch, count: usize) {
+    while batch.len() < count {
+        socket.receive(batch, 7, SLOTS).expect("a working socket");
+    }
+}
+
+#[test]
+fn datagrams_arrive_and_are_answered_in_order() {
+    for &io in ALL {
+        let (server, client) = (any(Ipv4Addr::LOCALHOST, io), client());
+        let to = server.local().expect("bound");
+        for i in 0..40_u8 {
+            client.send_to(&vec![i; usize::from(i)], to).expect("sent");
+        }
+        let mut batch = Batch::new();
+        receive(&server, &mut batch, 40);
+        for (i, (head, bytes)) in batch.iter_mut().enumerate() {
+            assert_eq!(bytes, vec![i as u8; i], "{io:?}");
+            assert_eq!((head.owner, head.cut), (7, false));
+            assert_eq!(SocketAddr::V4(head.remote), client.local_addr().expect("bound"));
+        }
+        server.send(&batch, 0..40).expect("sent");
+        let mut buffer = [0; 100];
+        for i in 0..40 {
+            assert_eq!(client.recv(&mut buffer).expect("an answer"), i, "{io:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_batch_leaves_the_rest_in_the_socket() {
+    for &io in ALL {
+        let (server, client) = (any(Ipv4Addr::LOCALHOST, io), client());
+        for i in 0..20_u8 {
+            client.send_to(&[i], server.local().expect("bound")).expect("sent");
+        }
+        let mut batch = Batch::new();
+        assert_eq!(server.receive(&mut batch, 0, 5).expect("works"), Received::More);
+        assert_eq!(batch.len(), 5);
+        batch.clear();
+        receive(&server, &mut batch, 15);
+        assert_eq!(batch.iter_mut().next().map(|(_, bytes)| bytes[0]), Some(5), "{io:?}");
+        assert_eq!(server.receive(&mut batch, 0, SLOTS).expect("works"), Received::All);
+    }
+}
+
+#[test]
+fn a_datagram_too_long_is_marked_and_an_empty_one_is_not() {
+    for &io in ALL {
+        let (server, client) = (any(Ipv4Addr::LOCALHOST, io), client());
+        let to = server.local().expect("bound");
+        client.send_to(&[1; ROOM + 1], to).expect("sent");
+        client.send_to(&[], to).expect("sent");
+        client.send_to(&[2; 512], to).expect("sent");
+        let mut batch = Batch::new();
+        receive(&server, &mut batch, 3);
+        let seen: Vec<_> = batch.iter_mut().map(|(head, bytes)| (head.cut, bytes.len())).collect();
+        assert_eq!(seen, [(true, ROOM), (false, 0), (false, 512)], "{io:?}");
+    }
+}
+
+/// All of 127.0.0.0/8 is ours on Linux, so one machine can play two addresses of a server.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_leaves_from_the_address_that_was_asked() {
+    let server = any(Ipv4Addr::UNSPECIFIED, Io::Batched);
+    let port = server.local().expect("bound").port();
+    for ip in [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)] {
+        let client = client();
+        client.send_to(b"?", (ip, port)).expect("sent");
+        let mut batch = Batch::new();
+        receive(&server, &mut batch, 1);
+        assert_eq!(batch.iter_mut().next().and_then(|(head, _)| head.local), Some(ip));
+        server.send(&batch, 0..1).expect("sent");
+        let (_, from) = client.recv_from(&mut [0; 10]).expect("an answer");
+        assert_eq!(from, SocketAddr::from((ip, port)));
+    }
+}
+
+#[test]
+fn one_datagram_that_cannot_be_sent_does_not_stop_the_others() {
+    for &io in ALL {
+        let (server, client) = (any(Ipv4Addr::LOCALHOST, io), client());
+        let Ok(SocketAddr::V4(good)) = client.local_addr() else { panic!("IPv4") };
+        let bad = SocketAddrV4::new(Ipv4Addr::BROADCAST, 9);
+        let mut batch = Batch::new();
+        for remote in [good, bad, good] {
+            assert!(batch.push(|room| {
+                room[0] = 9;
+                Some(Head { owner: 0, remote, local: None, len: 1, cut: false })
+            }));
+        }
+        let unsent = server.send(&batch, 0..3).expect_err("broadcast is not allowed");
+        assert_eq!(unsent.datagrams, 1, "{io:?}: {:?}", unsent.reason);
+        for _ in 0..2 {
+            assert_eq!(client.recv(&mut [0; 10]).expect("an answer"), 1);
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_ciphered_as_each_datagram_would_be_and_text_is_not() {
+    let plain = |i: usize| -> Vec<u8> {
+        let first = if i.is_multiple_of(5) { b'\\' } else { 2 };
+        (0..i).map(|at| if at == 0 { first } else { (at * i) as u8 }).collect()
+    };
+    let mut batch = Batch::new();
+    for i in 0..50 {
+        let remote = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
+        batch.push(|room| {
+            room[..i].copy_from_slice(&plain(i));
+            Some(Head { owner: i as u32 / 20, remote, local: None, len: i, cut: false })
+        });
+    }
+    assert_eq!(batch.runs().collect::<Vec<_>>(), [(0, 0..20), (1, 20..40), (2, 40..50)]);
+    batch.encrypt();
+    for (i, (_, bytes)) in batch.iter_mut().enumerate() {
+        let mut expected = plain(i);
+        if !i.is_multiple_of(5) {
+            cipher::encrypt(&mut expected);
+        }
+        assert_eq!(bytes, expected);
+    }
+    batch.decrypt();
+    for (i, (_, bytes)) in batch.iter_mut().enumerate() {
+        assert_eq!(bytes, plain(i));
+    }
+}

@@ -1,0 +1,254 @@
+//! What `bcnet ctl` asks of the sessions, answered as JSON.
+
+use std::time::Duration;
+
+use bcnet_session::{Player, PlayerState};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{BootReason, PeerId};
+use serde_json::{Value, json};
+
+use super::game::Game;
+use super::room::Room;
+use crate::ctl::protocol::{Envelope, Refusal, Request};
+
+impl Game {
+    /// Does what is asked. What needs files is not asked of the game.
+    pub(super) fn answer(&mut self, envelope: &Envelope, now: Time) -> Result<Value, Refusal> {
+        let rooms = self.select(envelope.session.as_deref())?;
+        match &envelope.request {
+            Request::Players => Ok(json!({ "players": self.players(&rooms, now, |_| true) })),
+            Request::Say { to, text } => self.say(&rooms, to.as_deref(), &text.join(" "), now),
+            Request::Kick { player } => self.kick(&rooms, player, now),
+            Request::Search { text } => Ok(self.search(&rooms, text, now)),
+            Request::Restart => {
+                for &index in &rooms {
+                    self.rooms[index].session.restart(now);
+                }
+                Ok(json!({ "done": format!("{} begins the next round", sessions(rooms.len())) }))
+            }
+            Request::Status => Ok(self.status(&rooms, now)),
+            Request::Queues { player } => self.queues(&rooms, player.as_deref(), now),
+            Request::Stop => {
+                self.stop(now);
+                Ok(json!({ "done": "the server says goodbye and ends" }))
+            }
+            Request::Ban { .. } | Request::Unban { .. } | Request::Bans | Request::Reload => {
+                Err(Refusal("not for the game".into()))
+            }
+        }
+    }
+
+    /// A player of a session, or of any.
+    pub(super) fn find_in(&self, session: Option<&str>, player: &str, now: Time) -> Result<Player, Refusal> {
+        self.find(&self.select(session)?, player, now).map(|(_, player)| player)
+    }
+
+    fn find(&self, rooms: &[usize], player: &str, now: Time) -> Result<(usize, Player), Refusal> {
+        let id = player.parse().ok().map(PeerId);
+        let all = || {
+            rooms
+                .iter()
+                .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one)))
+        };
+        let mut found: Vec<_> = all().filter(|(_, one)| one.name.eq_ignore_ascii_case(player)).collect();
+        if found.is_empty() {
+            found = all().filter(|(_, one)| Some(one.id) == id).collect();
+        }
+        match found.len() {
+            0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
+            1 => Ok(found.remove(0)),
+            many => {
+                Err(Refusal(format!("{many} players are {player}; name the --session, or use the peer id")))
+            }
+        }
+    }
+
+    fn select(&self, session: Option<&str>) -> Result<Vec<usize>, Refusal> {
+        let Some(wanted) = session else { return Ok((0..self.rooms.len()).collect()) };
+        let fits = |room: &Room| {
+            room.address.port().to_string() == wanted
+                || room.session.config().name.eq_ignore_ascii_case(wanted)
+        };
+        let found: Vec<usize> =
+            self.rooms.iter().enumerate().filter(|(_, room)| fits(room)).map(|(index, _)| index).collect();
+        if found.is_empty() {
+            return Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")));
+        }
+        Ok(found)
+    }
+
+    fn players(&self, rooms: &[usize], now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
+        let mut list = Vec::new();
+        for room in rooms.iter().map(|&index| &self.rooms[index]) {
+            list.extend(room.session.players(now).filter(&wanted).map(|one| describe(room, &one, now)));
+        }
+        list
+    }
+
+    fn say(&mut self, rooms: &[usize], to: Option<&str>, text: &str, now: Time) -> Result<Value, Refusal> {
+        if text.trim().is_empty() {
+            return Err(Refusal("there is nothing to say".into()));
+        }
+        tracing::info!(event = "say", to, text);
+        let Some(player) = to else {
+            for &index in rooms {
+                self.rooms[index].session.say(text, now);
+            }
+            return Ok(json!({ "done": format!("said in {}", sessions(rooms.len())) }));
+        };
+        let (index, player) = self.find(rooms, player, now)?;
+        if self.rooms[index].session.say_to(player.id, text, now) {
+            Ok(json!({ "done": format!("said to {}", player.name) }))
+        } else {
+            Err(Refusal(format!("{} is not in the game yet", player.name)))
+        }
+    }
+
+    fn kick(&mut self, rooms: &[usize], player: &str, now: Time) -> Result<Value, Refusal> {
+        let (index, player) = self.find(rooms, player, now)?;
+        let room = &mut self.rooms[index];
+        if !room.session.kick(player.id, BootReason::KICKED, now) {
+            return Err(Refusal(format!("{} is leaving already", player.name)));
+        }
+        let port = room.address.port();
+        tracing::info!(event = "kicked", port, peer = player.id.0, player = player.name, address = %player.address);
+        Ok(json!({ "done": format!("{} is out", player.name), "address": player.address.to_string() }))
+    }
+
+    fn search(&self, rooms: &[usize], text: &str, now: Time) -> Value {
+        let text = text.to_lowercase();
+        let has = |name: &str, address: &str| name.to_lowercase().contains(&text) || address.contains(&text);
+        let players = self.players(rooms, now, |one| has(&one.name, &one.address.to_string()));
+        let mut left = Vec::new();
+        for room in rooms.iter().map(|&index| &self.rooms[index]) {
+            let found =
+                room.journal.leavers.iter().filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
+            left.extend(found.rev().map(|leaver| {
+                json!({
+                    "session": room.session.config().name,
+                    "port": room.address.port(),
+                    "name": leaver.name,
+                    "address": leaver.address.to_string(),
+                    "reason": leaver.reason,
+                    "ago_s": now.since(leaver.at).as_secs(),
+                })
+            }));
+        }
+        json!({ "players": players, "left": left })
+    }
+
+    fn status(&self, rooms: &[usize], now: Time) -> Value {
+        let sessions: Vec<_> = rooms.iter().map(|&index| status(&self.rooms[index], now)).collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_s": now.since(Time::ZERO).as_secs(),
+            "capture_left_out": self.recorder.as_ref().map(|recorder| recorder.left_out()),
+            "sessions": sessions,
+        })
+    }
+
+    fn queues(&self, rooms: &[usize], player: Option<&str>, now: Time) -> Result<Value, Refusal> {
+        let players: Vec<(usize, PeerId)> = match player {
+            Some(player) => self.find(rooms, player, now).map(|(index, player)| vec![(index, player.id)])?,
+            None => rooms
+                .iter()
+                .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one.id)))
+                .collect(),
+        };
+        let queues: Vec<_> = players
+            .into_iter()
+            .filter_map(|(index, peer)| {
+                let room = &self.rooms[index];
+                let snapshot = room.session.snapshot(peer, now)?;
+                Some(json!({
+                    "session": room.session.config().name,
+                    "port": room.address.port(),
+                    "peer": peer.0,
+                    "unacknowledged": snapshot.unacknowledged.len(),
+                    "acks": snapshot.acks.len(),
+                    "fresh": snapshot.fresh,
+                    "queued_bytes": snapshot.queued_bytes,
+                    "in_flight": snapshot.in_flight,
+                    "budget": snapshot.budget,
+                    "round_trip_ms": snapshot.round_trip.map(millis),
+                    "timeout_ms": millis(snapshot.timeout),
+                    "silent_s": snapshot.silent_for.as_secs(),
+                    "dump": snapshot.to_string(),
+                }))
+            })
+            .collect();
+        Ok(json!({ "queues": queues }))
+    }
+}
+
+fn describe(room: &Room, player: &Player, now: Time) -> Value {
+    let state = match player.state {
+        PlayerState::Connecting => "connecting".into(),
+        PlayerState::Checking(round) => format!("checking {}/5", round + 1),
+        PlayerState::Loading => "loading".into(),
+        PlayerState::InGame => "in game".into(),
+        PlayerState::Refused => "refused".into(),
+        _ => "unknown".into(),
+    };
+    json!({
+        "session": room.session.config().name,
+        "port": room.address.port(),
+        "peer": player.id.0,
+        "slot": player.slot,
+        "name": player.name,
+        "address": player.address.to_string(),
+        "state": state,
+        "round_trip_ms": player.round_trip.map(millis),
+        "connected_s": now.since(player.joined).as_secs(),
+        "kills": player.score.kills,
+        "deaths": player.score.deaths,
+        "score": player.score.points,
+        "anomalies": player.anomalies.total(),
+    })
+}
+
+fn status(room: &Room, now: Time) -> Value {
+    let (status, traffic) = (room.session.status(now), room.traffic);
+    let counters = status.counters;
+    json!({
+        "name": room.session.config().name,
+        "port": room.address.port(),
+        "address": room.address.ip().to_string(),
+        "players": status.players,
+        "in_game": status.in_game,
+        "limit": status.player_limit,
+        "round": status.round,
+        "ended": status.ended,
+        "system": status.system.name(),
+        "game_time_s": status.game_time.as_secs(),
+        "time_left_s": status.time_left.map(|left| left.as_secs()),
+        "datagrams_in": traffic.datagrams_in,
+        "datagrams_out": traffic.datagrams_out,
+        "bytes_in": traffic.bytes_in,
+        "bytes_out": traffic.bytes_out,
+        "oversized": traffic.oversized,
+        "unsent": traffic.unsent,
+        "rejected": room.session.rejected().total(),
+        "queries": counters.queries,
+        "queries_answered": counters.queries_answered,
+        "queries_limited": counters.queries_limited,
+        "heartbeats": counters.heartbeats,
+        "admitted": counters.admitted,
+        "refused": counters.refused,
+        "messages_in": counters.messages_in,
+        "relayed": counters.relayed,
+        "anomalies": counters.anomalies.total(),
+        "masters": status.masters.iter().map(|(master, seen)| json!({
+            "address": master.to_string(),
+            "seen_s": seen.map(|ago| ago.as_secs()),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn sessions(count: usize) -> String {
+    if count == 1 { "1 session".into() } else { format!("{count} sessions") }
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10_000.0).round() / 10.0
+}

@@ -1,0 +1,120 @@
+//! What runs beside the game: the control socket, signals, the end of bans.
+//!
+//! All of it may wait for people and disks, so it has threads of its own. They hand [`Order`]s to the game, which
+//! carries them out between two looks at its sockets and answers at once.
+
+use std::fs::{self, Permissions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::plane::Plane;
+use crate::ctl::protocol::{Answer, Envelope, LONGEST_REQUEST, Refusal};
+
+/// The control socket. It is gone when this is dropped.
+pub(super) struct ControlSocket {
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Listens at `path`, for this user only.
+    pub(super) fn start(path: &Path, plane: Arc<Plane>) -> anyhow::Result<Self> {
+        let listener = listen(path).with_context(|| format!("control socket {}", path.display()))?;
+        let serve = move || accept(&listener, &plane);
+        thread::Builder::new().name("control".into()).spawn(serve)?;
+        Ok(Self { path: path.to_owned() })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+fn listen(path: &Path) -> anyhow::Result<UnixListener> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)?;
+    }
+    // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
+    let nameless = path.with_extension(format!("{}.new", std::process::id()));
+    if UnixStream::connect(path).is_ok() {
+        bail!("another server listens there; give this one its own `server.control`");
+    }
+    drop(fs::remove_file(&nameless));
+    let listener = UnixListener::bind(&nameless)?;
+    fs::set_permissions(&nameless, Permissions::from_mode(0o600))?;
+    fs::rename(&nameless, path)?;
+    Ok(listener)
+}
+
+fn accept(listener: &UnixListener, plane: &Arc<Plane>) {
+    let clients = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Too many open files, say: it passes, and must not burn a core until then.
+            thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+            clients.fetch_sub(1, Ordering::Relaxed);
+            drop(answer(&stream, &refuse(format!("{MOST_CLIENTS} control connections are open already"))));
+            continue;
+        }
+        let (plane, clients) = (Arc::clone(plane), Arc::clone(&clients));
+        let talk = move || {
+            drop(talk(&stream, &plane));
+            clients.fetch_sub(1, Ordering::Relaxed);
+        };
+        if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
+            tracing::warn!(event = "control_failed", "no thread for a control connection");
+        }
+    }
+}
+
+/// Answers requests until the client has no more, says something too long, or does not read its answers.
+fn talk(stream: &UnixStream, plane: &Plane) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IDLE))?;
+    let mut input = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut input).take(LONGEST_REQUEST).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        if line.len() as u64 == LONGEST_REQUEST {
+            answer(stream, &refuse(format!("a request has less than {LONGEST_REQUEST} bytes")))?;
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let reply = match serde_json::from_slice::<Envelope>(&line) {
+            Ok(envelope) => plane.carry_out(envelope).into(),
+            Err(error) => refuse(format!("not a request: {error}")),
+        };
+        answer(stream, &reply)?;
+    }
+}
+
+fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn refuse(reason: String) -> Answer {
+    Err(Refusal(reason)).into()
+}
+
+const MOST_CLIENTS: usize = 16;
+/// How long a client may take to read its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may say nothing.
+const IDLE: Duration = Duration::from_secs(600);

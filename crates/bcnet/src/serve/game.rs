@@ -1,0 +1,277 @@
+//! The loop that drives all sessions: one thread, one wait for all sockets.
+//!
+//! A turn takes what has arrived at any socket, deciphers it together, and serves the sessions that are due. A session
+//! that something happened to is due at once, but not before [`FLUSH_EVERY`] has passed since its last datagrams left:
+//! an idle server answers at once, and in a busy one what would leave in many small datagrams leaves in few.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use bcnet_transport::{Deadlines, Time};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::clock::Clock;
+use super::recorder::Recorder;
+use super::room::Room;
+use crate::net::{Batch, Received};
+
+/// All sessions of the process.
+pub(super) struct Game {
+    pub(super) rooms: Vec<Room>,
+    pub(super) clock: Clock,
+    pub(super) recorder: Option<Recorder>,
+    poll: Poll,
+    orders: Receiver<Order>,
+    deadlines: Deadlines,
+    /// Rooms whose sockets may have more.
+    unread: Vec<u32>,
+    inbound: Batch,
+    outbound: Batch,
+    /// When to go, even if somebody has not heard the goodbye.
+    pub(super) leaving: Option<Time>,
+}
+
+/// Something that the rest of the program wants done between two looks at the sockets. It must not wait.
+type Order = Box<dyn FnOnce(&mut Game, Time) + Send>;
+
+/// Hands orders to the game, from any thread.
+#[derive(Debug, Clone)]
+pub(super) struct Orders {
+    sender: Sender<Order>,
+    waker: Arc<Waker>,
+}
+
+impl Orders {
+    /// Has something done. `false` if the game is over.
+    pub(super) fn give(&self, order: impl FnOnce(&mut Game, Time) + Send + 'static) -> bool {
+        self.sender.send(Box::new(order)).is_ok() && self.waker.wake().is_ok()
+    }
+
+    /// Has something done and waits for the result. `None` if the game is over.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Game, Time) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        // Whoever asked may be gone.
+        let given = self.give(move |game, now| drop(reply.try_send(question(game, now))));
+        given.then(|| answer.recv_timeout(PATIENCE).ok()).flatten()
+    }
+}
+
+impl Game {
+    pub(super) fn new(
+        rooms: Vec<Room>,
+        clock: Clock,
+        recorder: Option<Recorder>,
+    ) -> io::Result<(Self, Orders)> {
+        let poll = Poll::new()?;
+        for (index, room) in rooms.iter().enumerate() {
+            let socket = room.socket.as_udp().as_raw_fd();
+            poll.registry().register(&mut SourceFd(&socket), Token(index), Interest::READABLE)?;
+        }
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let (sender, orders) = mpsc::channel();
+        let game = Self {
+            rooms,
+            clock,
+            recorder,
+            poll,
+            orders,
+            deadlines: Deadlines::new(),
+            unread: Vec::new(),
+            inbound: Batch::new(),
+            outbound: Batch::new(),
+            leaving: None,
+        };
+        Ok((game, Orders { sender, waker }))
+    }
+
+    /// Plays until it is told to stop.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        // A session may have something to do from the start: masters, say.
+        self.stir_all();
+        loop {
+            let now = self.clock.now();
+            if self
+                .leaving
+                .is_some_and(|end| now >= end || self.rooms.iter().all(|room| room.session.is_closed()))
+            {
+                return Ok(());
+            }
+            match self.poll.poll(&mut events, Some(self.wait(now))) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            let now = self.clock.now();
+            for event in &events {
+                match event.token() {
+                    WAKE => self.obey(now),
+                    Token(index) => self.note_unread(index),
+                }
+            }
+            self.receive(now);
+            self.serve(now);
+        }
+    }
+
+    fn note_unread(&mut self, index: usize) {
+        if let Some(room) = self.rooms.get_mut(index).filter(|room| !room.is_unread) {
+            room.is_unread = true;
+            self.unread.push(index as u32);
+        }
+    }
+
+    /// How long nothing is to be done.
+    fn wait(&self, now: Time) -> Duration {
+        if !self.unread.is_empty() {
+            return Duration::ZERO;
+        }
+        let due = self.deadlines.first().map(|(due, _)| due);
+        let next = [due, self.leaving].into_iter().flatten().min();
+        next.map_or(LONGEST_WAIT, |next| next.since(now).min(LONGEST_WAIT))
+    }
+
+    /// Takes what has arrived: a bounded amount from each socket, so that a flood at one does not starve the others.
+    fn receive(&mut self, now: Time) {
+        let count = self.unread.len();
+        for at in 0..count {
+            let index = self.unread[at];
+            if self.receive_from(index, now) {
+                self.unread.push(index);
+            } else if let Some(room) = self.rooms.get_mut(index as usize) {
+                room.is_unread = false;
+            }
+        }
+        self.unread.drain(..count);
+        self.handle_inbound(now);
+    }
+
+    /// Takes what has arrived at one socket. Whether there may be more.
+    fn receive_from(&mut self, index: u32, now: Time) -> bool {
+        let mut left = TURN;
+        while let Some(room) = self.rooms.get_mut(index as usize) {
+            let before = self.inbound.len();
+            let received = room.socket.receive(&mut self.inbound, index, left);
+            left -= self.inbound.len() - before;
+            match received {
+                Ok(Received::All) => return false,
+                Ok(Received::More) if left == 0 => return true,
+                Ok(Received::More) => self.handle_inbound(now),
+                // The network complains of something sent earlier; behind that, there may be datagrams.
+                Err(error) => {
+                    room.note_failure("receive_failed", Some(&error), now);
+                    left = left.saturating_sub(ERROR_COST);
+                    if left == 0 {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Hands a batch of arrivals to their sessions.
+    fn handle_inbound(&mut self, now: Time) {
+        let Self { rooms, inbound, recorder, clock, deadlines, .. } = self;
+        if let Some(recorder) = recorder {
+            for (head, bytes) in inbound.iter_mut() {
+                if let Some(room) = rooms.get(head.owner as usize) {
+                    recorder.record(head.remote, room.local(head.local), clock.wall(now), bytes);
+                }
+            }
+        }
+        inbound.decrypt();
+        for (head, bytes) in inbound.iter_mut() {
+            if let Some(room) = rooms.get_mut(head.owner as usize) {
+                room.handle(head, bytes, now);
+                deadlines.set(head.owner, Some(room.flushed + FLUSH_EVERY));
+            }
+        }
+        inbound.clear();
+    }
+
+    /// Serves every session that is due.
+    fn serve(&mut self, now: Time) {
+        while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
+            self.deadlines.set(index, None);
+            let Some(room) = self.rooms.get_mut(index as usize) else { continue };
+            room.session.handle_timeout(now);
+            room.report(now);
+            room.flushed = now;
+            while let Some(room) = self.rooms.get_mut(index as usize) {
+                if self.outbound.is_full() {
+                    self.send(now);
+                } else if !room.transmit(index, &mut self.outbound, now) {
+                    let earliest = room.flushed + FLUSH_EVERY;
+                    self.deadlines.set(index, room.session.next_timeout().map(|due| due.max(earliest)));
+                    break;
+                }
+            }
+        }
+        self.send(now);
+    }
+
+    /// Sends the batch of what is to leave.
+    fn send(&mut self, now: Time) {
+        let Self { rooms, outbound, recorder, clock, .. } = self;
+        outbound.encrypt();
+        if let Some(recorder) = recorder {
+            for (head, bytes) in outbound.iter_mut() {
+                if let Some(room) = rooms.get(head.owner as usize) {
+                    recorder.record(room.local(head.local), head.remote, clock.wall(now), bytes);
+                }
+            }
+        }
+        for (index, range) in outbound.runs() {
+            let Some(room) = rooms.get_mut(index as usize) else { continue };
+            if let Err(unsent) = room.socket.send(outbound, range) {
+                room.note_unsent(&unsent, now);
+            }
+        }
+        outbound.clear();
+    }
+
+    fn obey(&mut self, now: Time) {
+        while let Ok(order) = self.orders.try_recv() {
+            order(self, now);
+        }
+        self.stir_all();
+    }
+
+    /// Says goodbye to everyone.
+    pub(super) fn stop(&mut self, now: Time) {
+        if self.leaving.is_none() {
+            tracing::info!(event = "stopping");
+            self.leaving = Some(now + GOODBYE);
+            for room in &mut self.rooms {
+                room.session.shutdown(now);
+            }
+        }
+    }
+
+    /// Every session is to be looked at.
+    fn stir_all(&mut self) {
+        for index in 0..self.rooms.len() as u32 {
+            self.deadlines.set(index, Some(Time::ZERO));
+        }
+    }
+}
+
+/// A session sends at most this often. A stock host sends once per frame, and less often to each client.
+const FLUSH_EVERY: Duration = Duration::from_millis(20);
+/// How many datagrams one socket may bring before others have their turn.
+const TURN: usize = 256;
+/// How many datagrams an error at a socket counts for.
+const ERROR_COST: usize = 16;
+/// How long players may take to hear the goodbye.
+const GOODBYE: Duration = Duration::from_millis(2000);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long the game may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const WAKE: Token = Token(usize::MAX);

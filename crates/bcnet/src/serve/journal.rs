@@ -1,0 +1,99 @@
+//! What a session tells becomes lines of the log, and is remembered for `bcnet ctl search`.
+
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_session::Event;
+use bcnet_transport::Time;
+
+use super::limit::Limit;
+
+/// The log of one session.
+#[derive(Debug)]
+pub(super) struct Journal {
+    port: u16,
+    /// The last ones to leave, the latest at the back.
+    pub(super) leavers: VecDeque<Leaver>,
+    lines: Limit,
+}
+
+/// Somebody who has left.
+#[derive(Debug)]
+pub(super) struct Leaver {
+    pub(super) name: String,
+    pub(super) address: SocketAddrV4,
+    pub(super) reason: String,
+    pub(super) at: Time,
+}
+
+impl Journal {
+    pub(super) const fn new(port: u16) -> Self {
+        Self { port, leavers: VecDeque::new(), lines: Limit::new(LINES_AT_ONCE, LINE_EVERY) }
+    }
+
+    /// Writes an event down, if not too many are.
+    pub(super) fn write(&mut self, event: Event, now: Time) {
+        if let Some(held_back) = self.lines.pass(now) {
+            if held_back > 0 {
+                tracing::warn!(event = "log_flood", port = self.port, held_back);
+            }
+            self.log(&event);
+        }
+        if let Event::Left { name, address, reason, .. } = event
+            && !name.is_empty()
+        {
+            if self.leavers.len() == LEAVERS {
+                self.leavers.pop_front();
+            }
+            self.leavers.push_back(Leaver { name, address, reason: reason.to_string(), at: now });
+        }
+    }
+
+    fn log(&self, event: &Event) {
+        let (port, name) = (self.port, event.name());
+        match event {
+            Event::Joining { peer, address } => {
+                tracing::info!(event = name, port, peer = peer.0, %address);
+            }
+            Event::Joined { peer, name: player, address, slot } => {
+                tracing::info!(event = name, port, peer = peer.0, slot, player, %address);
+            }
+            Event::InGame { peer, name: player } => {
+                tracing::info!(event = name, port, peer = peer.0, player);
+            }
+            Event::Left { peer, name: player, address, reason } => {
+                tracing::info!(event = name, port, peer = peer.0, player, %address, %reason);
+            }
+            Event::Chat { peer, name: player, text, team } => {
+                tracing::info!(event = name, port, peer = peer.0, player, team, text);
+            }
+            Event::Refused { from, reason } => {
+                tracing::info!(event = name, port, address = %from, %reason);
+            }
+            Event::ChecksumMismatch { peer, name: player, mismatch } => {
+                tracing::warn!(event = name, port, peer = peer.0, player, %mismatch);
+            }
+            Event::Anomaly { peer, kind, count } => {
+                tracing::warn!(event = name, port, peer = peer.0, %kind, count);
+            }
+            Event::RoundStarted { round, system } => {
+                tracing::info!(event = name, port, round, %system);
+            }
+            Event::RoundEnded { summary } => {
+                let (round, seconds) = (summary.round, summary.duration.as_secs());
+                let scores: Vec<_> =
+                    summary.scores.iter().map(|(player, score)| format!("{player}: {score:?}")).collect();
+                tracing::info!(event = name, port, round, seconds, reason = ?summary.reason, scores = scores.join(", "));
+            }
+            Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
+            _ => tracing::info!(event = name, port),
+        }
+    }
+}
+
+/// Who left is remembered as long as this many have not left since.
+const LEAVERS: usize = 200;
+/// As many lines at once, and after that one in this time.
+const LINES_AT_ONCE: u32 = 200;
+const LINE_EVERY: Duration = Duration::from_millis(20);

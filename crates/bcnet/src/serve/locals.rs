@@ -1,0 +1,82 @@
+//! Which of our addresses each peer talks to.
+//!
+//! A machine with several addresses must answer from the one that was asked; a client drops everything else. Players
+//! are remembered by name, so to speak: nobody else can push them out. Whoever only asks is remembered until somebody
+//! else takes its place, which is long enough for an answer.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+#[derive(Debug)]
+pub(super) struct Locals {
+    players: Vec<(SocketAddrV4, Ipv4Addr)>,
+    others: Box<[Option<(SocketAddrV4, Ipv4Addr)>]>,
+    hasher: RandomState,
+}
+
+impl Locals {
+    pub(super) fn new() -> Self {
+        Self { players: Vec::new(), others: vec![None; OTHERS].into(), hasher: RandomState::new() }
+    }
+
+    /// `remote` has talked to `local`.
+    pub(super) fn note(&mut self, remote: SocketAddrV4, local: Ipv4Addr) {
+        if let Some(player) = self.players.iter_mut().find(|(player, _)| *player == remote) {
+            player.1 = local;
+            return;
+        }
+        let place = self.place(remote);
+        self.others[place] = Some((remote, local));
+    }
+
+    /// The address that `remote` has talked to, if it is remembered.
+    pub(super) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
+        let player = self.players.iter().find(|(player, _)| *player == remote);
+        player
+            .or(self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
+            .map(|(_, local)| *local)
+    }
+
+    /// These are the players now.
+    pub(super) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
+        let known = players.filter_map(|player| Some((player, self.find(player)?))).collect();
+        // Whoever has just left may still be owed an answer.
+        for (leaver, local) in std::mem::replace(&mut self.players, known) {
+            self.note(leaver, local);
+        }
+    }
+
+    /// Places are hashed with a secret, so that nobody can aim at somebody else's.
+    fn place(&self, remote: SocketAddrV4) -> usize {
+        self.hasher.hash_one(remote) as usize % OTHERS
+    }
+}
+
+const OTHERS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn players_are_remembered_whoever_else_comes() {
+        let address = |n: u32| SocketAddrV4::new(Ipv4Addr::from(n), 22101);
+        let ours = |n| Ipv4Addr::new(192, 0, 2, n);
+        let mut locals = Locals::new();
+        locals.note(address(1), ours(1));
+        assert_eq!(locals.find(address(1)), Some(ours(1)));
+        locals.keep([address(1), address(2)].into_iter());
+        for n in 3..10_000 {
+            locals.note(address(n), ours(9));
+            assert_eq!(locals.find(address(n)), Some(ours(9)));
+        }
+        assert_eq!(locals.find(address(1)), Some(ours(1)));
+        locals.note(address(1), ours(2));
+        assert_eq!(locals.find(address(1)), Some(ours(2)));
+        let remembered = (3..10_000).filter(|n| locals.find(address(*n)).is_some()).count();
+        assert!(remembered <= OTHERS, "{remembered}");
+        locals.keep(std::iter::empty());
+        assert_eq!(locals.players.len(), 0);
+    }
+}

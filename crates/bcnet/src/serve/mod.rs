@@ -1,0 +1,101 @@
+//! `bcnet serve`: the dedicated server.
+//!
+//! [`game`] is one thread that drives all sessions; each is a [`room`]: the sans-I/O session, its socket and its log.
+//! [`plane`] decides what needs files and names, in the threads of [`control`] and [`signals`], and tells the game.
+
+mod clock;
+mod commands;
+mod control;
+mod game;
+mod journal;
+mod limit;
+mod locals;
+mod plane;
+mod recorder;
+mod room;
+mod signals;
+mod start;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{env, thread};
+
+use anyhow::Context;
+
+use crate::net::Io;
+use crate::{Verdict, bans, config, log};
+use clock::Clock;
+use control::ControlSocket;
+use game::Game;
+use plane::Plane;
+use recorder::Recorder;
+pub(crate) use start::control_path;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without a configuration it hosts one game at UDP port 22101, or at the next free one up to 22201. `server ready \
+port=…` on standard output tells that players can come; the log is on standard error.
+
+SIGTERM and SIGINT say goodbye to the players and end it, a second one ends it at once; SIGHUP reads the \
+configuration and the bans again.
+
+Exit codes: 0 ended as told, 2 could not run.
+
+Examples:
+  bcnet serve --name 'Friday night'
+  bcnet serve --port 22150 --write game.pcapng
+  bcnet serve --config /etc/bcnet/bcnet.toml")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    flags: config::Flags,
+
+    /// Write all datagrams to a ring of capture files for Wireshark
+    #[arg(long, value_name = "FILE.pcapng")]
+    write: Option<PathBuf>,
+
+    /// Use only what every platform has, one datagram per system call
+    #[arg(long, hide = true)]
+    portable_io: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let mut flags = args.flags.clone();
+    flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
+    let loaded = config::load(&flags, env::vars_os())?;
+    let control_is_wanted = *loaded.origin("server", "control") != config::Origin::Default;
+    let settings = loaded.settings;
+    let _log = log::start(&start::log_options(&settings))?;
+    let bans = bans::load(&settings.server.bans, clock::wall_now().as_secs())?;
+    let clock = Clock::start();
+    let rooms = start::rooms(&settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
+    let recorder = start::ring(&settings).map(Recorder::start).transpose()?;
+    let ready: String = rooms
+        .iter()
+        .map(|room| {
+            format!("server ready port={} name={}\n", room.address.port(), room.session.config().name)
+        })
+        .collect();
+    let (mut game, orders) = Game::new(rooms, clock, recorder)?;
+    let control = control_path(&settings);
+    let plane = Arc::new(Plane::new(flags, settings, bans, orders));
+    signals::start(Arc::clone(&plane))?;
+    let control = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose();
+    let _socket = match control {
+        Err(error) if !control_is_wanted => {
+            tracing::warn!(
+                event = "no_control",
+                error = format!("{error:#}"),
+                "`bcnet ctl` cannot reach this server"
+            );
+            None
+        }
+        control => control?,
+    };
+    thread::Builder::new().name("housekeeping".into()).spawn(move || plane.keep_house())?;
+    // Whoever started the server may not be interested in its output.
+    drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
+    game.run().context("waiting for datagrams")?;
+    tracing::info!(event = "stopped");
+    Ok(Verdict::Clean)
+}

@@ -1,0 +1,250 @@
+//! What is decided beside the game and needs files or names: bans, the configuration, masters.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::clock::wall_now;
+use super::game::{Game, Orders};
+use super::start;
+use crate::bans::{self, Ban, Bans, Moment, Network};
+use crate::config::{self, Flags, Line, Settings, Value as _};
+use crate::ctl::protocol::{Envelope, Refusal, Request};
+
+/// Everything about the server that the game itself does not know.
+pub(super) struct Plane {
+    pub(super) flags: Flags,
+    pub(super) orders: Orders,
+    state: Mutex<State>,
+}
+
+struct State {
+    settings: Settings,
+    bans: Bans,
+}
+
+impl Plane {
+    pub(super) fn new(flags: Flags, settings: Settings, bans: Bans, orders: Orders) -> Self {
+        let plane = Self { flags, orders, state: Mutex::new(State { settings, bans }) };
+        plane.enforce(&plane.state());
+        plane
+    }
+
+    /// Does what `bcnet ctl` asks.
+    pub(super) fn carry_out(&self, envelope: Envelope) -> Result<Value, Refusal> {
+        match envelope.request {
+            Request::Ban { target, expiry, reason } => {
+                self.ban(envelope.session, &target, expiry.as_deref(), reason.unwrap_or_default())
+            }
+            Request::Unban { target } => self.unban(&target),
+            Request::Bans => Ok(json!({ "bans": list(&self.state().bans, "") })),
+            Request::Reload => self.reload(),
+            Request::Search { ref text } => {
+                let found = list(&self.state().bans, text);
+                let mut answer = self.ask(envelope)?;
+                answer["bans"] = found.into();
+                Ok(answer)
+            }
+            _ => self.ask(envelope),
+        }
+    }
+
+    fn ask(&self, envelope: Envelope) -> Result<Value, Refusal> {
+        self.orders.ask(move |game, now| game.answer(&envelope, now)).unwrap_or_else(|| Err(ending()))
+    }
+
+    fn ban(
+        &self,
+        session: Option<String>,
+        target: &str,
+        expiry: Option<&str>,
+        reason: String,
+    ) -> Result<Value, Refusal> {
+        let address = self.network(session, target)?;
+        let reason = Line::from_text(&reason).map_err(|problem| Refusal(format!("reason: {problem}")))?;
+        let mut state = self.state();
+        let lasts = match expiry {
+            None => state.settings.server.ban_expiry,
+            Some("never") => None,
+            Some(text) => {
+                Some(Duration::from_text(text).map_err(|problem| Refusal(format!("expiry: {problem}")))?)
+            }
+        };
+        let now = wall_now().as_secs();
+        let expires = lasts.map(|lasts| Moment(now.saturating_add(lasts.as_secs())));
+        let ban = Ban { address, expires, reason, since: Moment(now), ..Ban::default() };
+        let mut bans = state.bans.clone();
+        bans.expire(now);
+        if !bans.add(ban.clone()) {
+            return Err(Refusal("there is no room for more bans; join addresses to networks".into()));
+        }
+        self.keep(&mut state, bans)?;
+        tracing::info!(event = "banned", network = %address, expires = expires.map(|end| end.to_string()), reason = ban.reason.0);
+        Ok(json!({ "done": format!("banned {ban}"), "network": address.to_string() }))
+    }
+
+    fn unban(&self, target: &str) -> Result<Value, Refusal> {
+        let network: Network = target.parse().map_err(Refusal)?;
+        let mut state = self.state();
+        let mut bans = state.bans.clone();
+        if bans.remove(network).is_none() {
+            let problem =
+                format!("{network} is not banned as such; `bcnet ctl search {target}` shows what covers it");
+            return Err(Refusal(problem));
+        }
+        self.keep(&mut state, bans)?;
+        tracing::info!(event = "unbanned", %network);
+        Ok(json!({ "done": format!("{network} may play again") }))
+    }
+
+    /// Puts bans into the file and then in force.
+    fn keep(&self, state: &mut State, bans: Bans) -> Result<(), Refusal> {
+        bans::save(&state.settings.server.bans, &bans).map_err(|error| Refusal(format!("{error:#}")))?;
+        state.bans = bans;
+        self.enforce(state);
+        Ok(())
+    }
+
+    fn enforce(&self, state: &State) {
+        let networks: Vec<(Ipv4Addr, u8)> = state.bans.networks().collect();
+        self.orders.give(move |game, now| {
+            for room in &mut game.rooms {
+                room.session.set_bans(networks.clone(), now);
+            }
+        });
+    }
+
+    /// What a ban is about: a network, or the address of a player.
+    fn network(&self, session: Option<String>, target: &str) -> Result<Network, Refusal> {
+        match target.parse() {
+            Ok(network) => Ok(network),
+            Err(problem) if target.contains(['.', '/']) && !target.contains(char::is_alphabetic) => {
+                Err(Refusal(problem))
+            }
+            Err(_) => {
+                let name = target.to_owned();
+                let find = move |game: &mut Game, now| game.find_in(session.as_deref(), &name, now);
+                let player = self.orders.ask(find).unwrap_or_else(|| Err(ending()))?;
+                Ok(Network::around(*player.address.ip(), 32))
+            }
+        }
+    }
+
+    /// Reads configuration and bans again. Nothing changes if either is wrong.
+    pub(super) fn reload(&self) -> Result<Value, Refusal> {
+        let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
+        let loaded = config::load(&self.flags, std::env::vars_os()).map_err(|error| refuse(error.into()))?;
+        let mut state = self.state();
+        let (old, new) = (state.settings.sessions.len(), loaded.settings.sessions.len());
+        if old != new {
+            let problem = format!("there are {new} sessions instead of {old}; restart the server for that");
+            return Err(Refusal(problem));
+        }
+        let bans = bans::load(&state.settings.server.bans, wall_now().as_secs()).map_err(refuse)?;
+        let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
+        let mut configs = configs.map_err(refuse)?;
+        let masters = resolve(&loaded.settings);
+        let restart = needs_restart(&state.settings, &loaded.settings);
+        state.bans = bans;
+        let path = std::mem::take(&mut state.settings.server.bans);
+        state.settings = loaded.settings;
+        state.settings.server.bans = path;
+        self.enforce(&state);
+        self.orders.give(move |game, now| {
+            for (room, mut config) in game.rooms.iter_mut().zip(configs.drain(..)) {
+                config.masters.clone_from(&masters);
+                room.reconfigure(config, now);
+            }
+        });
+        tracing::info!(event = "reloaded", restart = restart.join(", "));
+        let rest =
+            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
+        Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
+    }
+
+    /// Looks after what changes by itself, for ever: bans end, masters move.
+    pub(super) fn keep_house(&self) {
+        loop {
+            let settings = self.state().settings.clone();
+            if !settings.server.masters.is_empty() {
+                let masters = resolve(&settings);
+                self.orders.give(move |game, now| {
+                    for room in &mut game.rooms {
+                        room.set_masters(&masters, now);
+                    }
+                });
+            }
+            thread::sleep(HOUSEKEEPING);
+            let mut state = self.state();
+            if state.bans.expire(wall_now().as_secs()) > 0 {
+                self.enforce(&state);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked has changed nothing by halves: each change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The settings that a running server does not take over.
+fn needs_restart(old: &Settings, new: &Settings) -> Vec<String> {
+    let mut changed = Vec::new();
+    let mut compare = |name: &str, differs: bool| {
+        if differs {
+            changed.push(name.to_owned());
+        }
+    };
+    compare("server.bind", old.server.bind != new.server.bind);
+    compare("server.control", old.server.control != new.server.control);
+    compare("server.bans", old.server.bans != new.server.bans);
+    compare("log", old.log != new.log);
+    compare("capture", old.capture != new.capture);
+    for (n, (old, new)) in old.sessions.iter().zip(&new.sessions).enumerate() {
+        compare(&format!("session.{}.port", n + 1), old.port != new.port);
+    }
+    changed
+}
+
+/// The IPv4 addresses of the masters that have any.
+fn resolve(settings: &Settings) -> Vec<SocketAddrV4> {
+    let mut found = BTreeSet::new();
+    for master in &settings.server.masters {
+        match (master.host.as_str(), master.port).to_socket_addrs() {
+            Ok(addresses) => {
+                found.extend(addresses.filter_map(|address| match address {
+                    SocketAddr::V4(address) => Some(address),
+                    SocketAddr::V6(_) => None,
+                }));
+            }
+            Err(error) => {
+                let host = &master.host;
+                tracing::warn!(event = "master_unknown", host, %error, "it is looked up again in a minute");
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn list(bans: &Bans, text: &str) -> Vec<Value> {
+    let show = |ban: &Ban| {
+        json!({
+            "network": ban.address.to_string(),
+            "since": ban.since.to_string(),
+            "expires": ban.expires.map_or_else(|| "never".into(), |end| end.to_string()),
+            "reason": ban.reason.0,
+        })
+    };
+    bans.search(text).map(show).collect()
+}
+
+fn ending() -> Refusal {
+    Refusal("the server is ending".into())
+}
+
+const HOUSEKEEPING: Duration = Duration::from_secs(60);

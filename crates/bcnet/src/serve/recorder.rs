@@ -1,0 +1,154 @@
+//! The capture of a running server: a ring of files, written by a thread of its own.
+//!
+//! The disk must not hold up the game: what the thread cannot keep up with is left out and counted.
+
+use std::fs;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::capture::{Packet, Writer};
+
+/// How much disk a capture may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Ring {
+    /// The newest file. Older ones have a number before the extension: `FILE.1.pcapng` is the one before.
+    pub(crate) path: PathBuf,
+    /// When a file has this size, the next is begun.
+    pub(crate) size: u64,
+    /// How many files to keep.
+    pub(crate) files: u32,
+}
+
+/// Takes datagrams for the capture.
+pub(super) struct Recorder {
+    packets: Option<SyncSender<Owned>>,
+    thread: Option<JoinHandle<()>>,
+    left_out: u64,
+}
+
+struct Owned {
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    time: Duration,
+    bytes: Box<[u8]>,
+}
+
+impl Recorder {
+    pub(super) fn start(ring: Ring) -> anyhow::Result<Self> {
+        let mut writer = Writer::create(&ring.path)?;
+        writer.flush()?;
+        let (packets, inbox) = mpsc::sync_channel(BACKLOG);
+        let write = move || {
+            if let Err(error) = write_all(&ring, writer, &inbox) {
+                tracing::error!(event = "capture_failed", error = format!("{error:#}"), "the capture ends");
+            }
+        };
+        let thread = thread::Builder::new().name("capture".into()).spawn(write)?;
+        Ok(Self { packets: Some(packets), thread: Some(thread), left_out: 0 })
+    }
+
+    /// Records a datagram.
+    pub(super) fn record(&mut self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
+        let Some(packets) = &self.packets else { return };
+        if packets.try_send(Owned { from, to, time, bytes: bytes.into() }).is_err() {
+            self.left_out += 1;
+        }
+    }
+
+    /// How many datagrams are not in the capture because the disk was too slow, or full.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+impl Drop for Recorder {
+    /// Everything that was recorded is in the file.
+    fn drop(&mut self) {
+        self.packets = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn write_all(ring: &Ring, mut writer: Writer, packets: &Receiver<Owned>) -> anyhow::Result<()> {
+    while let Ok(first) = packets.recv() {
+        let mut next = Some(first);
+        while let Some(Owned { from, to, time, bytes }) = next {
+            if writer.size() >= ring.size {
+                writer.flush()?;
+                shift(ring)?;
+                writer = Writer::create(&ring.path)?;
+            }
+            writer.write(&Packet { from, to, time, bytes: &bytes, comment: None })?;
+            next = packets.try_recv().ok();
+        }
+        writer.flush()?;
+    }
+    Ok(())
+}
+
+/// Makes room for a new file: each gets the next number and the oldest is gone.
+fn shift(ring: &Ring) -> anyhow::Result<()> {
+    for number in (0..ring.files.saturating_sub(1)).rev() {
+        let (from, to) = (numbered(&ring.path, number), numbered(&ring.path, number + 1));
+        if from.exists() {
+            fs::rename(&from, &to).with_context(|| from.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_extension(format!("{number}.{extension}"))
+}
+
+/// Datagrams that wait for the disk, at most: with their bytes a few megabytes.
+const BACKLOG: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_as_many_files_as_it_may_and_each_is_whole() {
+        let directory = std::env::temp_dir().join(format!("bcnet-ring-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let path = directory.join("game.pcapng");
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
+        let mut recorder =
+            Recorder::start(Ring { path: path.clone(), size: 2000, files: 3 }).expect("a capture");
+        for i in 0..100_u8 {
+            recorder.record(address, address, Duration::from_secs(i.into()), &[i; 100]);
+        }
+        assert_eq!(recorder.left_out(), 0);
+        drop(recorder);
+        let mut seen = Vec::new();
+        for name in ["game.2.pcapng", "game.1.pcapng", "game.pcapng"] {
+            let file = fs::File::open(directory.join(name)).expect(name);
+            assert!(file.metadata().expect("a file").len() < 2300, "{name}");
+            let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect(name);
+            while let Some(block) = reader.next_block() {
+                let block = block.expect("a whole file").into_owned();
+                if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block {
+                    seen.extend(packet.data.last().copied());
+                }
+            }
+        }
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3);
+        assert_eq!(seen.last(), Some(&99));
+        assert!(seen.len() > 20 && seen.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{seen:?}");
+        fs::remove_dir_all(&directory).expect("removed");
+    }
+}

@@ -1,0 +1,160 @@
+//! One session with its socket.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_session::{Config, Event, Session};
+use bcnet_transport::{Cause, Rejected, Time};
+
+use super::journal::Journal;
+use super::limit::Limit;
+use super::locals::Locals;
+use crate::net::{Batch, Head, Socket, Unsent};
+
+/// A session, the socket it has, and what passes through.
+pub(super) struct Room {
+    pub(super) session: Session,
+    pub(super) socket: Socket,
+    /// Where the socket is bound.
+    pub(super) address: SocketAddrV4,
+    pub(super) journal: Journal,
+    pub(super) traffic: Traffic,
+    /// When datagrams left last.
+    pub(super) flushed: Time,
+    /// The socket is on the list of those that may have more.
+    pub(super) is_unread: bool,
+    locals: Option<Locals>,
+    rejected: Rejected,
+    rejections: Limit,
+    failures: Limit,
+}
+
+/// What passed through a socket so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Traffic {
+    pub(super) datagrams_in: u64,
+    pub(super) datagrams_out: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    /// Datagrams that came and were longer than any of the protocol.
+    pub(super) oversized: u64,
+    /// Datagrams that the system did not take.
+    pub(super) unsent: u64,
+}
+
+impl Room {
+    pub(super) fn new(mut config: Config, seed: u64, socket: Socket, address: SocketAddrV4) -> Self {
+        advertise(&mut config, address);
+        Self {
+            session: Session::new(config, seed),
+            socket,
+            address,
+            journal: Journal::new(address.port()),
+            traffic: Traffic::default(),
+            flushed: Time::ZERO,
+            is_unread: false,
+            locals: address.ip().is_unspecified().then(Locals::new),
+            rejected: Rejected::default(),
+            rejections: Limit::new(5, LOG_EVERY),
+            failures: Limit::new(5, LOG_EVERY),
+        }
+    }
+
+    /// Takes new settings over.
+    pub(super) fn reconfigure(&mut self, mut config: Config, now: Time) {
+        advertise(&mut config, self.address);
+        self.session.reconfigure(config, now);
+    }
+
+    /// Tells the session its list servers.
+    pub(super) fn set_masters(&mut self, masters: &[SocketAddrV4], now: Time) {
+        if self.session.config().masters != masters {
+            let config = Config { masters: masters.into(), ..self.session.config().clone() };
+            self.session.reconfigure(config, now);
+        }
+    }
+
+    /// A deciphered datagram arrived.
+    pub(super) fn handle(&mut self, head: &Head, bytes: &mut [u8], now: Time) {
+        self.traffic.datagrams_in += 1;
+        self.traffic.bytes_in += bytes.len() as u64;
+        if head.cut {
+            self.traffic.oversized += 1;
+            return;
+        }
+        if let (Some(locals), Some(local)) = (&mut self.locals, head.local) {
+            locals.note(head.remote, local);
+        }
+        self.session.handle_datagram(head.remote, bytes, now);
+    }
+
+    /// Puts the next datagram to send into `batch`. `false` if there is none, or no room.
+    pub(super) fn transmit(&mut self, owner: u32, batch: &mut Batch, now: Time) -> bool {
+        let Self { session, locals, traffic, .. } = self;
+        batch.push(|room| {
+            let transmit = session.poll_transmit(room, now)?;
+            traffic.datagrams_out += 1;
+            traffic.bytes_out += transmit.len as u64;
+            let local = locals.as_ref().and_then(|locals| locals.find(transmit.to));
+            Some(Head { owner, remote: transmit.to, local, len: transmit.len, cut: false })
+        })
+    }
+
+    /// Logs what has happened.
+    pub(super) fn report(&mut self, now: Time) {
+        let mut moved = false;
+        while let Some(event) = self.session.poll_event() {
+            moved |= matches!(event, Event::Joining { .. } | Event::Left { .. });
+            self.journal.write(event, now);
+        }
+        if let (true, Some(locals)) = (moved, &mut self.locals) {
+            locals.keep(self.session.players(now).map(|player| player.address));
+        }
+        self.report_rejections(now);
+    }
+
+    /// Floods of nonsense become one line now and then.
+    fn report_rejections(&mut self, now: Time) {
+        let rejected = self.session.rejected();
+        if rejected == self.rejected || self.rejections.pass(now).is_none() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.rejected, rejected);
+        for cause in Cause::ALL {
+            let more = rejected.count(cause) - before.count(cause);
+            if more > 0 {
+                let port = self.address.port();
+                tracing::warn!(event = "rejected", port, cause = cause.name(), datagrams = more);
+            }
+        }
+    }
+
+    /// The system did not take some datagrams.
+    pub(super) fn note_unsent(&mut self, unsent: &Unsent, now: Time) {
+        self.traffic.unsent += unsent.datagrams;
+        self.traffic.datagrams_out -= unsent.datagrams.min(self.traffic.datagrams_out);
+        self.note_failure("send_failed", unsent.reason.as_ref(), now);
+    }
+
+    /// The system did not do what the socket should.
+    pub(super) fn note_failure(&mut self, event: &'static str, error: Option<&std::io::Error>, now: Time) {
+        if let Some(held_back) = self.failures.pass(now) {
+            let error = error.map(ToString::to_string);
+            tracing::warn!(event, port = self.address.port(), error, held_back);
+        }
+    }
+
+    /// Our address towards `remote`, for captures.
+    pub(super) fn local(&self, known: Option<Ipv4Addr>) -> SocketAddrV4 {
+        SocketAddrV4::new(known.unwrap_or(*self.address.ip()), self.address.port())
+    }
+}
+
+/// List servers are told the port of the socket, unless the settings name another.
+fn advertise(config: &mut Config, address: SocketAddrV4) {
+    if config.advertise_port == 0 {
+        config.advertise_port = address.port();
+    }
+}
+
+const LOG_EVERY: Duration = Duration::from_secs(10);

@@ -1,0 +1,179 @@
+//! From the settings to sessions with sockets.
+
+use std::collections::hash_map::RandomState;
+use std::env;
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::io::ErrorKind;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use bcnet_session::{Checksums, Config, Manifest, Mission, SayAs, System};
+use tracing::level_filters::LevelFilter;
+
+use super::recorder::Ring;
+use super::room::Room;
+use crate::config::{self, Settings};
+use crate::log;
+use crate::net::{Io, Socket};
+
+/// Binds a socket for every session.
+pub(super) fn rooms(settings: &Settings, io: Io) -> anyhow::Result<Vec<Room>> {
+    // Fixed ports come first, so that no other session is given one of them.
+    let mut sockets = Vec::new();
+    for session in &settings.sessions {
+        let fixed = session.port.fixed().map(|port| bind(settings, port, io));
+        sockets.push(fixed.transpose()?);
+    }
+    let mut rooms = Vec::new();
+    for (session, socket) in settings.sessions.iter().zip(sockets) {
+        let socket = socket.map_or_else(|| bind_any(settings, io), Ok)?;
+        let address = socket.local()?;
+        rooms.push(Room::new(config(session)?, seed(), socket, address));
+    }
+    Ok(rooms)
+}
+
+fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
+    let address = SocketAddrV4::new(settings.server.bind, port);
+    Socket::bind(address, io).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow::anyhow!("UDP port {port} is in use; end the other program, or choose another --port")
+        }
+        ErrorKind::AddrNotAvailable => {
+            let ip = settings.server.bind;
+            anyhow::anyhow!("{ip} is no address of this machine; use one of its own for --bind, or 0.0.0.0")
+        }
+        _ => anyhow::Error::new(error).context(format!("UDP {address}")),
+    })
+}
+
+/// The first free port of those that games look at in the local network.
+fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
+    for port in FIRST_PORT..=LAST_PORT {
+        match Socket::bind(SocketAddrV4::new(settings.server.bind, port), io) {
+            Ok(socket) => {
+                if port > FIRST_PORT {
+                    let text = "the ports before are in use";
+                    tracing::warn!(event = "port_moved", wanted = FIRST_PORT, port, "{text}");
+                }
+                return Ok(socket);
+            }
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            Err(_) => return bind(settings, port, io),
+        }
+    }
+    bail!("UDP ports {FIRST_PORT} to {LAST_PORT} are all in use; choose another --port")
+}
+
+/// The settings of a session as the session wants them. The port for masters is 0 if it is that of the socket.
+pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
+    let system = |system: config::System| System::named(system.word()).context("a system of the game");
+    let rotation: anyhow::Result<_> = session.rotation.iter().map(|next| system(*next)).collect();
+    let transport = bcnet_transport::Config {
+        // Done in batches, for all sessions together.
+        cipher: false,
+        keepalive: session.keepalive,
+        silence: session.silence_timeout,
+        undeliverable: session.undeliverable_timeout,
+        ..bcnet_transport::Config::default()
+    };
+    Ok(Config {
+        name: session.name.0.clone(),
+        mission: mission(&session.mission),
+        system: system(session.system)?,
+        rotation: rotation?,
+        time_limit: session.time_limit.map(|minutes| minutes.get() as u8),
+        frag_limit: session.frag_limit.map(|kills| kills.get() as u8),
+        intermission: session.intermission,
+        player_limit: session.player_limit.get() as u8,
+        password: session.password.get().map(ToOwned::to_owned),
+        welcome: session.welcome.0.clone(),
+        say_as: match session.say_as {
+            config::SayAs::Recipient => SayAs::Recipient,
+            config::SayAs::Peer(id) => SayAs::Peer(id.get() as u8),
+        },
+        say_prefix: session.say_prefix.0.clone(),
+        list_host_as_player: session.list_host_as_player,
+        refusal_opcode: match session.refusal_opcode {
+            config::RefusalOpcode::Mismatch22 => 0x22,
+            config::RefusalOpcode::Mismatch23 => 0x23,
+        },
+        checksums: match session.checksums {
+            config::Checksums::Permissive => Checksums::Permissive,
+            config::Checksums::Strict => Checksums::Strict(
+                session.manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?,
+            ),
+        },
+        extra_files: session.extra_files,
+        learn: false,
+        forward_unknown: session.forward_unknown,
+        allow_mods: session.allow_mods,
+        collisions: session.collisions,
+        friendly_fire: session.friendly_fire,
+        masters: Vec::new(),
+        advertise_port: session.advertise_port.fixed().unwrap_or(0),
+        query_rate: session.query_rate.get().into(),
+        relay_rate: u32::try_from(session.relay_rate.0).unwrap_or(u32::MAX),
+        handshake_timeout: session.handshake_timeout,
+        round_timeout: session.round_timeout,
+        transport,
+    })
+}
+
+fn mission(mission: &config::Mission) -> Mission {
+    use config::StockMission::{Deathmatch, Factions, TeamDeathmatch};
+    let stock = |number: u8, short_name: &str, teams| Mission {
+        script: format!("Multiplayer.Episode.Mission{number}.Mission{number}"),
+        short_name: short_name.into(),
+        teams,
+    };
+    match mission {
+        config::Mission::Stock(kind @ Deathmatch) => stock(1, kind.word(), false),
+        config::Mission::Stock(kind @ TeamDeathmatch) => stock(2, kind.word(), true),
+        config::Mission::Stock(kind @ Factions) => stock(3, kind.word(), true),
+        config::Mission::Script(script) => Mission { script: script.clone(), ..Mission::default() },
+    }
+}
+
+fn manifest(path: &Path) -> anyhow::Result<Manifest> {
+    let name = || path.display().to_string();
+    Ok(Manifest::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)?)
+}
+
+pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
+    let level = match settings.log.level {
+        config::Level::Error => LevelFilter::ERROR,
+        config::Level::Warn => LevelFilter::WARN,
+        config::Level::Info => LevelFilter::INFO,
+        config::Level::Debug => LevelFilter::DEBUG,
+        config::Level::Trace => LevelFilter::TRACE,
+    };
+    let file = settings.log.file.as_deref().map(|path| (path, settings.log.keep.get().into()));
+    log::Options { level, json: settings.log.format == config::Format::Json, file }
+}
+
+pub(super) fn ring(settings: &Settings) -> Option<Ring> {
+    let capture = &settings.capture;
+    let files = capture.files.get().into();
+    capture.file.clone().map(|path| Ring { path, size: capture.size.0, files })
+}
+
+/// Where the control socket is: a name without a directory is that of a file in the user's runtime directory.
+pub(crate) fn control_path(settings: &Settings) -> Option<PathBuf> {
+    let path = settings.server.control.clone()?;
+    if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
+        return Some(path);
+    }
+    let directory = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].iter().find_map(env::var_os);
+    Some(directory.map_or_else(|| "/run/bcnet".into(), PathBuf::from).join(path))
+}
+
+/// A number that nobody else can know: the keys of the standard library's hash are from the system's random numbers.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+const FIRST_PORT: u16 = 22101;
+const LAST_PORT: u16 = 22201;
