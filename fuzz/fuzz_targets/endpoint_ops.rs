@@ -127,7 +127,7 @@ impl Pair {
                             self.hostile = peer;
                         }
                     }
-                    Event::Received { peer: PeerId(1 | 2) } => {
+                    Event::Received { peer: PeerId(1 | 2), .. } => {
                         assert_eq!(payload[..4], self.received[side].to_le_bytes());
                         self.received[side] += 1;
                     }

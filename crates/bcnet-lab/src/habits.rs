@@ -44,7 +44,7 @@ impl Habits {
     }
 
     /// Changes a datagram that is about to leave; tells its length.
-    pub(crate) fn say(&self, bytes: &mut [u8]) -> usize {
+    pub fn say(&self, bytes: &mut [u8]) -> usize {
         if !self.plain_acks {
             return bytes.len();
         }
@@ -58,7 +58,7 @@ impl Habits {
     }
 
     /// Changes a datagram that was taken out of the socket.
-    pub(crate) fn hear(&self, bytes: &mut Vec<u8>) {
+    pub fn hear(&self, bytes: &mut Vec<u8>) {
         if self.deaf_to_part_acks {
             let len = rewrite(bytes, |message| match message {
                 Message::Ack(ack) if ack.id.part.is_some() => None,

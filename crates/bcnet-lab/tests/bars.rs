@@ -372,7 +372,7 @@ impl Bulk {
                 sent += 1;
             }
             world.run(now + Duration::from_millis(10), |node, event, bytes, _, now| {
-                if (node, event) == (1, Event::Received { peer: HOST }) {
+                if matches!((node, event), (1, Event::Received { peer: HOST, .. })) {
                     assert!(bytes == payload);
                     (received, end) = (received + 1, now);
                 }

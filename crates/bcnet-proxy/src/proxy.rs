@@ -210,6 +210,12 @@ impl Proxy {
             .map(|client| (client.address, client.source, client.healed(Way::Up), client.healed(Way::Down)))
     }
 
+    /// Whose source this is.
+    #[must_use]
+    pub fn client(&self, source: u32) -> Option<SocketAddrV4> {
+        self.clients.get(source as usize).and_then(Option::as_ref).map(|client| client.address)
+    }
+
     /// How many datagrams were turned away for this reason.
     #[must_use]
     pub fn refused(&self, refusal: Refusal) -> u64 {

@@ -109,6 +109,11 @@ impl Config {
     pub(crate) fn places(&self) -> usize {
         usize::from(self.player_limit).min(MOST_SLOTS)
     }
+
+    /// The time limit, if it is one that the wire can tell.
+    pub(crate) fn minutes(&self) -> Option<u8> {
+        self.time_limit.filter(|minutes| (1..=254).contains(minutes))
+    }
 }
 
 /// What is played.

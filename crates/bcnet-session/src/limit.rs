@@ -109,8 +109,8 @@ mod tests {
         let mut answered = 0;
         for step in 0..10_000_u32 {
             now = now + Duration::from_millis(1);
-            networks.allow(Ipv4Addr::from(0x0A00_0000 + (step % 3 << 8)), 10, now);
-            answered += u32::from(networks.allow(Ipv4Addr::new(192, 0, 2, step as u8), 10, now));
+            networks.allow(Ipv4Addr::from(0x0A00_0000 + ((step % 3) << 8)), 10, now);
+            answered += u32::from(networks.allow(Ipv4Addr::from(0xC000_0200 + step % 256), 10, now));
         }
         assert!((100..=110).contains(&answered), "{answered}");
     }

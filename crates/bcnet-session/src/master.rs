@@ -7,7 +7,7 @@ use bcnet_transport::Time;
 
 /// The list servers of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Masters(Vec<Master>);
+pub struct Masters(Vec<Master>);
 
 #[derive(Debug)]
 struct Master {
@@ -18,8 +18,8 @@ struct Master {
 }
 
 impl Masters {
-    /// Keeps what is known of those that stay.
-    pub(crate) fn set(&mut self, addresses: &[SocketAddrV4]) {
+    /// These are the list servers from now on. Keeps what is known of those that stay.
+    pub fn set(&mut self, addresses: &[SocketAddrV4]) {
         self.0.retain(|master| addresses.contains(&master.address));
         for address in addresses {
             if !self.0.iter().any(|master| master.address == *address) {
@@ -29,12 +29,13 @@ impl Masters {
     }
 
     /// When the next heartbeat is due.
-    pub(crate) fn due(&self) -> Option<Time> {
+    #[must_use]
+    pub fn due(&self) -> Option<Time> {
         self.0.iter().map(|master| master.next).min()
     }
 
     /// Whose heartbeat is due. One that is never heard of is told less and less often, but for ever.
-    pub(crate) fn beat(&mut self, now: Time) -> Option<SocketAddrV4> {
+    pub fn beat(&mut self, now: Time) -> Option<SocketAddrV4> {
         let master = self.0.iter_mut().find(|master| master.next <= now)?;
         master.next = now + master.pause;
         let heard = master.seen.is_some_and(|seen| now.since(seen) < FORGOTTEN);
@@ -43,7 +44,7 @@ impl Masters {
     }
 
     /// A datagram came from `from`. Which master that is, if nobody knew that it lives.
-    pub(crate) fn heard(&mut self, from: Ipv4Addr, now: Time) -> Option<SocketAddrV4> {
+    pub fn heard(&mut self, from: Ipv4Addr, now: Time) -> Option<SocketAddrV4> {
         let master = self.0.iter_mut().find(|master| *master.address.ip() == from)?;
         let news = master.seen.is_none_or(|seen| now.since(seen) >= FORGOTTEN);
         master.seen = Some(now);
@@ -53,13 +54,14 @@ impl Masters {
     }
 
     /// Each with how long ago it was heard of.
-    pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
+    pub fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
         self.0.iter().map(move |master| (master.address, master.seen.map(|seen| now.since(seen))))
     }
 }
 
-/// What a list server is told.
-pub(crate) fn heartbeat(port: u16) -> Vec<u8> {
+/// What a list server is told: that a server is reached at `port` of the address this comes from.
+#[must_use]
+pub fn heartbeat(port: u16) -> Vec<u8> {
     format!("\\heartbeat\\{port}\\gamename\\bcommander").into_bytes()
 }
 

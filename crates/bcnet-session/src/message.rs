@@ -3,31 +3,33 @@
 use crate::config::Config;
 use crate::text::latin1;
 
-/// Opcodes that the session knows by name; the table of all is in [`relay`](crate::relay).
+/// Opcodes by what the session does with them; the table of all is in [`relay`](crate::relay).
 pub(crate) mod op {
-    pub(crate) const SETTINGS: u8 = 0x00;
-    pub(crate) const GAME_INIT: u8 = 0x01;
-    pub(crate) const CREATE: u8 = 0x02;
-    pub(crate) const CREATE_TEAM: u8 = 0x03;
-    pub(crate) const EVENT: u8 = 0x06;
-    pub(crate) const SELF_DESTRUCT: u8 = 0x13;
-    pub(crate) const DESTROY: u8 = 0x14;
-    pub(crate) const PLAYER_EVENT: u8 = 0x17;
-    pub(crate) const PLAYER_GONE: u8 = 0x18;
-    pub(crate) const STATE_UPDATE: u8 = 0x1C;
-    pub(crate) const CHECKSUM_REQUEST: u8 = 0x20;
-    pub(crate) const CHECKSUM_REPLY: u8 = 0x21;
-    pub(crate) const TRANSFER_ACK: u8 = 0x27;
-    pub(crate) const CHECKSUM_DONE: u8 = 0x28;
-    pub(crate) const IN_GAME: u8 = 0x2A;
-    pub(crate) const CHAT: u8 = 0x2C;
-    pub(crate) const MISSION_INIT: u8 = 0x35;
-    pub(crate) const SCORE_CHANGE: u8 = 0x36;
-    pub(crate) const SCORE: u8 = 0x37;
-    pub(crate) const END: u8 = 0x38;
-    pub(crate) const RESTART: u8 = 0x39;
-    pub(crate) const TEAM_PLAYER_SCORE: u8 = 0x3F;
-    pub(crate) const TEAM_SCORE: u8 = 0x40;
+    use crate::payload::Opcode;
+
+    pub(crate) const SETTINGS: u8 = Opcode::SETTINGS.0;
+    pub(crate) const GAME_INIT: u8 = Opcode::GAME_INIT.0;
+    pub(crate) const CREATE: u8 = Opcode::OBJECT_CREATE.0;
+    pub(crate) const CREATE_TEAM: u8 = Opcode::OBJECT_CREATE_TEAM.0;
+    pub(crate) const EVENT: u8 = Opcode::PYTHON_EVENT.0;
+    pub(crate) const SELF_DESTRUCT: u8 = Opcode::HOST_MESSAGE.0;
+    pub(crate) const DESTROY: u8 = Opcode::DESTROY_OBJECT.0;
+    pub(crate) const PLAYER_EVENT: u8 = Opcode::PLAYER_LIST_EVENT.0;
+    pub(crate) const PLAYER_GONE: u8 = Opcode::DELETE_PLAYER_ANIMATION.0;
+    pub(crate) const STATE_UPDATE: u8 = Opcode::STATE_UPDATE.0;
+    pub(crate) const CHECKSUM_REQUEST: u8 = Opcode::CHECKSUM_REQUEST.0;
+    pub(crate) const CHECKSUM_REPLY: u8 = Opcode::CHECKSUM_RESPONSE.0;
+    pub(crate) const TRANSFER_ACK: u8 = Opcode::FILE_TRANSFER_ACK.0;
+    pub(crate) const CHECKSUM_DONE: u8 = Opcode::CHECKSUM_COMPLETE.0;
+    pub(crate) const IN_GAME: u8 = Opcode::NEW_PLAYER_IN_GAME.0;
+    pub(crate) const CHAT: u8 = Opcode::CHAT.0;
+    pub(crate) const MISSION_INIT: u8 = Opcode::MISSION_INIT.0;
+    pub(crate) const SCORE_CHANGE: u8 = Opcode::SCORE_CHANGE.0;
+    pub(crate) const SCORE: u8 = Opcode::SCORE.0;
+    pub(crate) const END: u8 = Opcode::END_GAME.0;
+    pub(crate) const RESTART: u8 = Opcode::RESTART_GAME.0;
+    pub(crate) const TEAM_PLAYER_SCORE: u8 = Opcode::SCORE_INIT.0;
+    pub(crate) const TEAM_SCORE: u8 = Opcode::TEAM_SCORE.0;
 }
 
 /// One round of the file check: which files of which directory.
@@ -136,7 +138,7 @@ impl Payload {
     pub(crate) fn mission_init(&mut self, config: &Config, system: u8, ends: Option<i32>) -> &[u8] {
         let limit = u8::try_from(config.places()).unwrap_or(u8::MAX);
         self.start(op::MISSION_INIT).u8(limit).u8(system);
-        match (config.time_limit, ends) {
+        match (config.minutes(), ends) {
             (Some(minutes), Some(ends)) => self.u8(minutes).i32(ends),
             _ => self.u8(0xFF),
         };

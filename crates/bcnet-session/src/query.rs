@@ -109,6 +109,17 @@ pub fn validate(challenge: &[u8]) -> String {
     base64(&mixed)
 }
 
+/// The answer to a list server that asks whether this is a game server it can trust; `None` if `text` asks for nothing
+/// of the kind (S-09).
+#[must_use]
+pub fn answer_challenge(text: &[u8]) -> Option<Vec<u8>> {
+    let challenge = Query::parse(text)?.secure?;
+    let mut reply = Reply::new(1);
+    reply.pair("gamename", "bcommander").pair("gamever", "60").pair("location", "1");
+    reply.pair("validate", &validate(challenge));
+    reply.finish().into_iter().next()
+}
+
 fn at_index(state: &[u8; 256], index: u8) -> u8 {
     state.get(usize::from(index)).copied().unwrap_or(0)
 }

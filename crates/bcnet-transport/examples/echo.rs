@@ -42,7 +42,7 @@ fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
         Event::Request { from, .. } => {
             endpoint.admit(from, now);
         }
-        Event::Received { peer } => {
+        Event::Received { peer, .. } => {
             if let Err(error) = endpoint.send(peer, payload, Quality::Reliable, now) {
                 eprintln!("{peer}: {error}");
             }

@@ -26,7 +26,8 @@ pub struct Config {
     pub pending_timeout: Duration,
     /// A reliable message that nobody acknowledges for this long ends the connection (T-64).
     pub undeliverable: Duration,
-    /// How long the last words to a peer that leaves are repeated (T-57).
+    /// How long the last words to a peer that leaves are repeated, and before that how long they wait for what was queued
+    /// earlier (T-57).
     pub linger: Duration,
     /// An ACK waits for company at most this long, if this side has sent data within [`ack_company`](Self::ack_company).
     pub ack_delay: Duration,

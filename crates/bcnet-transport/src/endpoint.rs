@@ -37,6 +37,8 @@ pub struct Endpoint {
     id: PeerId,
     /// The caller said goodbye: nobody is let in any more.
     left: bool,
+    /// A host's own name, if it has told one.
+    name: Option<Name>,
     peers: Table,
     /// Peers to look at before anything else: something may have to be sent, or a deadline has moved.
     ready: Queue<u32>,
@@ -90,6 +92,7 @@ impl Endpoint {
             role,
             id,
             left: false,
+            name: None,
             peers: Table::new(),
             ready: Queue::default(),
             deadlines: Deadlines::new(),
@@ -135,9 +138,13 @@ impl Endpoint {
     }
 
     /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
-    /// than 100 characters is cut.
+    /// than 100 characters is cut. A host that never calls this has no name, as in stock; one that does tells it to
+    /// those who join later, too.
     pub fn identify(&mut self, address: Ipv4Addr, name: Text<'_>, now: Time) {
         let name = cut(name, MOST_NAME);
+        if self.role == Role::Host {
+            self.name = Some(Name { address, utf16le: name.as_bytes().into() });
+        }
         self.tell(Body::Identity { peer: self.id, address, name }, now);
     }
 
@@ -150,7 +157,8 @@ impl Endpoint {
         let id = self.peers.assign(place, self.config.peers)?;
         // T-52: the newcomer learns who is there.
         let named = |peer: &Peer| (peer.state == State::Live).then(|| Some((peer.id, peer.name.clone()?)))?;
-        let known: Vec<(PeerId, Name)> = self.peers.iter().filter_map(named).collect();
+        let own = self.name.clone().map(|name| (self.id, name));
+        let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
         let peer = self.peers.get_mut(place)?;
         peer.state = State::Live;
         peer.queue_control(Body::ConnectReply { assigned: id }, now);
@@ -189,18 +197,22 @@ impl Endpoint {
         true
     }
 
-    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): the goodbye is repeated until it is
-    /// acknowledged or the linger time is over.
+    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): first what was queued before is
+    /// delivered, then the goodbye is repeated until it is acknowledged, each for the linger time at most.
     pub fn leave(&mut self, address: Ipv4Addr, now: Time) {
         self.left = true;
-        self.tell(Body::Disconnect { peer: self.id, address }, now);
+        let until = now.plus(self.config.linger);
         for place in self.peers.places() {
-            let Some(peer) = self.peers.get(place) else { continue };
+            let Some(peer) = self.peers.get_mut(place) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
-                State::Live => self.start_leaving(place, now),
+                State::Live => {
+                    peer.state = State::Draining { until, address };
+                    self.touch(place);
+                    self.finish_leaving(place, now);
+                }
                 State::Pending { .. } | State::Connecting => drop(self.remove(place)),
-                State::Leaving { .. } => {}
+                State::Draining { .. } | State::Leaving { .. } => {}
             }
             if matches!(state, State::Live | State::Connecting) {
                 self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
@@ -215,16 +227,31 @@ impl Endpoint {
     }
 
     /// A deadline has passed, or any time has: serves every timer that is due.
+    #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, place)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
-            self.deadlines.set(place, None);
-            self.serve(place, now);
-            self.touch(place);
+            self.handle_alarm(place, now);
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due. After a change this is at once, until
-    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    #[inline(never)]
+    fn handle_alarm(&mut self, place: u32, now: Time) {
+        let Some(due) = self.peers.get(place).map(|peer| peer.next_timeout(&self.config)) else {
+            return self.deadlines.set(place, None);
+        };
+        if due <= now {
+            self.deadlines.set(place, None);
+            self.serve(place, now);
+            self.touch(place);
+        } else {
+            // The alarm came too early.
+            let alarm = self.peers.get_mut(place).map(|peer| peer.put_off(due, now));
+            self.deadlines.set(place, alarm);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due, or sooner. After a change this is at once, until
+    /// [`poll_transmit`](Self::poll_transmit) has given the last datagram.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
@@ -232,29 +259,40 @@ impl Endpoint {
 
     /// Writes the next datagram to send into `buffer`, which should have room for
     /// [`datagram_limit`](Config::datagram_limit) bytes.
+    #[inline]
     pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         while let Some(&place) = self.ready.front() {
-            if let Some(peer) = self.peers.get_mut(place) {
-                if let Some(datagram) = peer.fill(buffer, self.id, &self.config, now) {
-                    if self.config.cipher {
-                        cipher::encrypt(datagram);
-                    }
-                    return Some(Transmit { to: peer.address, len: datagram.len() });
-                }
-                peer.listed = false;
-                self.deadlines.set(place, Some(peer.next_timeout(&self.config)));
-                // T-57: who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
-                if (self.role == Role::Client || self.left)
-                    && matches!(peer.state, State::Leaving { .. })
-                    && peer.is_settled()
-                {
-                    self.remove(place);
-                    continue;
-                }
+            let transmit = self.transmit_to(place, buffer, now);
+            if transmit.is_some() {
+                return transmit;
             }
-            self.ready.skip(1);
         }
         None
+    }
+
+    /// A datagram to the first peer of the list, which leaves the list if that is all.
+    #[inline(never)]
+    fn transmit_to(&mut self, place: u32, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        let Some(peer) = self.peers.get_mut(place) else {
+            self.ready.skip(1);
+            return None;
+        };
+        let len = peer.fill(buffer, self.id, &self.config, now);
+        let to = peer.address;
+        if !peer.listed {
+            self.ready.skip(1);
+            if let Some(alarm) = peer.set_alarm(&self.config) {
+                self.deadlines.set(place, Some(alarm));
+            }
+            if matches!(peer.state, State::Draining { .. } | State::Leaving { .. }) {
+                self.finish_leaving(place, now);
+            }
+        }
+        let len = len?;
+        if self.config.cipher {
+            cipher::encrypt(buffer.get_mut(..len)?);
+        }
+        Some(Transmit { to, len })
     }
 
     /// The next thing that happened; its bytes, if it has any, are put into `payload`.
@@ -276,10 +314,10 @@ impl Endpoint {
         Some(peer)
     }
 
-    /// Puts a peer on the list of those to look at.
-    #[inline]
+    /// Puts a peer on the list of those to look at, whatever has changed.
     fn touch(&mut self, place: u32) {
         if let Some(peer) = self.peers.get_mut(place) {
+            peer.alarm = None;
             list(peer, place, &mut self.ready);
         }
     }

@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use crate::queue::Queue;
 use crate::ring::ByteRing;
 use crate::stats::Cause;
-use crate::wire::{BootReason, PeerId};
+use crate::wire::{BootReason, Channel, PeerId};
 
 /// Something that happened. Bytes that belong to it are put into the buffer given to
 /// [`poll_event`](crate::Endpoint::poll_event).
@@ -34,13 +34,18 @@ pub enum Event {
         /// Its address as it sees itself.
         address: Ipv4Addr,
     },
-    /// A game payload arrived. The bytes are the payload.
+    /// A payload arrived. The bytes are the payload.
     Received {
         /// From whom.
         peer: PeerId,
+        /// On which channel: [`Channel::Game`], as control messages become events of their own.
+        channel: Channel,
     },
     /// A peer is gone. To a client whose host is gone or who was booted: the session is over if `peer` is the host or
     /// the client itself.
+    ///
+    /// Events come in the order in which things happened, so this one comes before the `Joined` of whoever gets the id
+    /// next. As long as it is not polled, the endpoint may already mean that one by the id.
     Left {
         /// Who.
         peer: PeerId,
@@ -97,7 +102,6 @@ impl fmt::Display for Leave {
 pub(crate) struct Events {
     queue: Queue<(Event, u32, u32)>,
     bytes: ByteRing,
-    waiting: usize,
 }
 
 impl Events {
@@ -113,13 +117,13 @@ impl Events {
     pub(crate) fn reserve(&mut self, event: Event, len: usize) -> Option<&mut [u8]> {
         let (at, room) = self.bytes.reserve(len)?;
         self.queue.push((event, at, u32::try_from(len).unwrap_or(0)));
-        self.waiting += len + COST;
         Some(room)
     }
 
     /// The bytes that wait, each event counted with a little for itself.
+    #[inline]
     pub(crate) const fn waiting(&self) -> usize {
-        self.waiting
+        self.bytes.used() + COST * self.queue.len()
     }
 
     #[inline]
@@ -128,7 +132,6 @@ impl Events {
         let &(event, at, len) = self.queue.front()?;
         self.queue.skip(1);
         payload.extend_from_slice(self.bytes.get(at, len as usize));
-        self.waiting -= len as usize + COST;
         self.bytes.release_to(at.wrapping_add(len));
         Some(event)
     }

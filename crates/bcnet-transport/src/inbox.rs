@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::fragment::{Chain, Misfit, Pool, Set};
+use crate::time::Time;
 use crate::wire::{Part, Seq};
 
 /// The receiving end of a channel.
@@ -20,6 +21,8 @@ pub(crate) struct Inbox {
 struct Ahead {
     entries: VecDeque<Held>,
     cost: usize,
+    /// Since when the expected message is waited for.
+    since: Option<Time>,
 }
 
 /// What is held for one sequence number.
@@ -154,6 +157,19 @@ impl Inbox {
             Held::Parts(set) => Some((Seq(self.expected.0.wrapping_add(ahead)), &**set)),
             _ => None,
         })
+    }
+
+    /// Remembers since when what is held waits for an earlier message. `progress` says whether something was delivered.
+    pub(crate) fn note_stall(&mut self, progress: bool, now: Time) {
+        if let Some(held) = &mut self.held {
+            let old = held.since.filter(|_| !progress);
+            held.since = if held.entries.is_empty() { None } else { old.or(Some(now)) };
+        }
+    }
+
+    /// Since when what is held waits for an earlier message.
+    pub(crate) fn stalled(&self) -> Option<Time> {
+        self.held.as_ref().and_then(|held| held.since)
     }
 
     /// Whether something is held.

@@ -47,7 +47,7 @@
 //!         }
 //!     }
 //!     while let Some(event) = client.poll_event(&mut payload) {
-//!         if event == (Event::Received { peer: PeerId::HOST }) {
+//!         if let Event::Received { peer: PeerId::HOST, .. } = event {
 //!             heard.push(payload.clone());
 //!         }
 //!     }

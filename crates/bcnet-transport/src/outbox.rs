@@ -62,6 +62,8 @@ pub(crate) struct Outbox {
     /// The newest datagram of which something was acknowledged.
     newest: u32,
     in_flight: usize,
+    /// Messages and parts that were never sent.
+    fresh: usize,
     /// Messages and bytes that are not acknowledged, or unreliable and not sent.
     queued: usize,
     queued_bytes: usize,
@@ -70,6 +72,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// T-60: an ACK is owed once per receipt, here for a part, or for `count` messages with numbers from that of `first`
     /// on. `false` if there are too many already; the peer will ask again.
+    #[inline(always)]
     pub(crate) fn owe(&mut self, first: MessageId, count: u8) -> bool {
         let count = u8::try_from(MOST_ACKS - self.owed).unwrap_or(u8::MAX).min(count);
         if count == 0 {
@@ -112,6 +115,7 @@ impl Outbox {
     fn note_queued(&mut self, len: Option<usize>) {
         if let Some(len) = len {
             self.queued += 1;
+            self.fresh += 1;
             self.queued_bytes += len;
         }
     }
@@ -161,10 +165,15 @@ impl Outbox {
         self.acks.iter().flat_map(|run| (0..run.count).map(|place| run.after(place).first))
     }
 
-    /// How many messages were never sent.
-    pub(crate) fn fresh(&self) -> usize {
-        let fresh = |stream: &Stream| stream.units().filter(|(_, unit)| unit.state == State::Fresh).count();
-        fresh(&self.control) + fresh(&self.game) + self.loose.len()
+    /// How many messages and parts were never sent.
+    pub(crate) const fn fresh(&self) -> usize {
+        self.fresh
+    }
+
+    /// Whether something waits to be sent, be it for want of room, budget or company.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        self.fresh > 0 || self.owed > 0 || !self.lost.is_empty()
     }
 
     /// What was sent and is not acknowledged: id, sends, time of the first send.

@@ -24,6 +24,8 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
+    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or at `until`.
+    Draining { until: Time, address: Ipv4Addr },
     /// Only the last words are still repeated and acknowledged.
     Leaving { until: Time },
 }
@@ -49,8 +51,6 @@ pub(crate) struct Peer {
     last_data: Time,
     /// When owed ACKs leave at the latest.
     ack_due: Option<Time>,
-    /// Since when something is held that cannot be delivered.
-    stalled: Option<Time>,
     /// T-55: a sign of life is due. It is not in the outbox, so that a peer that is only kept alive has none.
     keepalive: bool,
     /// How often the timeout was doubled because the peer is silent.
@@ -61,6 +61,9 @@ pub(crate) struct Peer {
     blind: u8,
     /// Whether it stands in the endpoint's list of peers to look at.
     pub(crate) listed: bool,
+    /// When the endpoint looks at it again unasked, which may be too early but never too late. `None` if that must be
+    /// worked out anew.
+    pub(crate) alarm: Option<Time>,
     next_seq: [Seq; 2],
     pub(crate) inbox: [Inbox; 2],
     trip: RoundTrip,
@@ -82,12 +85,12 @@ impl Peer {
             last_queued: now,
             last_data: Time::ZERO,
             ack_due: None,
-            stalled: None,
             keepalive: false,
             backoff: 0,
             resend_after: 0,
             blind: 0,
             listed: false,
+            alarm: None,
             next_seq: [Seq(0); 2],
             inbox: [Inbox::default(), Inbox::default()],
             trip: RoundTrip::default(),
@@ -188,15 +191,16 @@ impl Peer {
     }
 
     /// `count` game messages, the first with this number, have been taken as they came.
+    #[inline]
     pub(crate) fn note_taken(&mut self, first: Seq, count: u8, config: &Settings, now: Time) {
         let id = MessageId { channel: Channel::Game, seq: first, part: None };
         self.counters.messages_in.add(Kind::DATA, count.into());
         self.owe(id, count, config, now);
-        self.note_stall(true, now);
     }
 
     /// T-60: the ACK leaves now, or soon in company if this side is sending anyway. `count` is that of
     /// [`Outbox::owe`].
+    #[inline(always)]
     pub(crate) fn owe(&mut self, first: MessageId, count: u8, config: &Settings, now: Time) {
         if self.outbox().owe(first, count) && self.ack_due.is_none() {
             let company =
@@ -256,17 +260,50 @@ impl Peer {
         self.resend_after = self.timeout(config).saturating_sub(config.half_tick);
     }
 
-    /// Fills one datagram. `None` if there is nothing to send now.
-    pub(crate) fn fill<'b>(
+    /// Fills one datagram. How long it is; `None` if there is nothing to send now. If nothing is left to send, it is not
+    /// [`listed`](Self::listed) any more.
+    #[inline]
+    pub(crate) fn fill(
         &mut self,
-        buffer: &'b mut [u8],
+        buffer: &mut [u8],
         from: PeerId,
         config: &Settings,
         now: Time,
-    ) -> Option<&'b mut [u8]> {
+    ) -> Option<usize> {
+        let lone = self.fill_lone(buffer, from, config, now);
+        if lone.is_some() { lone } else { self.fill_any(buffer, from, config, now) }
+    }
+
+    /// As [`fill`](Self::fill), if all there is to send is one ACK or one message: most datagrams are made so. `None`,
+    /// and nothing has changed, if there is anything else.
+    #[inline(always)]
+    fn fill_lone(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
+        let outbox = self.outbox.as_deref_mut().filter(|_| !self.keepalive)?;
+        let (head, room) = buffer.get_mut(..config.datagram_limit)?.split_first_chunk_mut()?;
+        let len = if outbox.owes() {
+            self.ack_due.filter(|due| *due <= now)?;
+            let len = outbox.fill_lone_ack(room)?;
+            self.ack_due = None;
+            self.counters.acks_out += 1;
+            len
+        } else {
+            let len = outbox.fill_lone_data(room, self.budget.bytes(), now)?;
+            self.last_data = now;
+            self.counters.messages_out += 1;
+            len
+        };
+        *head = [from.0, 1];
+        self.listed = false;
+        self.note_datagram(head.len() + len)
+    }
+
+    /// As [`fill`](Self::fill), whatever there is to send.
+    #[inline(never)]
+    fn fill_any(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
         let budget = self.budget.bytes();
         let ack_now = self.ack_due.is_some_and(|due| due <= now);
         let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
+        self.listed = false;
         if !ack_now && ready != Readiness::Now && !self.keepalive {
             return None;
         }
@@ -283,16 +320,23 @@ impl Peer {
             filled.fresh += 1;
         }
         let Filled { acks, again, fresh, game } = filled;
-        let datagram = writer.finish()?;
+        let len = writer.finish()?.len();
+        self.listed = self.keepalive || self.outbox.as_ref().is_some_and(|outbox| outbox.has_more());
         if game {
             self.last_data = now;
         }
         self.counters.acks_out += u64::from(acks);
         self.counters.retransmits += u64::from(again);
         self.counters.messages_out += u64::from(fresh);
+        self.note_datagram(len)
+    }
+
+    /// Counts a datagram that leaves.
+    #[inline]
+    fn note_datagram(&mut self, len: usize) -> Option<usize> {
         self.counters.datagrams_out += 1;
-        self.counters.bytes_out += datagram.len() as u64;
-        Some(datagram)
+        self.counters.bytes_out += len as u64;
+        Some(len)
     }
 
     /// T-55: a sign of life is due.
@@ -303,15 +347,11 @@ impl Peer {
         }
     }
 
-    /// Remembers since when something waits for an earlier message.
-    #[inline]
-    pub(crate) fn note_stall(&mut self, progress: bool, now: Time) {
-        let waiting = self.inbox.iter().any(Inbox::is_waiting);
-        self.stalled = match (waiting, self.stalled) {
-            (false, _) => None,
-            (true, Some(since)) if !progress => Some(since),
-            (true, _) => Some(now),
-        };
+    /// After a message of this channel was accepted the long way. What waits for an earlier message is a deadline of its
+    /// own, and one channel's progress does not hide another's gap.
+    pub(crate) fn note_stall(&mut self, channel: Channel, progress: bool, now: Time) {
+        self.inbox(channel).note_stall(progress, now);
+        self.alarm = None;
     }
 
     pub(crate) fn is_silent(&self, config: &Settings, now: Time) -> bool {
@@ -333,7 +373,8 @@ impl Peer {
             return Some(Time::ZERO);
         }
         let oldest = self.outbox.as_ref().and_then(|outbox| outbox.oldest());
-        Time::earliest(oldest, self.stalled).map(|since| since.plus(config.undeliverable))
+        let stalled = self.inbox.iter().filter_map(Inbox::stalled).min();
+        Time::earliest(oldest, stalled).map(|since| since.plus(config.undeliverable))
     }
 
     /// Whether everything that must be acknowledged before leaving is.
@@ -341,14 +382,41 @@ impl Peer {
         self.outbox.as_ref().is_none_or(|outbox| outbox.is_control_settled() && !outbox.owes())
     }
 
+    /// A new alarm, if the one that is set would be too late.
+    ///
+    /// What happens often moves deadlines into the future, all but two; only those are looked at here, and nothing is
+    /// worked out if they are later than the alarm.
+    #[inline]
+    pub(crate) fn set_alarm(&mut self, config: &Settings) -> Option<Time> {
+        let resend = self.outbox.as_ref().and_then(|outbox| outbox.next_timeout(self.resend_after));
+        let soonest = Time::earliest(resend, self.ack_due);
+        if let Some(alarm) = self.alarm {
+            let sooner = soonest.filter(|due| *due < alarm)?;
+            self.alarm = Some(sooner);
+        } else {
+            self.alarm = Some(self.next_timeout(config));
+        }
+        self.alarm
+    }
+
+    /// Sets an alarm that came too early to `due`. Whoever sent a moment ago will send again soon, and need one as early
+    /// as that.
+    pub(crate) fn put_off(&mut self, due: Time, now: Time) -> Time {
+        let sends = now.micros_since(self.last_data) < self.resend_after;
+        let alarm = if sends { due.min(now.plus(self.resend_after)) } else { due };
+        self.alarm = Some(alarm);
+        alarm
+    }
+
     /// The next time at which something is due.
+    #[inline(never)]
     pub(crate) fn next_timeout(&self, config: &Settings) -> Time {
         let silence = self.last_heard.plus(config.silence);
         let own = match self.state {
             State::Pending { since } => since.plus(config.pending_timeout),
             State::Connecting => silence,
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
-            State::Leaving { until } => until,
+            State::Draining { until, .. } | State::Leaving { until } => until,
         };
         let Some(outbox) = &self.outbox else { return own };
         let resend = outbox.next_timeout(self.resend_after);

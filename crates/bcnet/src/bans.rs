@@ -7,15 +7,14 @@ mod moment;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
 
-use crate::config::{Document, Line, Problems, Table, Value, quoted, read_text, table};
+use crate::config::{Document, Line, Problems, Table, Value, quoted, short, table};
+use crate::file::{read_text, replace};
 pub(crate) use moment::Moment;
 
 table! {
@@ -72,6 +71,15 @@ impl Network {
         Self { first: Ipv4Addr::from(u32::from(address) & mask), prefix }
     }
 
+    /// Its addresses, without the one that names the block itself.
+    pub(crate) fn hosts(self) -> impl Iterator<Item = Ipv4Addr> {
+        let size = 1_u64 << (32 - self.prefix.min(32));
+        let first = if size > 2 { 1 } else { 0 };
+        let last = if size > 2 { size - 1 } else { size };
+        (first..last)
+            .map(move |at| Ipv4Addr::from_bits(self.first.to_bits() + u32::try_from(at).unwrap_or(0)))
+    }
+
     fn contains(self, address: Ipv4Addr) -> bool {
         Self::around(address, self.prefix) == self
     }
@@ -123,12 +131,6 @@ impl Value for Network {
 pub(crate) struct Bans(BTreeMap<Network, Ban>);
 
 impl Bans {
-    /// The ban that keeps `address` out, the narrowest if there are several.
-    pub(crate) fn find(&self, address: Ipv4Addr, now: u64) -> Option<&Ban> {
-        let networks = (0..=32).rev().map(|prefix| Network::around(address, prefix));
-        networks.filter_map(|network| self.0.get(&network)).find(|ban| ban.is_in_force(now))
-    }
-
     /// Adds a ban in place of any of the same network. `false` if there is no room for more.
     #[must_use]
     pub(crate) fn add(&mut self, ban: Ban) -> bool {
@@ -186,11 +188,7 @@ fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
     let mut bans = Bans::default();
     for (key, value) in &root {
         if key.get_ref() != "ban" {
-            document.problem(
-                Some(key.span()),
-                Some(key.get_ref().to_string()),
-                "expected only `[[ban]]`".into(),
-            );
+            document.problem(Some(key.span()), Some(short(key.get_ref())), "expected only `[[ban]]`".into());
             continue;
         }
         for (source, n) in document.tables("ban", value).into_iter().zip(1..) {
@@ -225,21 +223,6 @@ fn write(bans: &Bans) -> String {
 /// Writes the file anew, so that a crash leaves either the old one or the new one.
 pub(crate) fn save(path: &Path, bans: &Bans) -> anyhow::Result<()> {
     replace(path, write(bans).as_bytes()).with_context(|| format!("{}: cannot keep the bans", path.display()))
-}
-
-/// Puts `bytes` in the place of a file in one step.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    // Without it, a crash of the machine could find the new name with the content not yet on disk.
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    let directory =
-        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -62,7 +62,8 @@ where
 
 fn daily(path: &Path, keep: usize) -> anyhow::Result<RollingFileAppender> {
     let name = || path.display().to_string();
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     RollingFileAppender::builder()
         .rotation(Rotation::DAILY)

@@ -2,14 +2,21 @@
 //!
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
+#[cfg(test)]
+mod allocations;
 mod bans;
 mod capture;
 mod config;
 mod ctl;
+mod file;
 mod inspect;
 mod lab;
 mod log;
+mod manifest;
+mod master;
 mod net;
+mod proxy;
+mod query;
 mod serve;
 
 use std::io;
@@ -30,10 +37,21 @@ enum Command {
     Config(config::Args),
     /// Talk to a running server: players, kicks, bans, chat
     Ctl(ctl::Args),
+    /// Send every datagram back, to measure what the system takes for that
+    #[command(hide = true)]
+    Echo(net::echo::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Run experiments with the original engine and with bcnet on a virtual network
     Lab(lab::Args),
+    /// Learn and check manifests: which game files players must have
+    Manifest(manifest::Args),
+    /// List servers for games to find
+    Master(master::Args),
+    /// Stand between players and a server, watch what passes and heal it
+    Proxy(proxy::Args),
+    /// Ask a server for its status, or the local network for servers
+    Query(query::Args),
     /// Host games
     Serve(serve::Args),
 }
@@ -49,8 +67,13 @@ fn main() -> ExitCode {
     let verdict = match Args::parse().command {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Echo(args) => net::echo::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Manifest(args) => manifest::run(&args),
+        Command::Master(args) => master::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
     };
     match verdict {

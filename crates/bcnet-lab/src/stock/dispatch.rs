@@ -83,7 +83,7 @@ impl Stock {
             };
             let Some(message) = message else { return };
             self.tally.delivered += 1;
-            self.tell(Event::Received { peer: message.sender }, &message.payload);
+            self.tell(Event::Received { peer: message.sender, channel: Channel::Game }, &message.payload);
         }
     }
 

@@ -258,7 +258,7 @@ impl Observer for Watch {
         match event {
             Event::Rejected { .. } => self.seen.rejected += 1,
             _ if self.merciless => {}
-            Event::Received { peer } => self.received(self.node(peer), node, bytes),
+            Event::Received { peer, .. } => self.received(self.node(peer), node, bytes),
             Event::Left { peer, reason } => self.left(self.node(peer), node, reason, now),
             _ => {}
         }

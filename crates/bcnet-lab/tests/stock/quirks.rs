@@ -1,7 +1,7 @@
 //! Every quirk that the engine's documentation names, by that name. Some are among the predictions.
 
 use bcnet_lab::stock::{Backoff, Crash, Gate, Mode, Options, Params, SendError, Stock};
-use bcnet_transport::wire::{Kind, PeerId, Seq};
+use bcnet_transport::wire::{Channel, Kind, PeerId, Seq};
 use bcnet_transport::{Event, Leave, Quality};
 
 use super::bench::{
@@ -299,7 +299,10 @@ fn parts_of_two_senders_are_joined() {
     let mut bench = host_of(&[PEER, OTHER]);
     bench.then(10.1, |stock, now| stock.inject(PEER, &part(0, 0, 2, b"mine "), now));
     bench.then(10.1, |stock, now| stock.inject(OTHER, &part(0, 1, 0, b"yours"), now)).run(10.2);
-    assert_eq!(bench.heard, [(Event::Received { peer: OTHER }, b"mine yours".to_vec())]);
+    assert_eq!(
+        bench.heard,
+        [(Event::Received { peer: OTHER, channel: Channel::Game }, b"mine yours".to_vec())]
+    );
 }
 
 /// Quirk: hold-back.
@@ -380,7 +383,12 @@ fn an_unknown_id_makes_a_peer_wherever_it_comes_from() {
     }
     bench.run(0.2);
     assert_eq!(bench.payloads(), [[7], [8]]);
-    assert!(bench.heard.iter().all(|(event, _)| *event == Event::Received { peer: PeerId(9) }));
+    assert!(
+        bench
+            .heard
+            .iter()
+            .all(|(event, _)| *event == Event::Received { peer: PeerId(9), channel: Channel::Game })
+    );
     assert_eq!(bench.stock.peers(), [PeerId(9)]);
 }
 

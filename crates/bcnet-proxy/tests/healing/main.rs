@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_lab::stock::Params;
-use bcnet_lab::{Faults, Rng};
+use bcnet_lab::{Faults, Habits, Rng};
 use bcnet_proxy::{Config, Event, Refusal};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Endpoint, Quality, Time};
@@ -218,11 +218,13 @@ fn two_clients_from_one_source_address_collide_on_a_stock_server() {
 
 /// A server sends something large to a client, in parts. How many bytes it sends in the six minutes after that, and how
 /// many of them reach the client.
-fn large_payload(heal: bool, server: Params, client: Params) -> [u64; 2] {
+fn large_payload(heal: bool, server: Habits, client: Habits) -> [u64; 2] {
     let calm = Faults { delay: Duration::from_millis(5), ..Faults::default() };
     let config = Config { heal, ..Config::default() };
-    let mut net = Net::new(config, Net::stock_host(server), SERVER_TICK, calm, 3);
-    let node = net.add_stock(client, CLIENT_TICK);
+    let mut net = Net::new(config, Net::stock_host(Params::default()), SERVER_TICK, calm, 3);
+    let node = net.add_stock(Params::default(), CLIENT_TICK);
+    net.set_habits(0, server);
+    net.set_habits(node, client);
     net.run(Duration::from_secs(1));
     let (now, payload) = (net.now, payload(0, net.now, 832));
     assert!(net.node(0).send(PeerId(2), &payload, Quality::Reliable, now));
@@ -236,19 +238,19 @@ fn large_payload(heal: bool, server: Params, client: Params) -> [u64; 2] {
 
 #[test]
 fn parts_that_a_client_answers_in_the_wrong_form_are_not_sent_for_ever() {
-    let client = || Params { plain_part_acks: true, ..Params::default() };
-    let [sent, _] = large_payload(false, Params::default(), client());
+    let client = || Habits { plain_acks: true, ..Habits::default() };
+    let [sent, _] = large_payload(false, Habits::default(), client());
     assert!(sent > 90_000, "a stock server repeats them for six minutes: {sent} bytes");
-    let [sent, _] = large_payload(true, Params::default(), client());
+    let [sent, _] = large_payload(true, Habits::default(), client());
     assert!(sent < 3_000, "answered in the form that it reads, it stops: {sent} bytes");
 }
 
 #[test]
 fn parts_that_a_server_repeats_whatever_it_hears_do_not_reach_the_client() {
-    let server = || Params { ignore_part_acks: true, ..Params::default() };
-    let [_, passed] = large_payload(false, server(), Params::default());
+    let server = || Habits { deaf_to_part_acks: true, ..Habits::default() };
+    let [_, passed] = large_payload(false, server(), Habits::default());
     assert!(passed > 90_000, "a stock server repeats them for six minutes: {passed} bytes");
-    let [sent, passed] = large_payload(true, server(), Params::default());
+    let [sent, passed] = large_payload(true, server(), Habits::default());
     assert!(sent > 90_000, "the proxy cannot stop it: {sent} bytes");
     assert!(passed < 3_000, "but keeps it to itself: {passed} bytes");
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Faults, Link};
+use bcnet_lab::{Faults, Habits, Link};
 use bcnet_proxy::{Config, Event, Leg, Output, Proxy};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Text};
 use bcnet_transport::{Endpoint, Quality, Time, cipher};
@@ -78,6 +78,7 @@ struct Node {
     engine: Engine,
     tick: u64,
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
+    habits: Habits,
 }
 
 /// Where a datagram is under way to.
@@ -130,7 +131,7 @@ impl Net {
     pub(crate) fn new(config: Config, server: Engine, tick: u64, faults: Faults, seed: u64) -> Self {
         Self {
             now: Time::ZERO,
-            nodes: vec![Node { engine: server, tick, inbox: Vec::new() }],
+            nodes: vec![Node { engine: server, tick, inbox: Vec::new(), habits: Habits::default() }],
             proxy: Proxy::new(config),
             faults,
             seed,
@@ -168,12 +169,16 @@ impl Net {
     }
 
     fn add(&mut self, engine: Engine, tick: u64) -> usize {
-        self.nodes.push(Node { engine, tick, inbox: Vec::new() });
+        self.nodes.push(Node { engine, tick, inbox: Vec::new(), habits: Habits::default() });
         self.nodes.len() - 1
     }
 
     pub(crate) fn node(&mut self, node: usize) -> &mut Engine {
         &mut self.nodes[node].engine
+    }
+
+    pub(crate) fn set_habits(&mut self, node: usize, habits: Habits) {
+        self.nodes[node].habits = habits;
     }
 
     pub(crate) fn set_faults(&mut self, faults: Faults) {
@@ -251,6 +256,9 @@ impl Net {
     fn service(&mut self, node: usize) {
         let (now, place) = (self.now, &mut self.nodes[node]);
         for (from, mut bytes) in std::mem::take(&mut place.inbox) {
+            cipher::decrypt(&mut bytes);
+            place.habits.hear(&mut bytes);
+            cipher::encrypt(&mut bytes);
             place.engine.handle_datagram(from, &mut bytes, now);
         }
         place.engine.service(now);
@@ -268,7 +276,11 @@ impl Net {
         }
         let mut buffer = [0; 2048];
         while let Some((to, len)) = self.nodes[node].engine.next(&mut buffer, now) {
-            let bytes = buffer[..len].to_vec();
+            let mut bytes = buffer[..len].to_vec();
+            cipher::decrypt(&mut bytes);
+            let len = self.nodes[node].habits.say(&mut bytes);
+            bytes.truncate(len);
+            cipher::encrypt(&mut bytes);
             if node > 0 {
                 self.launch(
                     (false, false, node as u32),

@@ -19,18 +19,14 @@ impl Session {
     /// S-10 to S-13: somebody asks to be let in.
     pub(super) fn requested(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
         if let Err(reason) = self.may_join(from, password, now) {
-            self.counters.refused += 1;
-            self.endpoint.refuse(from, reason, now);
-            if self.refusals.take(1, super::REFUSALS, super::REFUSALS, now) {
-                self.tell(Event::Refused { from, reason });
-            }
-            return;
+            return self.refuse(from, reason, now);
         }
-        if self.members.iter().flatten().next().is_none() {
-            self.round.first_arrival();
+        if self.members.is_empty() {
             self.epoch = now;
         }
-        let Some(peer) = self.endpoint.admit(from, now) else { return };
+        let Some(peer) = self.endpoint.admit(from, now) else {
+            return self.refuse(from, BootReason::FULL, now);
+        };
         let state = State::Checking { round: 0, until: now + self.config.round_timeout };
         let mut member = Member::new(peer, from, state, super::play::burst(&self.config), now);
         member.manifest = self.config.learn.then(Box::default);
@@ -43,12 +39,24 @@ impl Session {
         self.counters.admitted += 1;
         self.tell(Event::Joining { peer, address: from });
         self.ask(peer, 0, now);
-        self.rearm(now);
+        self.rearm();
+    }
+
+    fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) {
+        self.counters.refused += 1;
+        self.endpoint.refuse(from, reason, now);
+        if self.refusals.take(1, super::REFUSALS, super::REFUSALS, now) {
+            self.tell(Event::Refused { from, reason });
+        }
     }
 
     fn may_join(&mut self, from: SocketAddrV4, password: &[u8], now: Time) -> Result<(), BootReason> {
         if is_banned(&self.bans, *from.ip()) {
             return Err(BootReason::BANNED);
+        }
+        self.kicked.retain(|(_, until)| *until > now);
+        if self.kicked.iter().any(|(address, _)| *address == from) {
+            return Err(BootReason::KICKED);
         }
         if let Some(wanted) = &self.config.password {
             let given = password.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
@@ -99,7 +107,7 @@ impl Session {
             let address = member.address;
             self.tell(Event::Joined { peer, name, address, slot });
         }
-        if self.waiting {
+        if self.waiting.is_some() {
             self.serve_waiting(now);
         }
     }
@@ -138,9 +146,8 @@ impl Session {
             }
             (Some(op::IN_GAME), State::Loading { ready: None }) => {
                 self.set_state(peer, State::Loading { ready: Some(now) });
-                self.waiting = true;
                 self.serve_waiting(now);
-                self.rearm(now);
+                self.rearm();
             }
             (Some(op::CHECKSUM_REPLY | op::TRANSFER_ACK | op::IN_GAME), State::Loading { .. }) => {}
             (Some(_), State::Refused { .. }) => {}
@@ -202,7 +209,7 @@ impl Session {
             self.set_state(peer, State::Loading { ready: None });
             self.start_loading(peer, now);
         }
-        self.rearm(now);
+        self.rearm();
     }
 
     /// S-25: three messages that the client gets at once.
@@ -226,8 +233,8 @@ impl Session {
         let name = self.member(peer).map(Member::shown_name).unwrap_or_default();
         self.tell(Event::ChecksumMismatch { peer, name, mismatch });
         self.set_state(peer, State::Refused { until: now + READING });
-        self.waiting = true;
-        self.rearm(now);
+        self.waiting = Some(now + super::LOOK_AGAIN);
+        self.rearm();
     }
 
     /// Deadlines of those who join.
@@ -255,24 +262,25 @@ impl Session {
 
     /// Those who wait until something has arrived: newcomers until their name is known, the refused until they know why.
     pub(super) fn serve_waiting(&mut self, now: Time) {
-        self.waiting = false;
+        let mut waits = false;
         for at in 0..self.members.len() {
             let Some(member) = self.members.get(at).and_then(Option::as_deref) else { continue };
             let peer = member.id;
             match member.state {
                 State::Loading { ready: Some(since) } => {
                     let known = member.name.is_some() && self.is_introduced(peer, since, now);
-                    if known { self.enter(peer, now) } else { self.waiting = true }
+                    if known { self.enter(peer, now) } else { waits = true }
                 }
                 State::Refused { .. } if self.has_read(peer, Channel::Game, now) => {
                     self.endpoint.boot(peer, BootReason::KICKED, now);
                 }
-                State::Refused { .. } => self.waiting = true,
+                State::Refused { .. } => waits = true,
                 _ => {}
             }
         }
-        if self.waiting {
-            self.arm_at(now + super::LOOK_AGAIN);
+        self.waiting = waits.then(|| now + super::LOOK_AGAIN);
+        if let Some(look) = self.waiting {
+            self.arm_at(look);
         }
     }
 
@@ -338,7 +346,8 @@ impl Session {
 }
 
 /// Clients that have never answered, at most.
-const MOST_UNPROVEN: usize = 32;
+/// As each lingers for 15 seconds when it is thrown out, more would use up the 124 ids.
+const MOST_UNPROVEN: usize = 16;
 /// How long one of them is left alone when others want its place.
 const PROVING: Duration = Duration::from_secs(3);
 /// How long a newcomer waits for others to know its name.

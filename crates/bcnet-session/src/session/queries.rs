@@ -74,7 +74,7 @@ impl Session {
         let config = &self.config;
         let limit = |limit: Option<u8>, none: i32| limit.map_or(none, i32::from).to_string();
         reply
-            .pair("timelimit", &limit(config.time_limit, -1))
+            .pair("timelimit", &limit(config.minutes(), -1))
             .pair("fraglimit", &limit(config.frag_limit, -2))
             .pair("system", self.round.system.name())
             .pair("password", if config.password.is_some() { "1" } else { "0" });

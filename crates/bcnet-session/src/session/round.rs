@@ -40,12 +40,6 @@ impl Round {
         self.turn = 0;
     }
 
-    /// Somebody comes to an empty server: the round has not begun yet.
-    pub(super) fn first_arrival(&mut self) {
-        self.started = None;
-        self.ends = None;
-    }
-
     /// When its end, or the next round, is due.
     pub(super) fn due(&self, config: &Config) -> Option<Time> {
         match self.over {
@@ -67,11 +61,19 @@ impl Session {
     pub(super) fn start_clock(&mut self, now: Time) {
         if self.round.started.is_none() {
             self.round.started = Some(now);
-            let minutes = self.config.time_limit;
+            let minutes = self.config.minutes();
             self.round.ends = minutes.map(|minutes| now + Duration::from_secs(60 * u64::from(minutes)));
             self.tell(Event::RoundStarted { round: self.round.number, system: self.round.system });
-            self.rearm(now);
+            self.rearm();
         }
+    }
+
+    /// Nobody is left: time stands still, and a round that is over keeps nobody out any longer.
+    pub(super) fn stand_still(&mut self, now: Time) {
+        if self.round.is_over() {
+            self.next_round(now);
+        }
+        (self.round.started, self.round.ends) = (None, None);
     }
 
     pub(super) fn serve_round(&mut self, now: Time) {
@@ -90,7 +92,7 @@ impl Session {
         self.send_all(None, |payload| payload.end(reason as i32), now);
         self.round.over = Some(now);
         self.forget_ships();
-        self.rearm(now);
+        self.rearm();
     }
 
     /// S-61: everyone starts anew, in the next system.
@@ -119,7 +121,7 @@ impl Session {
                 }
             }
         }
-        self.rearm(now);
+        self.rearm();
     }
 
     fn forget_ships(&mut self) {
@@ -169,10 +171,11 @@ impl Session {
 
     fn send_score(&mut self, to: PeerId, of: PeerId, now: Time) {
         let Some((score, team)) = self.member(of).map(|member| (member.score, member.team)) else { return };
-        if self.config.mission.teams {
-            self.send(to, |payload, _| payload.team_player_score(of.0, score, team.unwrap_or(NO_TEAM)), now);
-        } else {
-            self.send(to, |payload, _| payload.score(of.0, score), now);
+        match team {
+            _ if !self.config.mission.teams => self.send(to, |payload, _| payload.score(of.0, score), now),
+            Some(team) => self.send(to, |payload, _| payload.team_player_score(of.0, score, team), now),
+            // Whoever has no team yet will tell it.
+            None => {}
         }
     }
 
@@ -187,5 +190,3 @@ impl Session {
 }
 
 const TEAMS: u8 = 2;
-/// The team of somebody who has none yet.
-const NO_TEAM: u8 = 0xFF;

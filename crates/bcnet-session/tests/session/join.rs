@@ -1,18 +1,25 @@
 //! From the connect request to the game.
 
-use bcnet_session::{Config, Event};
-use bcnet_transport::wire::PeerId;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::Faults;
+use bcnet_session::{Anomaly, Checksums, Config, Event, Manifest, PlayerState};
+use bcnet_transport::wire::{BootReason, Datagram, Message, PeerId};
+use bcnet_transport::{Leave, Time};
 
 use crate::vectors::{bytes, hex, payload};
-use crate::world::World;
+use crate::world::{World, reply, ships};
 
-/// S-20, S-25, S-30, S-31
+const SECOND: Duration = Duration::from_secs(1);
+
+/// S-01, S-20, S-25, S-30, S-31
 #[test]
 fn one_player_gets_what_a_stock_server_sends() {
     let mut world = World::new(Config::default());
     let cady = world.join("Cady2");
     assert_eq!(world.id(cady), PeerId(2));
-    world.run(std::time::Duration::from_secs(1));
+    world.run(SECOND);
     let received = world.take(cady);
     let requests = ["dg-connect-reply-plus-req0", "dg-req1", "dg-req2", "dg-req3", "dg-reqFF"].map(payload);
     assert_eq!(received[..5], requests);
@@ -25,9 +32,432 @@ fn one_player_gets_what_a_stock_server_sends() {
     assert_eq!(received[7], [0x01]);
     assert_eq!(received[8], bytes("pl-35"));
     assert_eq!(received[9], hex("37 02000000 00000000 00000000 00000000"));
-    let mut join = bytes("pl-17-join-a");
-    join[13..17].fill(0);
-    assert_eq!(received[10..], [join]);
-    let names: Vec<&str> = world.events.iter().map(Event::name).collect();
-    assert_eq!(names, ["joining", "joined", "round_started", "in_game"]);
+    assert_eq!(received[10..], [join_event(2)]);
+    assert_eq!(world.event_names(), ["joining", "joined", "round_started", "in_game"]);
+}
+
+/// The join event of a peer; captured but for the number that only its sender understands.
+fn join_event(peer: u8) -> Vec<u8> {
+    let mut event = bytes("pl-17-join-a");
+    event[13..17].fill(0);
+    event[17] = peer;
+    event
+}
+
+/// S-20, S-25: what belongs together leaves together.
+#[test]
+fn the_first_request_and_the_settings_leave_in_the_datagrams_of_the_stock_server() {
+    let mut world = World::new(Config::default());
+    world.join("Cady2");
+    let opcodes = |plain: &[u8]| -> Vec<u8> {
+        let datagram = Datagram::parse(plain, None).expect("well formed");
+        let data = datagram.messages().filter_map(|message| match message {
+            Message::Data(data) => data.payload.first().copied(),
+            Message::Control(control) => Some(0x80 | control.body.kind().0),
+            _ => None,
+        });
+        data.collect()
+    };
+    let sent: Vec<Vec<u8>> = world.sent.iter().map(|(_, _, plain)| opcodes(plain)).collect();
+    let loaded: Vec<_> = sent.iter().filter(|opcodes| !opcodes.is_empty()).collect();
+    let expected: [&[u8]; 8] = [
+        &[0x83, 0x20],
+        &[0x80],
+        &[0x20],
+        &[0x20],
+        &[0x20],
+        &[0x20],
+        &[0x28, 0x00, 0x01],
+        &[0x35, 0x37, 0x17],
+    ];
+    // The identity may leave with the second request, as both answer the same datagram or two.
+    let flat: Vec<u8> = loaded.iter().flat_map(|opcodes| opcodes.iter().copied()).collect();
+    assert_eq!(flat, expected.concat());
+    for whole in [&[0x83, 0x20][..], &[0x28, 0x00, 0x01], &[0x35, 0x37, 0x17]] {
+        assert!(loaded.iter().any(|opcodes| opcodes.as_slice() == whole), "{whole:02X?} in {loaded:02X?}");
+    }
+}
+
+/// S-03, S-31: each client learns every other's name before anything that names it.
+#[test]
+fn players_who_join_together_know_each_other_before_they_hear_of_each_other() {
+    let mut world = World::new(Config::default());
+    for name in ["Kirk", "Spock", "Uhura", "Sulu"] {
+        world.connect(name, "");
+    }
+    world.run(3 * SECOND);
+    check_introductions(&world, 4);
+}
+
+/// S-28: whatever the network does.
+#[test]
+fn names_come_before_join_events_on_a_bad_network() {
+    for seed in 1..=60 {
+        let faults = Faults {
+            loss: 0.3,
+            duplicate: 0.1,
+            reorder: 0.2,
+            reorder_by: Duration::from_millis(150),
+            delay: Duration::from_millis(40),
+            jitter: Duration::from_millis(30),
+            ..Faults::default()
+        };
+        let mut world = World::with_faults(Config::default(), faults, seed * 1000);
+        for name in ["Kirk", "Spock", "Uhura"] {
+            world.connect(name, "");
+            world.run(SECOND / 3);
+        }
+        world.run(20 * SECOND);
+        check_introductions(&world, 3);
+    }
+}
+
+fn check_introductions(world: &World, players: usize) {
+    for client in &world.clients {
+        for peer in world.clients.iter().map(|other| other.endpoint.id()) {
+            let event = join_event(peer.0);
+            let at = client.received.iter().position(|(_, payload)| *payload == event);
+            let at = at.unwrap_or_else(|| panic!("{} never heard that {peer} joined", client.name));
+            let told = client.identities.iter().find(|(named, ..)| *named == peer);
+            let (_, _, before) = told.unwrap_or_else(|| panic!("{} has no name for {peer}", client.name));
+            assert!(*before <= at, "{} heard of {peer} before its name", client.name);
+            let count = client.received.iter().filter(|(_, payload)| *payload == event).count();
+            assert_eq!(count, 1, "{} heard {count} times that {peer} joined", client.name);
+        }
+    }
+    assert_eq!(world.session.status(world.now).in_game, players);
+}
+
+/// S-28: somebody who never tells its name does not enter, and nobody hears of it.
+#[test]
+fn a_client_without_a_name_stays_outside() {
+    let mut world = World::new(Config::default());
+    let kirk = world.join("Kirk");
+    let nobody = world.connect("", "");
+    world.clients[nobody].identifies = false;
+    world.run(30 * SECOND);
+    world.take(kirk);
+    assert_eq!(world.session.status(world.now).in_game, 1);
+    world.run(35 * SECOND);
+    assert_eq!(world.session.players(world.now).count(), 1);
+    assert_eq!(world.take(kirk), [] as [Vec<u8>; 0]);
+}
+
+/// S-04
+#[test]
+fn slots_are_the_lowest_free_ones_and_ids_move_on() {
+    let mut world = World::new(Config::default());
+    let players = ["Kirk", "Spock", "Uhura"].map(|name| world.join(name));
+    let slots = |world: &World| -> Vec<(u8, u8)> {
+        world.session.players(world.now).map(|player| (player.id.0, player.slot.expect("a slot"))).collect()
+    };
+    assert_eq!(slots(&world), [(2, 0), (3, 1), (4, 2)]);
+    world.leave(players[1]);
+    world.run(SECOND);
+    world.join("Sulu");
+    assert_eq!(slots(&world), [(2, 0), (4, 2), (5, 1)]);
+    let settings = world.clients[3].received.iter().find(|(_, payload)| payload[0] == 0).expect("settings");
+    assert_eq!(settings.1[6], 1);
+}
+
+/// S-10
+#[test]
+fn the_banned_are_refused_and_thrown_out() {
+    let mut world = World::new(Config::default());
+    let (kirk, spock) = (world.join("Kirk"), world.join("Spock"));
+    let network = *world.clients[kirk].address.ip();
+    world.session.set_bans(vec![(network, 32), (Ipv4Addr::new(10, 9, 0, 0), 16)], world.now);
+    world.run(SECOND);
+    let booted = (world.id(kirk), Leave::Booted(BootReason::BANNED));
+    assert!(world.clients[kirk].gone.contains(&booted), "{:?}", world.clients[kirk].gone);
+    assert!(world.clients[spock].gone.contains(&booted));
+    world.run(20 * SECOND);
+    world.reconnect(kirk);
+    world.run(SECOND);
+    assert_eq!(world.clients[kirk].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::BANNED))]);
+    assert_eq!(world.session.status(world.now).players, 1);
+    assert_eq!(world.session.counters().refused, 1);
+}
+
+/// S-11
+#[test]
+fn only_the_password_opens_a_protected_server() {
+    let mut world = World::new(Config { password: Some("Geheim7".into()), ..Config::default() });
+    let clients = ["", "geheim7", "Geheim77", "Geheim7"].map(|password| world.connect("Kirk", password));
+    world.run(2 * SECOND);
+    for wrong in &clients[..3] {
+        let refused = [(PeerId::UNASSIGNED, Leave::Booted(BootReason::WRONG_PASSWORD))];
+        assert_eq!(world.clients[*wrong].gone, refused);
+    }
+    assert!(world.is_in_game(clients[3]));
+    let refused = world.event_names().iter().filter(|name| **name == "refused").count();
+    assert_eq!(refused, 3);
+}
+
+/// S-04, S-12
+#[test]
+fn a_full_server_refuses() {
+    for (limit, places) in [(2, 2), (200, 16)] {
+        let mut world = World::new(Config { player_limit: limit, ..Config::default() });
+        for n in 0..places {
+            world.join(&format!("Player {n}"));
+        }
+        let late = world.connect("Late", "");
+        world.run(SECOND);
+        assert_eq!(world.clients[late].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::FULL))]);
+        assert_eq!(world.session.status(world.now).players, places);
+        world.leave(0);
+        world.run(12 * SECOND);
+        world.reconnect(late);
+        world.run(2 * SECOND);
+        assert_eq!(world.session.status(world.now).in_game, places);
+    }
+}
+
+/// S-12: two that ask for the last place at the same time.
+#[test]
+fn the_last_place_is_given_once() {
+    let mut world = World::new(Config { player_limit: 1, ..Config::default() });
+    let both = [world.connect("Kirk", ""), world.connect("Spock", "")];
+    world.run(3 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 1);
+    let refused = both.iter().filter(|at| {
+        let own = world.id(**at);
+        world.clients[**at].gone.contains(&(own, Leave::Booted(BootReason::FULL)))
+    });
+    assert_eq!(refused.count(), 1);
+}
+
+/// S-12
+#[test]
+fn nobody_is_let_in_when_the_round_is_over() {
+    let mut world = World::new(Config { intermission: None, ..Config::default() });
+    world.join("Kirk");
+    world.session.end(world.now);
+    let late = world.connect("Late", "");
+    world.run(SECOND);
+    assert_eq!(world.clients[late].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::DEFAULT))]);
+    world.session.restart(world.now);
+    world.run(15 * SECOND);
+    world.reconnect(late);
+    world.run(2 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 2);
+}
+
+/// S-13
+#[test]
+fn spoofed_requests_take_no_place_and_give_way() {
+    let mut world = World::new(Config { player_limit: 2, ..Config::default() });
+    world.keep = false;
+    world.join("Kirk");
+    let mut connect = bytes("dg-connect");
+    bcnet_transport::cipher::encrypt(&mut connect);
+    for n in 0..60_000_u32 {
+        let from = SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + n), 22101);
+        world.inject(from, &connect);
+        if n % 10 == 0 {
+            world.tick();
+            world.elsewhere.clear();
+            assert!(world.session.players(world.now).count() <= 17 + 1);
+        }
+    }
+    assert_eq!(world.session.status(world.now).players, 1);
+    // The flood is over: ten seconds later nothing is left of it, and a real player gets in.
+    world.run(11 * SECOND);
+    assert_eq!(world.session.players(world.now).count(), 1);
+    world.join("Spock");
+}
+
+/// S-14
+#[test]
+fn who_is_not_in_the_game_yet_is_not_passed_on_and_gets_nothing() {
+    let mut world = World::new(Config::default());
+    let kirk = world.join("Kirk");
+    let late = world.connect("Late", "");
+    world.clients[late].answers = false;
+    world.run(SECOND);
+    world.take(kirk);
+    world.take(late);
+    world.send(late, &bytes("chat-real"));
+    world.send(late, &bytes("pl-07"));
+    world.send(late, &[0x27]);
+    world.send(kirk, &bytes("chat-real"));
+    world.send(kirk, &bytes("pl-07"));
+    world.run(SECOND);
+    assert_eq!(world.take(late), [] as [Vec<u8>; 0]);
+    assert_eq!(world.take(kirk).len(), 1, "only its own chat");
+    assert_eq!(world.session.counters().anomalies.count(Anomaly::TooEarly), 2);
+    let states: Vec<PlayerState> = world.session.players(world.now).map(|player| player.state).collect();
+    assert_eq!(states, [PlayerState::InGame, PlayerState::Checking(0)]);
+}
+
+/// S-21
+#[test]
+fn answers_that_make_no_sense_are_counted_and_change_nothing() {
+    let mut world = World::new(Config::default());
+    let kirk = world.connect("Kirk", "");
+    world.clients[kirk].answers = false;
+    world.run(SECOND);
+    let good = reply(0);
+    let longer = [&good[..], &[0]].concat();
+    let mut deep = hex("21 00 43E20C7E 2FCBAF4D");
+    for _ in 0..40 {
+        deep.extend(hex("0000 01 11223344"));
+    }
+    let huge = hex("21 00 43E20C7E 2FCBAF4D FFFF 00");
+    let bad: [&[u8]; 6] = [&good[..good.len() - 1], &longer, &reply(1), &deep, &huge, &[0x21]];
+    for payload in bad {
+        world.send(kirk, payload);
+    }
+    world.run(SECOND);
+    assert_eq!(world.session.counters().anomalies.count(Anomaly::BadReply), 6);
+    assert_eq!(world.take(kirk).len(), 1, "no second request");
+    world.send(kirk, &good);
+    world.run(SECOND);
+    assert_eq!(world.take(kirk), [payload("dg-req1")]);
+}
+
+/// S-22, S-26
+#[test]
+fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
+    let mut world = World::new(Config::default());
+    let kirk = world.connect("Kirk", "");
+    world.clients[kirk].answers = false;
+    world.run(70 * SECOND);
+    let requests: Vec<(Time, u8)> =
+        world.clients[kirk].received.iter().map(|(at, payload)| (*at, payload[1])).collect();
+    let rounds: Vec<u8> = requests.iter().map(|(_, round)| *round).collect();
+    assert_eq!(rounds, [0, 1, 2]);
+    let pauses = requests.windows(2).map(|pair| pair[1].0.since(pair[0].0).as_millis());
+    assert!(
+        pauses.clone().all(|pause| (19_950..20_100).contains(&pause)),
+        "{:?}",
+        pauses.collect::<Vec<_>>()
+    );
+    let id = PeerId(2);
+    assert_eq!(world.clients[kirk].gone, [(id, Leave::Booted(BootReason::TIMED_OUT))]);
+    assert_eq!(world.session.players(world.now).count(), 0);
+}
+
+fn learned() -> Manifest {
+    let mut world = World::new(Config { learn: true, ..Config::default() });
+    world.join("Good");
+    let learned = world.events.into_iter().find_map(|event| match event {
+        Event::ManifestLearned { manifest, .. } => Some(*manifest),
+        _ => None,
+    });
+    learned.expect("a manifest")
+}
+
+/// S-23
+#[test]
+fn a_manifest_is_learned_written_and_read() {
+    let manifest = learned();
+    assert!(manifest.is_complete());
+    assert_eq!(manifest.name, "Good");
+    let text = manifest.to_string();
+    assert!(text.contains("file 373EB677 F8A0A768 # App.pyc\n"), "{text}");
+    assert!(text.contains("# Episode/Mission1/Mission1.pyc\n"), "{text}");
+    assert_eq!(Manifest::parse(&text), Ok(manifest));
+    for (text, error) in [
+        ("", "line 1: the first line must be `bcnet-manifest 1`"),
+        ("bcnet-manifest 1\nround 5", "line 2: a round is a number from 0 to 4"),
+        ("bcnet-manifest 1\n# x\ndirectory 1", "line 3: expected `round`"),
+        ("bcnet-manifest 1\nround 1\nfile 1 2", "line 3: expected `file PATH CONTENT`, all in hashes"),
+        ("bcnet-manifest 1\nround 1\ncolour red", "line 3: expected name, round, version, directory or file"),
+    ] {
+        assert_eq!(Manifest::parse(text).expect_err(text).to_string(), error);
+    }
+}
+
+/// S-23, S-24
+#[test]
+fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
+    let other = Manifest::parse("bcnet-manifest 1\nname other\nround 0\n").expect("short");
+    let checksums = Checksums::Strict(vec![other, learned()]);
+    let mut world = World::new(Config { checksums, ..Config::default() });
+    world.join("Same");
+    let mut changed = ships(51, 0x3EB2_3EBA);
+    changed[12] ^= 1;
+    for (files, entry) in [
+        (changed, "round 2 (scripts/ships): Akira.pyc: other content"),
+        (ships(50, 0x3EB2_3EBA), "round 2 (scripts/ships): 3EB23EEC: missing"),
+        (ships(52, 0x3EB2_3EBA), "round 2 (scripts/ships): 3EB23EED: not in the manifest"),
+    ] {
+        let client = world.connect("Modder", "");
+        world.clients[client].ships_reply = files;
+        world.run(2 * SECOND);
+        let mismatch = world.events.iter().rev().find_map(|event| match event {
+            Event::ChecksumMismatch { mismatch, .. } => Some(mismatch.to_string()),
+            _ => None,
+        });
+        assert_eq!(mismatch.as_deref(), Some(entry));
+        let id = world.id(client);
+        assert_eq!(world.clients[client].gone, [(id, Leave::Booted(BootReason::KICKED))]);
+        let last = world.take(client).pop().expect("a refusal");
+        assert_eq!((last[0], last[1] as usize), (0x22, last.len() - 3));
+        assert!(entry.contains(std::str::from_utf8(&last[3..]).expect("ASCII")));
+        // It is told why before it is thrown out.
+        let kicked = |plain: &Vec<u8>| {
+            Datagram::parse(plain, None)
+                .is_ok_and(|datagram| datagram.messages().any(|message| message.kind().0 == 4))
+        };
+        let address = world.clients[client].address;
+        let to_client: Vec<_> = world.sent.iter().filter(|(_, to, _)| *to == address).collect();
+        let told =
+            to_client.iter().position(|(_, _, plain)| plain.windows(last.len()).any(|part| part == last));
+        let booted = to_client.iter().position(|(_, _, plain)| kicked(plain));
+        assert!(told < booted && told.is_some(), "{told:?} {booted:?}");
+    }
+    assert_eq!(world.session.status(world.now).in_game, 1);
+}
+
+/// S-23: files that the manifest does not know can be allowed; silence cannot.
+#[test]
+fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {
+    let checksums = Checksums::Strict(vec![learned()]);
+    let mut world = World::new(Config { checksums, extra_files: true, ..Config::default() });
+    let modder = world.connect("Modder", "");
+    world.clients[modder].ships_reply = ships(52, 0x3EB2_3EBA);
+    world.run(2 * SECOND);
+    assert!(world.is_in_game(modder));
+    let mute = world.connect("Mute", "");
+    world.clients[mute].answers = false;
+    world.run(25 * SECOND);
+    assert!(world.event_names().contains(&"checksum_mismatch"));
+    assert_eq!(world.session.players(world.now).count(), 1);
+}
+
+/// S-24
+#[test]
+fn the_refusal_can_have_the_other_opcode() {
+    let checksums = Checksums::Strict(vec![learned()]);
+    let mut world = World::new(Config { checksums, refusal_opcode: 0x23, ..Config::default() });
+    let modder = world.connect("Modder", "");
+    world.clients[modder].ships_reply = ships(3, 1);
+    world.run(2 * SECOND);
+    assert_eq!(world.take(modder).pop().expect("a refusal")[0], 0x23);
+}
+
+/// S-27
+#[test]
+fn the_game_clock_starts_when_somebody_comes_to_an_empty_server() {
+    let mut world = World::new(Config::default());
+    let time = |world: &mut World, at: usize| {
+        let settings = world.take(at).into_iter().find(|payload| payload[0] == 0x00).expect("settings");
+        f32::from_le_bytes(settings[1..5].try_into().expect("four bytes"))
+    };
+    world.run(100 * SECOND);
+    let kirk = world.join("Kirk");
+    let first = time(&mut world, kirk);
+    assert!((0.1..1.0).contains(&first), "{first}");
+    world.run(50 * SECOND);
+    let spock = world.join("Spock");
+    let second = time(&mut world, spock);
+    assert!((50.0..53.0).contains(&second), "{second}");
+    world.leave(kirk);
+    world.leave(spock);
+    world.run(SECOND);
+    let sulu = world.join("Sulu");
+    assert!(time(&mut world, sulu) < 1.0);
 }

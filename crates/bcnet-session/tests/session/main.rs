@@ -1,5 +1,12 @@
 //! A session through its whole life, in virtual time.
 
+mod faults;
+mod hostile;
 mod join;
+mod leave;
+mod play;
+mod queries;
+mod raw;
+mod rounds;
 mod vectors;
 mod world;

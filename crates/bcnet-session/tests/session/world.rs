@@ -6,7 +6,7 @@ use std::time::Duration;
 use bcnet_lab::{Faults, Link};
 use bcnet_session::{Config, Event, Session};
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Endpoint, Leave, Quality, Time};
+use bcnet_transport::{Endpoint, Leave, Quality, Time, cipher};
 
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
@@ -19,7 +19,9 @@ pub(crate) struct World {
     pub(crate) events: Vec<Event>,
     /// What left the session to addresses that no client has.
     pub(crate) elsewhere: Vec<(SocketAddrV4, Vec<u8>)>,
-    /// Keep what clients receive.
+    /// Every datagram that left the session, deciphered, if [`keep`](Self::keep) says so.
+    pub(crate) sent: Vec<(Time, SocketAddrV4, Vec<u8>)>,
+    /// Keep what clients receive and what the session sends.
     pub(crate) keep: bool,
     faults: Faults,
     seed: u64,
@@ -65,6 +67,7 @@ impl World {
             clients: Vec::new(),
             events: Vec::new(),
             elsewhere: Vec::new(),
+            sent: Vec::new(),
             keep: true,
             faults,
             seed,
@@ -149,6 +152,11 @@ impl World {
         self.clients[at].endpoint.leave(own, now);
     }
 
+    /// Names of events so far.
+    pub(crate) fn event_names(&self) -> Vec<&'static str> {
+        self.events.iter().map(Event::name).collect()
+    }
+
     /// Any bytes from anywhere to the session, which arrive at once.
     pub(crate) fn inject(&mut self, from: SocketAddrV4, bytes: &[u8]) {
         self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
@@ -206,6 +214,13 @@ impl World {
         let mut buffer = [0; 2048];
         while let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) {
             let bytes = &buffer[..transmit.len];
+            if self.keep {
+                let mut plain = bytes.to_vec();
+                if plain[0] != b'\\' {
+                    cipher::decrypt(&mut plain);
+                }
+                self.sent.push((self.now, transmit.to, plain));
+            }
             match self.clients.iter().position(|client| client.address == transmit.to) {
                 Some(at) => self.fly(HOST, transmit.to, at, bytes),
                 None => self.elsewhere.push((transmit.to, bytes.to_vec())),

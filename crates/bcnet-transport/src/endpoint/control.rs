@@ -130,6 +130,9 @@ impl Endpoint {
                 return drop(self.remove(place));
             }
             State::Leaving { until } if now >= until => return drop(self.remove(place)),
+            State::Draining { until, address } if now >= until => {
+                return self.say_goodbye(place, address, now);
+            }
             State::Live | State::Connecting if peer.is_silent(config, now) => {
                 return self.lose(place, Leave::Silent, now);
             }
@@ -164,6 +167,30 @@ impl Endpoint {
             peer.state = State::Leaving { until };
             self.touch(place);
         }
+    }
+
+    /// T-57: somebody leaves, and may have come a step further.
+    pub(super) fn finish_leaving(&mut self, place: u32, now: Time) {
+        let Some(peer) = self.peers.get(place) else { return };
+        match peer.state {
+            // Control messages overtake data, so the goodbye waits until none is left.
+            State::Draining { address, .. } if peer.queued() == (0, 0) => {
+                self.say_goodbye(place, address, now);
+            }
+            // Who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
+            State::Leaving { .. } if (self.role == Role::Client || self.left) && peer.is_settled() => {
+                self.remove(place);
+            }
+            _ => {}
+        }
+    }
+
+    fn say_goodbye(&mut self, place: u32, address: Ipv4Addr, now: Time) {
+        let id = self.id;
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.queue_control(Body::Disconnect { peer: id, address }, now);
+        }
+        self.start_leaving(place, now);
     }
 }
 

@@ -4,14 +4,15 @@ use core::net::SocketAddrV4;
 
 use super::{Endpoint, list};
 use crate::cipher;
+use crate::config::Settings;
 use crate::event::{Event, Events, Leave};
 use crate::inbox::{Accepted, Refusal};
 use crate::peer::{CONTROL_ROOM, News, Peer, State};
 use crate::stats::Cause;
 use crate::time::Time;
 use crate::wire::{
-    Body, Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, PeerId, Role,
-    Seq,
+    Body, Channel, Control, Data, Datagram, Delivery, Kind, Lone, Message, MessageId, Messages, Part, PeerId,
+    Role, Seq,
 };
 
 impl Endpoint {
@@ -23,6 +24,14 @@ impl Endpoint {
         if self.config.cipher {
             cipher::decrypt(bytes);
         }
+        if !self.handle_lone(from, bytes, now) {
+            self.handle_any(from, bytes, now);
+        }
+    }
+
+    /// Handles a datagram, whatever it is.
+    #[inline(never)]
+    fn handle_any(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
         let Ok(datagram) = Datagram::parse(bytes, Some(self.other_role())) else {
             return self.reject(from, Cause::Malformed);
         };
@@ -30,20 +39,70 @@ impl Endpoint {
             Ok(place) => place,
             Err(cause) => return self.reject(from, cause),
         };
-        if let Some(peer) = self.peers.get_mut(place) {
-            peer.heard(datagram.as_bytes().len(), &self.config, now);
-        }
         let assigned = datagram.sender() != PeerId::UNASSIGNED;
         let mut news = News::default();
         let mut messages = datagram.messages();
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.heard(datagram.as_bytes().len(), &self.config, now);
+            take_frequent(peer, assigned, &mut messages, &mut news, &mut self.events, &self.config, now);
+        }
+        if !messages.rest().is_empty() {
+            self.handle_rest(place, assigned, &mut messages, &mut news, now);
+        }
+        if let Some(peer) = self.peers.get_mut(place) {
+            peer.learn(&news, &self.config, now);
+            list(peer, place, &mut self.ready);
+        }
+    }
+
+    /// Handles what most datagrams are: one ACK of a whole message, or one payload that is next in order, from a live
+    /// peer. `false`, and nothing has changed, if it is anything else.
+    #[inline]
+    fn handle_lone(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
+        let Self { peers, events, config, ready, .. } = self;
+        let Some((sender, lone)) = Lone::parse(bytes) else { return false };
+        let Some(place) = peers.find(sender) else { return false };
+        let Some(peer) = peers.get_mut(place) else { return false };
+        if peer.address != from || peer.state != State::Live {
+            return false;
+        }
+        match lone {
+            Lone::Ack(id) => {
+                peer.heard(bytes.len(), config, now);
+                let mut news = News::default();
+                peer.settle_one(id, &mut news, now);
+                peer.learn(&news, config, now);
+            }
+            Lone::Data(seq, payload) => {
+                if events.waiting() >= config.event_bytes || !peer.inbox(Channel::Game).accept_next(seq) {
+                    return false;
+                }
+                peer.heard(bytes.len(), config, now);
+                events.push(received(peer.id), payload);
+                peer.note_taken(seq, 1, config, now);
+            }
+        }
+        list(peer, place, ready);
+        true
+    }
+
+    /// Handles what is left of a datagram, whatever it is.
+    #[inline(never)]
+    fn handle_rest(
+        &mut self,
+        place: u32,
+        assigned: bool,
+        messages: &mut Messages<'_>,
+        news: &mut News,
+        now: Time,
+    ) {
         loop {
-            self.handle_frequent(place, assigned, &mut messages, &mut news, now);
             let before = messages.rest();
             let Some(message) = messages.next() else { break };
             match message {
                 Message::Ack(ack) => {
                     if let Some(peer) = self.peers.get_mut(place) {
-                        peer.settle_one(ack.id, &mut news, now);
+                        peer.settle_one(ack.id, news, now);
                     }
                 }
                 Message::Data(data) if assigned => self.handle_data(place, &data, now),
@@ -52,11 +111,9 @@ impl Endpoint {
                     self.handle_rare(place, assigned, &other, raw, now);
                 }
             }
-        }
-        if let Some(peer) = self.peers.get_mut(place) {
-            peer.learn(&news, &self.config);
-            peer.find_lost(&self.config, now);
-            list(peer, place, &mut self.ready);
+            if let Some(peer) = self.peers.get_mut(place) {
+                take_frequent(peer, assigned, messages, news, &mut self.events, &self.config, now);
+            }
         }
     }
 
@@ -116,30 +173,6 @@ impl Endpoint {
         self.add(peer).ok_or(Cause::Crowded)
     }
 
-    /// Handles the messages that most datagrams are made of: ACKs of whole messages, then data that is next in order.
-    #[inline]
-    fn handle_frequent(
-        &mut self,
-        place: u32,
-        assigned: bool,
-        messages: &mut Messages<'_>,
-        news: &mut News,
-        now: Time,
-    ) {
-        let Self { peers, events, config, .. } = self;
-        let Some(peer) = peers.get_mut(place) else { return };
-        if messages.has_plain_ack() {
-            peer.settle_all(messages, news, now);
-        }
-        if assigned && peer.state == State::Live && messages.has_whole_data() {
-            let first = peer.inbox(Channel::Game).expected();
-            let taken = take_next(peer, messages, events, config.event_bytes);
-            if taken > 0 {
-                peer.note_taken(first, taken, config, now);
-            }
-        }
-    }
-
     fn handle_data(&mut self, place: u32, data: &Data<'_>, now: Time) {
         let room = self.events.waiting() < self.config.event_bytes;
         let Some(peer) = self.peers.get_mut(place) else { return };
@@ -153,7 +186,7 @@ impl Endpoint {
             Delivery::Reliable(seq) => (seq, None),
             Delivery::Fragment(seq, part) => (seq, Some(part)),
             Delivery::Unreliable if live && room => {
-                return self.events.push(Event::Received { peer: id }, data.payload);
+                return self.events.push(received(id), data.payload);
             }
             Delivery::Unreliable => {
                 return self.reject_from(place, if live { Cause::Full } else { Cause::NotAllowed });
@@ -166,11 +199,11 @@ impl Endpoint {
         }
         let Some(accepted) = self.accept(place, Channel::Game, seq, part, data.payload, now) else { return };
         if accepted == Accepted::Now && live {
-            self.events.push(Event::Received { peer: id }, data.payload);
+            self.events.push(received(id), data.payload);
         }
         let delivered = self.deliver_ready(place, live);
         if let Some(peer) = self.peers.get_mut(place) {
-            peer.note_stall(accepted == Accepted::Now || delivered, now);
+            peer.note_stall(Channel::Game, accepted == Accepted::Now || delivered, now);
         }
     }
 
@@ -210,8 +243,7 @@ impl Endpoint {
         let id = peer.id;
         let mut delivered = false;
         while let Some(held) = peer.inbox(Channel::Game).next_ready() {
-            let room =
-                if live { self.events.reserve(Event::Received { peer: id }, held.len()) } else { None };
+            let room = if live { self.events.reserve(received(id), held.len()) } else { None };
             match room {
                 Some(room) => held.take(room, &mut self.pool),
                 None => held.free(&mut self.pool),
@@ -266,7 +298,7 @@ impl Endpoint {
             }
         }
         if let Some(peer) = self.peers.get_mut(place) {
-            peer.note_stall(delivered, now);
+            peer.note_stall(Channel::Control, delivered, now);
         }
     }
 
@@ -297,18 +329,47 @@ impl Endpoint {
     }
 }
 
-/// Takes payloads that are next in order while fewer than `most` bytes wait to be polled. How many.
+/// Handles the messages that most datagrams are made of: ACKs of whole messages, then data that is next in order.
+#[inline]
+fn take_frequent(
+    peer: &mut Peer,
+    assigned: bool,
+    messages: &mut Messages<'_>,
+    news: &mut News,
+    events: &mut Events,
+    config: &Settings,
+    now: Time,
+) {
+    if messages.has_plain_ack() {
+        peer.settle_all(messages, news, now);
+    }
+    let room = events.waiting() < config.event_bytes;
+    if assigned && room && peer.state == State::Live && messages.has_whole_data() {
+        let first = peer.inbox(Channel::Game).expected();
+        let taken = take_next(peer, messages, events);
+        if taken > 0 {
+            peer.note_taken(first, taken, config, now);
+        }
+    }
+}
+
+/// Takes payloads that are next in order. How many.
 #[inline(never)]
-fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events, most: usize) -> u8 {
-    let received = Event::Received { peer: peer.id };
+fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events) -> u8 {
+    let received = received(peer.id);
     let inbox = peer.inbox(Channel::Game);
     messages.take_data(|seq, payload| {
-        let next = events.waiting() < most && inbox.accept_next(seq);
+        let next = inbox.accept_next(seq);
         if next {
             events.push(received, payload);
         }
         next
     })
+}
+
+/// Control messages are obeyed by the endpoint, so what is received is the game's.
+const fn received(peer: PeerId) -> Event {
+    Event::Received { peer, channel: Channel::Game }
 }
 
 /// What somebody without an id may say.

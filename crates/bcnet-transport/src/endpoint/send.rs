@@ -67,6 +67,9 @@ impl core::error::Error for SendError {}
 impl Endpoint {
     /// Queues a payload for a peer. An empty payload is legal.
     ///
+    /// An id means whoever has it now. Poll all events first: one that still waits may say that its owner has left, or
+    /// even, after many others came, that somebody else has joined under it.
+    ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
     pub fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
@@ -75,7 +78,7 @@ impl Endpoint {
         let peer = self.peers.get_mut(place).ok_or(SendError::UnknownPeer(to))?;
         match peer.state {
             State::Live => {}
-            State::Leaving { .. } => return Err(SendError::Leaving(to)),
+            State::Draining { .. } | State::Leaving { .. } => return Err(SendError::Leaving(to)),
             State::Pending { .. } | State::Connecting => return Err(SendError::UnknownPeer(to)),
         }
         // T-67: what does not fit one message is reliable, and that is decided before it gets its number.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use crate::peer::Peer;
+use crate::peer::{Peer, State};
 use crate::wire::PeerId;
 
 /// All peers. A place is used again only after its peer was removed.
@@ -71,9 +71,10 @@ impl Table {
         Some(peer)
     }
 
-    /// T-50: gives a peer the next free id, upward from the last one given, without 0x5C.
+    /// T-50: gives a peer the next free id, upward from the last one given, without 0x5C. Who is leaving keeps its id but
+    /// is not one of the `most` peers any more.
     pub(super) fn assign(&mut self, place: u32, most: usize) -> Option<PeerId> {
-        if self.by_id.iter().filter(|place| **place != NOBODY).count() >= most {
+        if self.iter().filter(|peer| peer.state == State::Live).count() >= most {
             return None;
         }
         let upward = (self.last_id + 1..=LAST_ID).chain(FIRST_ID..=self.last_id);

@@ -6,12 +6,12 @@ use core::time::Duration;
 
 use super::finding::{About, Missed, RetransmitCause, What};
 use super::half::{Arrival, Filled, Half, Quiet};
-use super::ledger::{Key, Open, Sent, unknown};
+use super::ledger::{Key, Ledger, Open, Sent, unknown};
 use super::stock::{ROOM, Rhythm, SECOND, TIMEOUT};
 use super::traffic::opcode;
 use super::{ConversationId, Limits, Side, Teller};
 use crate::time::Time;
-use crate::wire::{Body, Channel, Datagram, Message, MessageId, PeerId, Seq};
+use crate::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, Seq};
 
 #[derive(Debug, Clone)]
 pub(super) struct Talk {
@@ -84,7 +84,8 @@ impl Talk {
         };
         sender.traffic.datagrams += 1;
         sender.traffic.bytes += datagram.as_bytes().len() as u64;
-        let mut passage = Passage { sender, receiver, side, limits, tell, whole: nonce.is_some(), losses: 0 };
+        let (whole, heard) = (nonce.is_some(), is_heard(datagram));
+        let mut passage = Passage { sender, receiver, side, limits, tell, whole, heard, losses: 0 };
         passage.run(datagram);
         self.capture_losses += passage.losses;
         self.note_leaving(datagram);
@@ -222,7 +223,21 @@ struct Passage<'a, 'b> {
     tell: &'a mut Teller<'b>,
     /// Whether the beginning of the connection was seen.
     whole: bool,
+    /// Whether the receiver looks at it at all.
+    heard: bool,
     losses: u64,
+}
+
+/// From a client without an id a host hears only requests and goodbyes.
+fn is_heard(datagram: &Datagram<'_>) -> bool {
+    datagram.sender() != PeerId::UNASSIGNED
+        || matches!(
+            datagram.messages().next(),
+            Some(Message::Control(Control {
+                body: Body::ConnectRequest { .. } | Body::Disconnect { .. },
+                ..
+            }))
+        )
 }
 
 impl Passage<'_, '_> {
@@ -305,6 +320,11 @@ impl Passage<'_, '_> {
                 self.tell.tell(side, What::RepeatedAck { id, times });
             }
         }
+        if !self.heard {
+            // A host that is not stock may have heard it all the same.
+            self.receiver.sent.note_unheard(Key::new(id));
+            return;
+        }
         self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
         let key = Key::new(id);
         let Some(sent) = self.receiver.sent.get_mut(key) else { return self.unknown_ack(id) };
@@ -345,23 +365,16 @@ impl Passage<'_, '_> {
     /// An ACK came for a message that was sent again: does it tell why?
     fn explain(&mut self, key: Key, leading: &[MessageId]) {
         let (at, owner) = (self.tell.at, self.side.other());
-        let fastest = self.receiver.round_trip.least();
         let mut explained: Vec<(Open, RetransmitCause)> = Vec::new();
         let mut open = core::mem::take(&mut self.receiver.sent.open);
         open.retain_mut(|open| {
             if open.key != key {
                 return true;
             }
-            open.looks += 1;
-            let too_soon = fastest.is_some_and(|fastest| at.micros_since(open.at) < fastest);
-            let cause = match arrived_before(open, leading, &self.receiver.sent) {
-                _ if too_soon => RetransmitCause::AckLate,
-                Some(true) => RetransmitCause::AckLost,
-                None if open.looks < MOST_LOOKS => return true,
-                Some(false) | None => RetransmitCause::AckNeverSent,
-            };
-            explained.push((*open, cause));
-            false
+            let cause = cause(open, leading, self.receiver, at);
+            (open.looks, open.last_ack) = (open.looks + 1, at);
+            explained.extend(cause.map(|cause| (*open, cause)));
+            cause.is_none()
         });
         self.receiver.sent.open = open;
         for (open, cause) in explained {
@@ -373,9 +386,11 @@ impl Passage<'_, '_> {
     fn reliable(&mut self, id: MessageId, message: &Message<'_>, copy: bool) -> bool {
         let (at, mark, side, limits) = (self.tell.at, self.tell.mark, self.side, self.limits);
         let tell = &mut *self.tell;
-        self.receiver.arrive(at, Arrival::Message(id), limits, |id, times| {
-            tell.tell(side.other(), What::RepeatedAck { id, times });
-        });
+        if self.heard {
+            self.receiver.arrive(at, Arrival::Message(id), limits, |id, times| {
+                tell.tell(side.other(), What::RepeatedAck { id, times });
+            });
+        }
         let key = Key::new(id);
         let print = message_print(message);
         match self.sender.sent.get(key) {
@@ -443,7 +458,10 @@ impl Passage<'_, '_> {
                 let after = at.since(sent.first);
                 self.tell.tell(side, What::Retransmission { about, times, after, cause });
             }
-            None => self.sender.sent.open.push(Open { key, at, mark, times, previous, looks: 0 }),
+            None => {
+                let open = Open { key, at, mark, times, previous, looks: 0, last_ack: at, arrived: None };
+                self.sender.sent.open.push(open);
+            }
         }
         if sent.acked.is_some() || sent.wrong_form {
             self.tell.tell(side, What::DuplicateDelivery { about });
@@ -486,14 +504,35 @@ impl Passage<'_, '_> {
     }
 }
 
+/// Why a message was sent again, if the ACK that comes now at `at` is enough to tell.
+fn cause(open: &mut Open, leading: &[MessageId], sender: &Half, at: Time) -> Option<RetransmitCause> {
+    let (since, trip) = (at.micros_since(open.at), sender.round_trip);
+    let for_previous = trip.is_impossible(since) && trip.is_likely(at.micros_since(open.previous));
+    // A stock receiver repeats an ACK sooner than after its usual time only if the message came again meanwhile.
+    let restarted = open.looks > 0 && at.micros_since(open.last_ack) < RESTARTED_WITHIN;
+    if open.looks == 0 && for_previous || open.looks > 0 && restarted {
+        return Some(RetransmitCause::AckLate);
+    }
+    open.arrived = open.arrived.or_else(|| arrived_before(open, leading, &sender.sent, at));
+    match open.arrived {
+        Some(false) => Some(RetransmitCause::AckNeverSent),
+        Some(true) if open.looks > 0 => Some(RetransmitCause::AckLost),
+        _ if open.looks < MOST_LOOKS => None,
+        Some(true) => Some(RetransmitCause::AckLost),
+        None => Some(RetransmitCause::AckNeverSent),
+    }
+}
+
 /// Whether the receiver had the message before the retransmission, from the order of its ACKs: it keeps them in the
 /// order of arrival. What was sent between the two copies and is acknowledged with it tells.
-fn arrived_before(open: &Open, leading: &[MessageId], sent: &super::ledger::Ledger) -> Option<bool> {
+fn arrived_before(open: &Open, leading: &[MessageId], sent: &Ledger, at: Time) -> Option<bool> {
     let own = leading.iter().position(|id| Key::new(*id) == open.key)?;
     leading.iter().enumerate().find_map(|(place, id)| {
         let other = sent.get(Key::new(*id))?;
         let between = other.first > open.previous && other.first < open.at && other.sends == 1;
-        between.then_some(own < place)
+        // ACKs that had their free sends come last, whatever their order.
+        let free = at.micros_since(other.first) < FREE_FOR;
+        (between && (free || place < own)).then_some(own < place)
     })
 }
 
@@ -542,6 +581,10 @@ const SILENT_AFTER: u64 = 22 * SECOND;
 const HAD_ROOM: usize = 400;
 /// After so many ACKs a retransmission is told as it looks.
 const MOST_LOOKS: u8 = 3;
+/// A little less than the time between two sendings of an ACK.
+const RESTARTED_WITHIN: u64 = SECOND / 2;
+/// A little less than the time in which an ACK has its free sends.
+const FREE_FOR: u64 = SECOND + SECOND / 4;
 /// For so long an ACK may still come that explains a retransmission.
 const OPEN_FOR: u64 = 12 * SECOND;
 /// A part that is sent this often is stuck.

@@ -110,7 +110,8 @@ impl Half {
 
     /// An ACK that was seen less than this ago may still be on its way to the node.
     pub(super) fn late_within(&self) -> u64 {
-        self.turnaround.most().unwrap_or(SLOWEST_TICK).max(self.tick)
+        // The average is no help: it has in it what was answered late because a first answer was lost.
+        self.turnaround.least().map_or(SLOWEST_TICK, |least| 2 * least) + self.tick
     }
 
     pub(super) fn has_unread(&self, arrival: Arrival) -> bool {
@@ -200,8 +201,8 @@ impl Half {
 
     /// Whether the same bytes were sent a moment ago: the network has made a copy.
     pub(super) fn is_copy(&mut self, fingerprint: u64, at: Time) -> bool {
-        let same =
-            |(other, when): &(u64, Time)| *other == fingerprint && at.micros_since(*when) < COPY_WITHIN;
+        let within = self.round_trip.least().map_or(COPY_WITHIN, |least| least / 2);
+        let same = |(other, when): &(u64, Time)| *other == fingerprint && at.micros_since(*when) < within;
         if self.recent.iter().any(same) {
             return true;
         }
@@ -242,12 +243,20 @@ impl Timing {
         (self.samples > 0).then(|| Duration::from_micros(self.smoothed))
     }
 
-    fn most(&self) -> Option<u64> {
-        (self.samples > 0).then_some(self.smoothed + 4 * self.variation)
+    /// Whether `time` is less than it ever took, as far as that is known.
+    pub(super) const fn is_impossible(&self, time: u64) -> bool {
+        self.samples >= ENOUGH_SAMPLES && time < self.least / 4 * 3
+    }
+
+    /// Whether it may well take so long.
+    pub(super) const fn is_likely(&self, time: u64) -> bool {
+        time < self.smoothed + 8 * self.variation
     }
 }
 
 /// No node is assumed to be slower than this.
 const SLOWEST_TICK: u64 = SECOND / 10;
-/// No stock sender repeats itself sooner, so the network has.
-const COPY_WITHIN: u64 = SECOND / 2;
+/// Nobody repeats itself sooner, so the network has.
+const COPY_WITHIN: u64 = SECOND / 20;
+/// After so many the shortest is known well enough.
+const ENOUGH_SAMPLES: u32 = 8;

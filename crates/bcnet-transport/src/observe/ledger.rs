@@ -67,8 +67,12 @@ pub(super) struct Open {
     pub(super) times: u32,
     /// When the copy before was sent.
     pub(super) previous: Time,
-    /// How many ACKs were looked at in vain.
+    /// How many ACKs came since.
     pub(super) looks: u8,
+    /// When the last of them came.
+    pub(super) last_ack: Time,
+    /// Whether they show that a copy before had arrived.
+    pub(super) arrived: Option<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -187,6 +191,13 @@ impl Ledger {
         found
     }
 
+    /// An ACK passed that a stock receiver does not look at.
+    pub(super) fn note_unheard(&mut self, key: Key) {
+        if let Some(sent) = self.messages.get_mut(&key) {
+            sent.acks = sent.acks.saturating_add(1);
+        }
+    }
+
     /// What is known of a message whose own copy tells no opcode: its first part does.
     pub(super) fn opcode(&self, id: MessageId) -> Option<u8> {
         let first = MessageId { part: id.part.map(|_| 0), ..id };
@@ -207,7 +218,7 @@ impl Ledger {
         self.settle(key);
         if let Some(sent) = self.messages.get_mut(&key) {
             let given_up = at.micros_since(sent.first) > GIVE_UP;
-            if !given_up && sent.acked.is_none() && !sent.wrong_form {
+            if !given_up && sent.acks == 0 && !sent.wrong_form {
                 missed(sent.about.id);
             }
             sent.acked = sent.acked.or(Some(at));

@@ -1,9 +1,9 @@
 //! Fills datagrams from an outbox.
 
-use super::stream::{Found, Next, Room, Run, State, Unit};
+use super::stream::{Found, Next, Room, State, Unit};
 use super::{Loose, Outbox, Sent};
 use crate::time::Time;
-use crate::wire::{Channel, Seq, Writer};
+use crate::wire::{Channel, MessageId, Seq, Writer, plain_ack};
 
 /// Whether there is something to send besides ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,18 @@ impl Outbox {
     /// Whether there is something to send besides ACKs, as far as the budget allows.
     #[inline]
     pub(crate) fn readiness(&mut self, budget: usize) -> Readiness {
+        if self.fresh == 0 && self.lost.is_empty() {
+            return Readiness::Nothing;
+        }
+        if self.in_flight == 0 {
+            return Readiness::Now;
+        }
+        self.readiness_under_way(budget)
+    }
+
+    /// As [`readiness`](Self::readiness), if something waits and something else is under way.
+    #[inline(never)]
+    fn readiness_under_way(&mut self, budget: usize) -> Readiness {
         let len = |unit: Option<&Unit>| unit.map_or(0, Unit::len);
         let next = if let Some(&(channel, seq, part)) = self.lost.front() {
             len(self.unit(channel, seq, part))
@@ -45,13 +57,44 @@ impl Outbox {
             len(self.game.unit(seq, 0))
         } else if let Some(next) = self.game.next_fresh() {
             next.len
-        } else if self.loose.is_empty() {
-            return Readiness::Nothing;
         } else {
             return Readiness::Now;
         };
         let now = next <= self.allowance(next, budget) || !self.loose.is_empty();
         if now { Readiness::Now } else { Readiness::Later }
+    }
+
+    /// Writes the ACK of a whole message, if that is all there is to send. How long it is; `None`, and nothing has changed,
+    /// if there is anything else.
+    #[inline(always)]
+    pub(crate) fn fill_lone_ack(&mut self, room: &mut [u8]) -> Option<usize> {
+        if self.owed != 1 || self.fresh > 0 || !self.lost.is_empty() {
+            return None;
+        }
+        let MessageId { channel, seq, part } = self.acks.front()?.first;
+        let ack = room.first_chunk_mut().filter(|_| part.is_none())?;
+        *ack = plain_ack(channel, seq);
+        self.acks.skip(1);
+        self.owed = 0;
+        self.datagrams = self.datagrams.wrapping_add(1);
+        Some(ack.len())
+    }
+
+    /// As [`fill_lone_ack`](Self::fill_lone_ack), for a reliable game message that was never sent.
+    #[inline(always)]
+    pub(crate) fn fill_lone_data(&mut self, room: &mut [u8], budget: usize, now: Time) -> Option<usize> {
+        if self.fresh != 1 || self.owed > 0 || !self.lost.is_empty() {
+            return None;
+        }
+        let most = room.len().min(budget.saturating_sub(self.in_flight));
+        let datagram = self.datagrams.wrapping_add(1);
+        let (seq, message) = self.game.send_one(most, datagram, now)?;
+        let len = message.len();
+        room.get_mut(..len)?.copy_from_slice(message);
+        (self.fresh, self.datagrams) = (0, datagram);
+        self.in_flight += len;
+        self.sent.push(Sent { at: now, datagram, seq, part: 0, count: 1, channel: Channel::Game });
+        Some(len)
     }
 
     /// T-60, T-66: ACKs first, then what was lost, then what is fresh: control, urgent, the rest, each in order.
@@ -66,97 +109,117 @@ impl Outbox {
         now: Time,
     ) -> Filled {
         let mut filled = Filled::default();
-        // T-60: a lost datagram of ACKs makes the peer send all of it again, so they do not all travel in one.
-        let most = if ready == Readiness::Now { u32::MAX } else { MOST_ACKS_ALONE };
+        if self.owed > 0 {
+            // T-60: a lost datagram of ACKs makes the peer send all of it again, so they do not all travel in one.
+            let most = if ready == Readiness::Now { u32::MAX } else { MOST_ACKS_ALONE };
+            filled.acks = self.fill_acks(writer, most);
+        }
+        let datagram = self.datagrams.wrapping_add(1);
+        if ready != Readiness::Nothing {
+            let mut filling = Filling { writer: &mut *writer, datagram, budget, now };
+            // Mostly nothing goes ahead of game messages, and all of them leave in one piece.
+            if self.lost.is_empty() && !self.control.has_fresh() && self.urgent.is_empty() {
+                self.fill_game(&mut filling, &mut filled);
+            } else {
+                self.fill_mixed(&mut filling, &mut filled);
+            }
+            self.fresh -= filled.fresh as usize;
+        }
+        // T-62: loss is told by counting datagrams, so only those count that leave.
+        if !writer.is_empty() {
+            self.datagrams = datagram;
+        }
+        filled
+    }
+
+    /// Writes owed ACKs, `most` of them. How many.
+    #[inline]
+    fn fill_acks(&mut self, writer: &mut Writer<'_>, most: u32) -> u32 {
+        let mut acks = 0;
         while let Some(run) = self.acks.front_mut() {
-            let some = u8::try_from(most - filled.acks).unwrap_or(u8::MAX).min(run.count);
+            let some = u8::try_from(most - acks).unwrap_or(u8::MAX).min(run.count);
             let written = writer.push_acks(run.first, some);
-            filled.acks += u32::from(written);
+            acks += u32::from(written);
             if written < run.count {
                 *run = run.after(written);
                 break;
             }
             self.acks.skip(1);
         }
-        self.owed -= filled.acks as usize;
-        let datagram = self.datagrams.wrapping_add(1);
-        if ready != Readiness::Nothing {
-            let mut filling = Filling { writer, datagram, budget, now };
-            self.fill_lost(&mut filling, &mut filled);
-            if self.lost.is_empty() {
-                self.fill_fresh(&mut filling, &mut filled);
-            }
-        }
-        self.datagrams = datagram;
-        filled
+        self.owed -= acks as usize;
+        acks
     }
 
-    fn fill_lost(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
+    /// Writes what is not ACKs, whatever it is.
+    #[inline(never)]
+    fn fill_mixed(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
+        if self.fill_lost(filling, filled)
+            && self.fill_control(filling, filled)
+            && self.fill_urgent(filling, filled)
+        {
+            self.fill_game(filling, filled);
+        }
+    }
+
+    /// `false` if some had no room.
+    fn fill_lost(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
         while let Some(&(channel, seq, part)) = self.lost.front() {
             if self.unit(channel, seq, part).is_some_and(|unit| unit.state == State::Lost) {
                 if !self.send(channel, seq, part, filling) {
-                    break;
+                    return false;
                 }
                 filled.again += 1;
                 filled.game |= channel == Channel::Game;
             }
             self.lost.pop_front();
         }
+        true
     }
 
-    fn fill_fresh(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
+    /// `false` if some had no room.
+    fn fill_control(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
         while let Some(Next { seq, part, .. }) = self.control.next_fresh() {
             if !self.send(Channel::Control, seq, part, filling) {
-                return;
+                return false;
             }
             filled.fresh += 1;
         }
+        true
+    }
+
+    /// `false` if some had no room.
+    fn fill_urgent(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
         while let Some(&seq) = self.urgent.front() {
             let Some(part) = self.game.first_fresh_part(seq) else {
                 self.urgent.skip(1);
                 continue;
             };
             if !self.send(Channel::Game, seq, part, filling) {
-                return;
+                return false;
             }
             (filled.fresh, filled.game) = (filled.fresh + 1, true);
         }
-        self.fill_game(filling, filled);
+        true
     }
 
-    fn fill_game(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
-        loop {
-            let next = self.game.next_fresh();
-            let sent = match (self.loose.front().copied(), next) {
-                (None, None) => return,
-                (None, Some(next)) if next.len > filling.writer.room() => return,
-                (None, Some(next)) => {
-                    let run = self.send_run(next, filling);
-                    filled.fresh += u32::from(run.count);
-                    filled.game |= run.count > 0;
-                    if run.count > 0 && !run.full {
-                        continue;
-                    }
-                    // A part is in no run.
-                    !run.full && self.send(Channel::Game, next.seq, next.part, filling)
-                }
-                (Some(loose), Some(next)) if next.seq.distance_from(loose.before) < 0 => {
-                    self.send(Channel::Game, next.seq, next.part, filling)
-                }
-                (Some(loose), _) => self.send_loose(loose, filling),
-            };
-            if !sent {
-                return;
-            }
-            (filled.fresh, filled.game) = (filled.fresh + 1, true);
-        }
-    }
-
-    /// Writes game messages that lie in one piece from `next` on, as many as fit.
     #[inline]
-    fn send_run(&mut self, next: Next, filling: &mut Filling<'_, '_>) -> Run {
+    fn fill_game(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
+        while filled.fresh as usize != self.fresh {
+            let (run, full) = if self.loose.is_empty() { self.send_run(filling) } else { (0, false) };
+            let sent = if run > 0 { run } else { self.send_next(filling) };
+            filled.fresh += u32::from(sent);
+            filled.game |= sent > 0;
+            if sent == 0 || full {
+                return;
+            }
+        }
+    }
+
+    /// Writes game messages that lie in one piece, as many as fit. How many, and whether there is no room for the next.
+    #[inline]
+    fn send_run(&mut self, filling: &mut Filling<'_, '_>) -> (u8, bool) {
         let Filling { writer, datagram, budget, now } = filling;
-        let bytes = writer.room().min(self.allowance(next.len, *budget));
+        let bytes = writer.room().min(budget.saturating_sub(self.in_flight));
         let room = Room { bytes, messages: writer.room_messages() };
         let run = self.game.send_run(room, *datagram, *now);
         if run.count > 0 && writer.push_run(self.game.run_bytes(&run), run.count) {
@@ -164,7 +227,20 @@ impl Outbox {
             let (at, datagram, channel) = (*now, *datagram, Channel::Game);
             self.sent.push(Sent { at, datagram, seq: run.first, part: 0, count: run.count, channel });
         }
-        run
+        (run.count, run.full)
+    }
+
+    /// Writes the next game message, or part, if it fits. How many.
+    #[inline(never)]
+    fn send_next(&mut self, filling: &mut Filling<'_, '_>) -> u8 {
+        u8::from(match (self.loose.front().copied(), self.game.next_fresh()) {
+            (None, None) => false,
+            (Some(loose), Some(next)) if next.seq.distance_from(loose.before) >= 0 => {
+                self.send_loose(loose, filling)
+            }
+            (_, Some(next)) => self.send(Channel::Game, next.seq, next.part, filling),
+            (Some(loose), None) => self.send_loose(loose, filling),
+        })
     }
 
     fn send_loose(&mut self, loose: Loose, filling: &mut Filling<'_, '_>) -> bool {

@@ -109,8 +109,11 @@ impl Outbox {
 
     /// Drops what was settled, and the oldest transmissions if nothing of them is left.
     pub(crate) fn trim(&mut self) {
-        self.control.trim();
-        self.game.trim();
+        for stream in [&mut self.control, &mut self.game] {
+            if !stream.is_empty() {
+                stream.trim();
+            }
+        }
         while let Some(&sent) = self.sent.front() {
             let last = Seq(sent.seq.0.wrapping_add(u16::from(sent.count) - 1));
             if self.stream(sent.channel).has(last) {

@@ -226,6 +226,12 @@ impl Stream {
         self.bytes.get(run.at, run.len)
     }
 
+    /// Whether something may never have been sent.
+    #[inline]
+    pub(super) fn has_fresh(&self) -> bool {
+        usize::from(self.fresh.0) < self.entries.len()
+    }
+
     /// The next part that was never sent, or the message if it is whole.
     #[inline]
     pub(super) fn next_fresh(&mut self) -> Option<Next> {
@@ -247,7 +253,20 @@ impl Stream {
         }
     }
 
-    /// Notes as sent what is fresh, whole, in one piece and has `room`, from what [`next_fresh`](Self::next_fresh) gave.
+    /// Notes the next message as sent, if it is fresh, whole and not longer than `most`. Its number and its bytes.
+    #[inline(always)]
+    pub(super) fn send_one(&mut self, most: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
+        let (index, _) = self.fresh;
+        let Entry::Whole(unit) = self.entries.get_mut(usize::from(index))? else { return None };
+        if unit.state != State::Fresh || unit.len() > most {
+            return None;
+        }
+        unit.send(datagram, now);
+        self.fresh.0 = index.wrapping_add(1);
+        Some((Seq(self.base.0.wrapping_add(index)), self.bytes.get(unit.at, unit.len())))
+    }
+
+    /// Notes as sent what is fresh, whole, in one piece and has `room`. Nothing may be, where something else comes first.
     #[inline]
     pub(super) fn send_run(&mut self, room: Room, datagram: u32, now: Time) -> Run {
         let (mut index, _) = self.fresh;
@@ -287,11 +306,7 @@ impl Stream {
     }
 
     /// Drops what is done from the front.
-    #[inline]
     pub(super) fn trim(&mut self) {
-        if self.entries.is_empty() {
-            return;
-        }
         let mut done = 0;
         let keep = loop {
             match self.entries.get(done) {

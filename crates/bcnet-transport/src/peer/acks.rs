@@ -13,7 +13,9 @@ pub(crate) struct News {
     trip: Option<u64>,
     /// The most that the round trip can have been, of what was sent more than once.
     most: Option<u64>,
-    /// How many told nothing.
+    /// How many ACKs.
+    acks: u32,
+    /// How many of them told nothing.
     useless: u32,
 }
 
@@ -39,29 +41,40 @@ impl Peer {
     #[inline(never)]
     pub(crate) fn settle_all(&mut self, messages: &mut Messages<'_>, news: &mut News, now: Time) {
         let (mut all, trip) = (*news, &self.trip);
-        let count = match self.outbox.as_deref_mut() {
+        all.acks += u32::from(match self.outbox.as_deref_mut() {
             Some(outbox) => messages.settle_acks(|channel, seq| {
                 all.add(outbox.settle(MessageId { channel, seq, part: None }, trip, now));
             }),
             None => messages.settle_acks(|_, _| all.add(Settled::Useless)),
-        };
+        });
         *news = all;
-        self.counters.messages_in.add(Kind::ACK, count.into());
     }
 
     /// As [`settle_all`](Self::settle_all), for one ACK of any kind.
+    #[inline(always)]
     pub(crate) fn settle_one(&mut self, id: MessageId, news: &mut News, now: Time) {
         let trip = &self.trip;
-        news.add(self.outbox.as_mut().map_or(Settled::Useless, |outbox| outbox.settle(id, trip, now)));
-        self.counters.messages_in.add(Kind::ACK, 1);
+        news.add(match &mut self.outbox {
+            Some(outbox) => outbox.settle(id, trip, now),
+            None => Settled::Useless,
+        });
+        news.acks += 1;
     }
 
-    /// After all ACKs of a datagram: the round trip is measured once, by the last of them that can tell.
-    pub(crate) fn learn(&mut self, news: &News, config: &Settings) {
+    /// After all ACKs of a datagram: what do they tell, and what was lost?
+    #[inline(always)]
+    pub(crate) fn learn(&mut self, news: &News, config: &Settings, now: Time) {
+        self.counters.messages_in.add(Kind::ACK, news.acks.into());
         self.counters.acks_useless += u64::from(news.useless);
-        if news.bytes == 0 {
-            return;
+        if news.bytes > 0 {
+            self.measure(news, config);
         }
+        self.find_lost(config, now);
+    }
+
+    /// The round trip is measured once for a datagram, by the last of its ACKs that can tell.
+    #[inline]
+    fn measure(&mut self, news: &News, config: &Settings) {
         if let Some(outbox) = &mut self.outbox {
             outbox.trim();
         }

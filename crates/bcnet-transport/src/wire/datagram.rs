@@ -5,7 +5,8 @@ use core::iter::FusedIterator;
 
 use super::parse::{self, Origin, Whole};
 use super::{
-    Channel, DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, NonStock, PeerId, Reason, Role, Seq, WireError,
+    Channel, DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, MessageId, NonStock, PeerId, Reason, Role, Seq,
+    WireError,
 };
 
 /// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
@@ -78,6 +79,30 @@ impl<'a> Datagram<'a> {
     pub fn non_stock(&self) -> NonStock {
         NonStock::when(!self.sender().is_stock_sender(), NonStock::SENDER)
             | NonStock::when(self.bytes.len() > MAX_DATAGRAM, NonStock::LARGE_DATAGRAM)
+    }
+}
+
+/// What a datagram of a single message mostly is: an ACK of a whole message, or a whole reliable payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lone<'a> {
+    Ack(MessageId),
+    Data(Seq, &'a [u8]),
+}
+
+impl<'a> Lone<'a> {
+    /// The sender of such a datagram and its message, which [`Datagram::parse`] would find as well. `None` if it is any
+    /// other, or malformed.
+    #[inline(always)]
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<(PeerId, Self)> {
+        let [sender, 1, rest @ ..] = bytes else { return None };
+        let lone = if let Some(((channel, seq), [])) = parse::plain_ack(rest) {
+            Self::Ack(MessageId { channel, seq, part: None })
+        } else if let Some((Whole { seq, payload }, [])) = parse::whole_data(rest) {
+            Self::Data(seq, payload)
+        } else {
+            return None;
+        };
+        Some((PeerId(*sender), lone))
     }
 }
 

@@ -37,6 +37,7 @@ mod parse;
 mod text;
 mod write;
 
+pub(crate) use datagram::Lone;
 pub use datagram::{Datagram, Messages};
 pub use error::{Field, Reason, WireError};
 pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
@@ -45,6 +46,7 @@ pub(crate) use message::{FRAGMENT, RELIABLE};
 pub use non_stock::NonStock;
 pub use text::Text;
 pub use write::Writer;
+pub(crate) use write::plain_ack;
 
 /// The largest datagram a stock sender makes, in bytes (T-04).
 pub const MAX_DATAGRAM: usize = 512;

@@ -3,6 +3,7 @@
 use super::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
 use super::{
     Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, Kind, MAX_DATAGRAM, Message, MessageId, Part, PeerId,
+    Seq,
 };
 
 /// Writes one datagram, message by message, up to a limit.
@@ -51,19 +52,15 @@ impl<'b> Writer<'b> {
     #[must_use]
     #[inline]
     pub(crate) fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
-        let channel = if first.channel == Channel::Control { ACK_CONTROL } else { 0 };
         if let Some(part) = first.part {
-            let [low, high] = first.seq.0.to_le_bytes();
-            return u8::from(
-                count > 0 && self.push_encoded(&[Kind::ACK.0, low, high, channel | ACK_PART, part]),
-            );
+            let [kind, low, high, channel] = plain_ack(first.channel, first.seq);
+            return u8::from(count > 0 && self.push_encoded(&[kind, low, high, channel | ACK_PART, part]));
         }
-        let (room, _) = self.buffer.get_mut(self.len..).unwrap_or_default().as_chunks_mut();
+        let mut room = self.buffer.get_mut(self.len..).unwrap_or_default();
         let (mut written, most) = (0, count.min(u8::MAX - self.count));
-        for (ack, _) in room.iter_mut().zip(0..most) {
-            let [low, high] = first.seq.0.wrapping_add(written.into()).to_le_bytes();
-            *ack = [Kind::ACK.0, low, high, channel];
-            written += 1;
+        while let Some((ack, rest)) = room.split_first_chunk_mut().filter(|_| written < most) {
+            *ack = plain_ack(first.channel, Seq(first.seq.0.wrapping_add(written.into())));
+            (room, written) = (rest, written + 1);
         }
         self.len += 4 * usize::from(written);
         self.count += written;
@@ -89,6 +86,12 @@ impl<'b> Writer<'b> {
         true
     }
 
+    /// Whether it holds no message.
+    #[must_use]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// How many messages it can still take, however short.
     #[must_use]
     pub(crate) const fn room_messages(&self) -> u8 {
@@ -111,6 +114,13 @@ impl<'b> Writer<'b> {
         *buffer.get_mut(1)? = count;
         buffer.get_mut(..len)
     }
+}
+
+/// The ACK of a whole message (T-30, T-31).
+#[inline]
+pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
+    let [low, high] = seq.0.to_le_bytes();
+    [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
 
 /// Writes `message` into `out`, which is exactly its size. `false` if the size does not fit its word.
@@ -166,8 +176,7 @@ impl Cursor<'_> {
     }
 
     fn ack(&mut self, kind: u8, Ack { id, spare }: Ack) {
-        let [low, high] = id.seq.0.to_le_bytes();
-        let channel = if id.channel == Channel::Control { ACK_CONTROL } else { 0 };
+        let [_, low, high, channel] = plain_ack(id.channel, id.seq);
         let flags = channel | (spare & ACK_SPARE);
         match id.part {
             None => self.put([kind, low, high, flags]),

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::slice;
+use std::time::Duration;
 
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
 use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time};
@@ -181,6 +182,37 @@ fn a_host_admits_no_more_than_it_is_told_to() {
     assert_eq!((1..=130).filter(|n| admit(&mut host, *n, START).is_some()).count(), 124);
 }
 
+/// T-50: who is leaving keeps its id, but makes room for another.
+#[test]
+fn a_peer_that_lingers_does_not_keep_others_out() {
+    let mut host = End::host(Config { peers: 2, ..plain() });
+    assert_eq!(admit(&mut host, 1, START), Some(PeerId(2)));
+    assert_eq!(admit(&mut host, 2, START), Some(PeerId(3)));
+    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, START));
+    assert!(host.endpoint.address(PeerId(2)).is_some(), "its last words linger");
+    assert_eq!(admit(&mut host, 3, START), Some(PeerId(4)));
+    assert_eq!(admit(&mut host, 4, START), None);
+}
+
+/// T-52: a host has no name unless it is given one, which those who join later are told first.
+#[test]
+fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
+    let mut host = End::host(plain());
+    let join = |host: &mut End, n: u16| {
+        host.hear_from(address(n), &connect(n.into()), START);
+        host.endpoint.admit(address(n), START).expect("a free id");
+        host.says(START)
+    };
+    assert!(join(&mut host, 1).iter().all(|line| !line.contains("identity")));
+    let name = utf16("Bridge");
+    host.endpoint.identify(*HOST.ip(), Text::new(&name).expect("UTF-16LE"), START);
+    let told = host.says(START);
+    assert_eq!(told.iter().filter(|line| line.contains("identity")).count(), 1, "{told:?}");
+    let told = join(&mut host, 2);
+    let at = told.iter().position(|line| line.contains("identity") && line.contains("Bridge"));
+    assert!(at > told.iter().position(|line| line.starts_with("connect")), "{told:?}");
+}
+
 /// T-54, T-59: a client that is turned away learns why, by a boot that has no target, and is done.
 #[test]
 fn a_refused_client_learns_why() {
@@ -304,6 +336,41 @@ fn a_client_leaves_and_the_others_are_told() {
     assert_eq!(net.clients[1].left(), []);
 }
 
+/// T-57, T-66: control messages overtake data, but a goodbye does not: what was said before it is delivered, whatever is
+/// lost on the way.
+#[test]
+fn what_was_sent_before_leaving_is_delivered_before_the_goodbye() {
+    let mut net = Net::joined(&plain(), 1);
+    let sent = [pattern(1, 10), pattern(2, 1500), pattern(3, 10)];
+    for payload in &sent {
+        net.clients[0].send(PeerId::HOST, payload, net.now);
+    }
+    net.clients[0].endpoint.leave(Ipv4Addr::new(10, 20, 0, 1), net.now);
+    let lost = net.clients[0].flush(net.now);
+    assert!(said(&lost).iter().all(|line| line.starts_with("data")), "{:?}", said(&lost));
+    net.run(net.now + Duration::from_secs(3));
+    let events = net.host.events();
+    let payloads: Vec<_> = events.iter().take(3).map(|(_, payload)| payload.clone()).collect();
+    assert_eq!(payloads, sent);
+    assert_eq!(events[3].0, Event::Left { peer: PeerId(2), reason: Leave::Disconnected });
+    assert!(net.clients[0].endpoint.is_closed());
+}
+
+/// T-57: the same for a host that leaves, towards each of its peers.
+#[test]
+fn what_a_host_sent_before_leaving_is_delivered_before_the_goodbye() {
+    let mut net = Net::joined(&plain(), 2);
+    net.host.send(PeerId(2), b"last words", net.now);
+    net.host.endpoint.leave(*HOST.ip(), net.now);
+    let first = said(&net.host.flush(net.now));
+    assert_eq!(first.iter().filter(|line| line.starts_with("disconnect")).count(), 1, "{first:?}");
+    net.run(net.now + Duration::from_secs(3));
+    let received = Event::Received { peer: PeerId::HOST, channel: Channel::Game };
+    let left = Event::Left { peer: PeerId::HOST, reason: Leave::Disconnected };
+    assert_eq!(net.clients[0].events(), [(received, b"last words".to_vec()), (left, vec![])]);
+    assert!(net.host.endpoint.is_closed());
+}
+
 /// T-57: a host that leaves tells everyone, and is done as soon as all have acknowledged that.
 #[test]
 fn a_host_leaves_and_everyone_is_told() {
@@ -422,13 +489,14 @@ fn several_players_share_an_address() {
         net.host.send(PeerId(2 + n), &[10 + n], net.now);
     }
     net.settle();
-    let received = |peer, byte| (Event::Received { peer: PeerId(peer) }, vec![byte]);
+    let received = |peer, byte| (Event::Received { peer: PeerId(peer), channel: Channel::Game }, vec![byte]);
     assert_eq!(net.host.events(), [received(2, 0), received(3, 1), received(4, 2)]);
     for n in 0..3_u8 {
         assert_eq!(net.clients[usize::from(n)].received(), [[10 + n]]);
     }
     net.clients[1].endpoint.leave(*place(1001).ip(), net.now);
-    net.settle();
+    // What it said last is acknowledged after 20 ms (T-60), and its goodbye waits for that.
+    net.run(net.now + Duration::from_millis(20));
     assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);
     assert_eq!(net.host.endpoint.peers().count(), 2);
 }

@@ -332,8 +332,12 @@ fn messages_reach_the_peer_they_are_for() {
     }
     net.settle();
     for n in 0..5_u8 {
-        assert_eq!(net.clients[usize::from(n)].events(), [(Event::Received { peer: PeerId::HOST }, vec![n])]);
+        assert_eq!(
+            net.clients[usize::from(n)].events(),
+            [(Event::Received { peer: PeerId::HOST, channel: Channel::Game }, vec![n])]
+        );
     }
-    let expected: Vec<_> = (0..5).map(|n| (Event::Received { peer: PeerId(2 + n) }, vec![n])).collect();
+    let expected: Vec<_> =
+        (0..5).map(|n| (Event::Received { peer: PeerId(2 + n), channel: Channel::Game }, vec![n])).collect();
     assert_eq!(net.host.events(), expected);
 }

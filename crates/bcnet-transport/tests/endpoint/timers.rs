@@ -7,8 +7,8 @@ use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
 use bcnet_transport::{Cause, Config, Event, Leave, Quality};
 
 use crate::net::{
-    End, HOST, Net, START, ack, address, before, connect, disconnect, from_peer, measured, ms, part, plain,
-    puppet, puppet_client, reliable,
+    End, HOST, Net, START, ack, address, before, connect, disconnect, from_peer, identity, measured, ms,
+    part, plain, puppet, puppet_client, reliable, utf16,
 };
 
 /// T-51, T-61: the request goes out again each second, neither sooner nor later, until the host is given up.
@@ -200,6 +200,27 @@ fn a_gap_that_is_never_filled_ends_the_connection_after_360_seconds() {
     assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
 }
 
+/// T-64: progress of the game does not hide that a control message is missing.
+#[test]
+fn a_gap_in_the_control_channel_ends_the_connection_though_the_game_goes_on() {
+    let mut host = puppet(plain());
+    let name = utf16("late");
+    host.hear_from(address(1), &from_peer(2, &[identity(2, 2, &name)]), START);
+    for second in 0..360_u16 {
+        let now = ms(u64::from(second) * 1000);
+        // In order and out of it.
+        let (next, after) = (reliable(2 * second, b"a"), reliable(2 * second + 1, b"b"));
+        let messages = if second % 2 == 0 { [next, after] } else { [after, next] };
+        host.hear_from(address(1), &from_peer(2, &messages), now);
+        host.flush(now);
+        assert_eq!(host.received().len(), 2, "second {second}");
+    }
+    host.flush(before(ms(360_000)));
+    assert_eq!(host.left(), []);
+    host.flush(ms(360_000));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+}
+
 /// T-64: a gap that was filled, by a message or by the last part of one, is no reason to end anything.
 #[test]
 fn a_gap_that_was_filled_ends_nothing() {
@@ -256,6 +277,22 @@ fn a_goodbye_lingers_for_15_seconds() {
     assert!(lines.len() >= 5, "repeated only {} times", lines.len());
     assert!(!client.endpoint.is_closed());
     assert_eq!(client.flush(ms(16_000)), []);
+    assert!(client.endpoint.is_closed());
+}
+
+/// T-57: a goodbye waits for what was queued before it, 15 seconds and not longer, and then lingers as long.
+#[test]
+fn a_goodbye_waits_15_seconds_for_what_was_said_before() {
+    let mut client = puppet_client(plain());
+    client.send(PeerId::HOST, b"x", START);
+    client.endpoint.leave(Ipv4Addr::new(10, 10, 10, 239), START);
+    let lines = client.timeline(START, before(ms(15_000)));
+    assert!(lines.iter().all(|line| line.contains("data")), "{lines:?}");
+    let lines = client.says(ms(15_000));
+    assert!(lines.iter().any(|line| line.starts_with("disconnect")), "{lines:?}");
+    client.timeline(ms(15_000), before(ms(30_000)));
+    assert!(!client.endpoint.is_closed());
+    client.flush(ms(30_000));
     assert!(client.endpoint.is_closed());
 }
 

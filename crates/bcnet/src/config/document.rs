@@ -1,10 +1,7 @@
 //! Reads TOML into tables of known keys and collects everything that is wrong with it, each with its line.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::ops::Range;
-use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -52,40 +49,26 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Reads a text file of a sane size. An error says which file.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text)).map_err(named)?;
-    if text.len() as u64 > LARGEST {
-        return Err(named(io::Error::other(format!(
-            "larger than {} MiB, so it is no such file",
-            LARGEST >> 20
-        ))));
-    }
-    Ok(text)
-}
-
-/// No file of this program is larger.
-const LARGEST: u64 = 8 << 20;
-
 /// A TOML text with the problems found in it so far.
-pub(crate) struct Document<'a> {
+pub(crate) struct Document {
     name: String,
-    text: &'a str,
+    /// Where each line ends.
+    ends: Vec<usize>,
     problems: Vec<Problem>,
 }
 
-impl<'a> Document<'a> {
-    /// Parses `text`. A text that is no TOML has problems, and a root with what could be read.
-    pub(crate) fn parse(name: String, text: &'a str) -> (Self, DeTable<'a>) {
+impl Document {
+    /// Parses `text`. A text that is no TOML has problems and an empty root: what could be read of it would only make
+    /// more of them.
+    pub(crate) fn parse(name: String, text: &str) -> (Self, DeTable<'_>) {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let mut document = Self { name, text, problems: Vec::new() };
+        let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        let mut document = Self { name, ends, problems: Vec::new() };
         for error in errors.iter().take(MOST_PROBLEMS) {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             document.problem(error.span(), None, message);
         }
-        (document, root.into_inner())
+        (document, if errors.is_empty() { root.into_inner() } else { DeTable::new() })
     }
 
     /// Sets what `source` says in `table`, and tells `note` the line of each key that was set.
@@ -97,7 +80,7 @@ impl<'a> Document<'a> {
         mut note: impl FnMut(&str, usize),
     ) {
         for (key, value) in source {
-            let path = format!("{name}.{}", key.get_ref());
+            let path = format!("{name}.{}", short(key.get_ref()));
             if table.keys().iter().all(|known| known.name != key.get_ref()) {
                 let known = table.keys().iter().map(|known| known.name);
                 let text = format!("unknown key{}", did_you_mean(key.get_ref(), known));
@@ -112,7 +95,7 @@ impl<'a> Document<'a> {
     }
 
     /// The table behind a key, if it is one.
-    pub(crate) fn table<'v>(
+    pub(crate) fn table<'v, 'a>(
         &mut self,
         name: &str,
         value: &'v Spanned<DeValue<'a>>,
@@ -129,7 +112,11 @@ impl<'a> Document<'a> {
     }
 
     /// The tables behind a key that may be written many times.
-    pub(crate) fn tables<'v>(&mut self, name: &str, value: &'v Spanned<DeValue<'a>>) -> Vec<&'v DeTable<'a>> {
+    pub(crate) fn tables<'v, 'a>(
+        &mut self,
+        name: &str,
+        value: &'v Spanned<DeValue<'a>>,
+    ) -> Vec<&'v DeTable<'a>> {
         let tables: Option<Vec<_>> = value
             .get_ref()
             .as_array()
@@ -162,9 +149,13 @@ impl<'a> Document<'a> {
 
     /// The line of a byte, from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
+        self.ends.partition_point(|end| *end < offset) + 1
     }
+}
+
+/// A key as a message wants it: in one line, and not too long.
+pub(crate) fn short(key: &str) -> String {
+    key.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 /// Nobody reads more, and a hostile file could have millions.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::config::{self, Flags};
+use crate::config::{self, Flags, Settings};
 use crate::{Verdict, serve};
 use protocol::{Answer, Envelope, Request};
 
@@ -67,11 +67,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
 }
 
+/// Where the server listens. A configuration that is wrong does not matter while a server listens at the usual place:
+/// it may be what the server is to be asked about.
 fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let loaded = config::load(&Flags { config, ..Flags::default() }, std::env::vars_os())?;
-    match serve::control_path(&loaded.settings) {
-        Some(path) => Ok(path),
-        None => bail!("`server.control` is \"none\", so the server has no control socket"),
+    let usual = || serve::find_control(&Settings::default()).filter(|path| path.exists());
+    match config::load(&Flags { config, ..Flags::default() }, std::env::vars_os()) {
+        Ok(loaded) => serve::find_control(&loaded.settings)
+            .context("`server.control` is \"none\", so the server has no control socket"),
+        Err(problems) => usual().ok_or(problems),
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::io::{self, Write};
 
+use bcnet_session::payload::describe;
 use bcnet_transport::wire::{Message, NonStock, Role};
 
 use super::explain::{self, FieldRow};
-use super::{Decoded, Entry, latin1, opcode};
+use super::{Decoded, Entry, Place, latin1};
 
 pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
-    let line = entry.line;
+    let line = match entry.place {
+        Place::Line(line) => line,
+        Place::Packet(packet) => packet.number,
+    };
     let mark = match entry.sent_by {
         Some(Role::Host) => "S>",
         Some(Role::Client) => "C>",
@@ -36,7 +40,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
         }
         Decoded::Payload(bytes) => {
             writeln!(out, "payload {}{}{comment}", count(bytes), payload(bytes))?;
-            if explain { hex_dump(out, bytes) } else { Ok(()) }
+            if explain { game(out, bytes, 0) } else { Ok(()) }
         }
         Decoded::GameSpy(text) => {
             let rule = if explain { "  T-05" } else { "" };
@@ -48,7 +52,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     }
 }
 
-fn message(message: &Message<'_>) -> String {
+pub(super) fn message(message: &Message<'_>) -> String {
     let shown = match message {
         // Only the beginning of a payload holds an opcode.
         Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
@@ -67,9 +71,21 @@ fn fields(out: &mut impl Write, message: &Message<'_>, at: usize, explain: bool)
     }
     rows(out, explain::message(message, at))?;
     match message {
-        Message::Data(data) => hex_dump(out, data.payload),
+        Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
+            hex_dump(out, data.payload)
+        }
+        Message::Data(data) => game(out, data.payload, at + message.wire_len() - data.payload.len()),
         _ => Ok(()),
     }
+}
+
+/// The fields of a payload that begins at byte `at`, and its bytes.
+fn game(out: &mut impl Write, payload: &[u8], at: usize) -> io::Result<()> {
+    for field in describe(payload).fields {
+        let (start, len) = (at + field.at.start, field.at.len());
+        writeln!(out, "{INDENT}      {start:>4} +{len:<3} {:<15} {}", field.name, field.value)?;
+    }
+    hex_dump(out, payload)
 }
 
 fn rows(out: &mut impl Write, rows: Vec<FieldRow>) -> io::Result<()> {
@@ -91,11 +107,13 @@ fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The opcode with its name, and the first bytes.
+/// The opcode with its name, and what the payload says.
 fn payload(bytes: &[u8]) -> String {
     let Some(first) = bytes.first() else { return String::new() };
-    let name = opcode::name(*first).unwrap_or("unknown opcode");
-    format!("  0x{first:02X} {name}{}", dump(bytes))
+    let said = describe(bytes).to_string();
+    let shown = said.char_indices().nth(SHOWN_CHARACTERS).and_then(|(end, _)| said.get(..end));
+    let more = if shown.is_some() { " …" } else { "" };
+    format!("  0x{first:02X} {}{more}", shown.unwrap_or(&said))
 }
 
 fn dump(bytes: &[u8]) -> String {
@@ -106,15 +124,15 @@ fn dump(bytes: &[u8]) -> String {
 }
 
 /// Text that cannot move the cursor of a terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
 }
 
-fn count(bytes: &[u8]) -> String {
+pub(super) fn count(bytes: &[u8]) -> String {
     format!("{} byte{}", bytes.len(), if bytes.len() == 1 { "" } else { "s" })
 }
 
-fn odd(non_stock: NonStock) -> String {
+pub(super) fn odd(non_stock: NonStock) -> String {
     if non_stock.is_empty() { String::new() } else { format!("  (not stock: {non_stock})") }
 }
 
@@ -122,3 +140,5 @@ fn odd(non_stock: NonStock) -> String {
 const INDENT: &str = "        ";
 /// How much of a payload fits a line.
 const SHOWN_BYTES: usize = 24;
+/// How much of what a payload says fits a line.
+const SHOWN_CHARACTERS: usize = 240;

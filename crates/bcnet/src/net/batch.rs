@@ -45,6 +45,11 @@ impl Batch {
         self.len == SLOTS
     }
 
+    /// Whether two more might not fit.
+    pub(crate) const fn is_nearly_full(&self) -> bool {
+        self.len + 2 > SLOTS
+    }
+
     pub(crate) const fn clear(&mut self) {
         self.len = 0;
     }

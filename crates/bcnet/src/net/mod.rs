@@ -5,6 +5,7 @@
 //! system chooses the address that answers leave from. Nothing is allocated per datagram in either.
 
 mod batch;
+pub(crate) mod echo;
 #[cfg(target_os = "linux")]
 mod linux;
 mod portable;

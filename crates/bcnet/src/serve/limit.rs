@@ -6,7 +6,7 @@ use bcnet_transport::Time;
 
 /// Lets a few through at once, and then one at a time.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     burst: u32,
     every: Duration,
     left: u32,
@@ -15,12 +15,12 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) const fn new(burst: u32, every: Duration) -> Self {
+    pub(crate) const fn new(burst: u32, every: Duration) -> Self {
         Self { burst, every, left: burst, since: Time::ZERO, held_back: 0 }
     }
 
     /// Whether this one may pass; if so, how many before it did not.
-    pub(super) fn pass(&mut self, now: Time) -> Option<u64> {
+    pub(crate) fn pass(&mut self, now: Time) -> Option<u64> {
         let turns = now.since(self.since).as_micros() / self.every.as_micros().max(1);
         if turns > 0 {
             self.left = self.burst.min(self.left.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX)));

@@ -9,19 +9,19 @@ use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 #[derive(Debug)]
-pub(super) struct Locals {
+pub(crate) struct Locals {
     players: Vec<(SocketAddrV4, Ipv4Addr)>,
     others: Box<[Option<(SocketAddrV4, Ipv4Addr)>]>,
     hasher: RandomState,
 }
 
 impl Locals {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { players: Vec::new(), others: vec![None; OTHERS].into(), hasher: RandomState::new() }
     }
 
     /// `remote` has talked to `local`.
-    pub(super) fn note(&mut self, remote: SocketAddrV4, local: Ipv4Addr) {
+    pub(crate) fn note(&mut self, remote: SocketAddrV4, local: Ipv4Addr) {
         if let Some(player) = self.players.iter_mut().find(|(player, _)| *player == remote) {
             player.1 = local;
             return;
@@ -31,15 +31,15 @@ impl Locals {
     }
 
     /// The address that `remote` has talked to, if it is remembered.
-    pub(super) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
+    pub(crate) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
         let player = self.players.iter().find(|(player, _)| *player == remote);
         player
-            .or(self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
+            .or_else(|| self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
             .map(|(_, local)| *local)
     }
 
     /// These are the players now.
-    pub(super) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
+    pub(crate) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
         let known = players.filter_map(|player| Some((player, self.find(player)?))).collect();
         // Whoever has just left may still be owed an answer.
         for (leaver, local) in std::mem::replace(&mut self.players, known) {

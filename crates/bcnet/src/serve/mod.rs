@@ -3,15 +3,15 @@
 //! [`game`] is one thread that drives all sessions; each is a [`room`]: the sans-I/O session, its socket and its log.
 //! [`plane`] decides what needs files and names, in the threads of [`control`] and [`signals`], and tells the game.
 
-mod clock;
+pub(crate) mod clock;
 mod commands;
 mod control;
 mod game;
 mod journal;
-mod limit;
-mod locals;
+pub(crate) mod limit;
+pub(crate) mod locals;
 mod plane;
-mod recorder;
+pub(crate) mod recorder;
 mod room;
 mod signals;
 mod start;
@@ -30,7 +30,8 @@ use control::ControlSocket;
 use game::Game;
 use plane::Plane;
 use recorder::Recorder;
-pub(crate) use start::control_path;
+use start::control_path;
+pub(crate) use start::find_control;
 
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -137,7 +137,7 @@ impl Plane {
     /// Reads configuration and bans again. Nothing changes if either is wrong.
     pub(super) fn reload(&self) -> Result<Value, Refusal> {
         let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
-        let loaded = config::load(&self.flags, std::env::vars_os()).map_err(|error| refuse(error.into()))?;
+        let loaded = config::load(&self.flags, std::env::vars_os()).map_err(refuse)?;
         let mut state = self.state();
         let (old, new) = (state.settings.sessions.len(), loaded.settings.sessions.len());
         if old != new {

@@ -5,8 +5,8 @@
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -25,9 +25,10 @@ pub(crate) struct Ring {
 }
 
 /// Takes datagrams for the capture.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     packets: Option<SyncSender<Owned>>,
-    thread: Option<JoinHandle<()>>,
+    /// Ends when everything is written.
+    written: Receiver<()>,
     left_out: u64,
 }
 
@@ -36,56 +37,70 @@ struct Owned {
     to: SocketAddrV4,
     time: Duration,
     bytes: Box<[u8]>,
+    comment: Option<Box<str>>,
 }
 
 impl Recorder {
-    pub(super) fn start(ring: Ring) -> anyhow::Result<Self> {
+    pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
         let mut writer = Writer::create(&ring.path)?;
         writer.flush()?;
         let (packets, inbox) = mpsc::sync_channel(BACKLOG);
+        let (ended, written) = mpsc::channel();
         let write = move || {
+            let _ended: Sender<()> = ended;
             if let Err(error) = write_all(&ring, writer, &inbox) {
                 tracing::error!(event = "capture_failed", error = format!("{error:#}"), "the capture ends");
             }
         };
-        let thread = thread::Builder::new().name("capture".into()).spawn(write)?;
-        Ok(Self { packets: Some(packets), thread: Some(thread), left_out: 0 })
+        thread::Builder::new().name("capture".into()).spawn(write)?;
+        Ok(Self { packets: Some(packets), written, left_out: 0 })
     }
 
     /// Records a datagram.
-    pub(super) fn record(&mut self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
+    pub(crate) fn record(&mut self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
+        self.record_with(from, to, time, bytes, None);
+    }
+
+    /// Records a datagram with a remark.
+    pub(crate) fn record_with(
+        &mut self,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        time: Duration,
+        bytes: &[u8],
+        remark: Option<&str>,
+    ) {
         let Some(packets) = &self.packets else { return };
-        if packets.try_send(Owned { from, to, time, bytes: bytes.into() }).is_err() {
+        let comment = remark.map(Into::into);
+        if packets.try_send(Owned { from, to, time, bytes: bytes.into(), comment }).is_err() {
             self.left_out += 1;
         }
     }
 
     /// How many datagrams are not in the capture because the disk was too slow, or full.
-    pub(super) const fn left_out(&self) -> u64 {
+    pub(crate) const fn left_out(&self) -> u64 {
         self.left_out
     }
 }
 
 impl Drop for Recorder {
-    /// Everything that was recorded is in the file.
+    /// Everything that was recorded is in the file, unless the disk has stopped.
     fn drop(&mut self) {
         self.packets = None;
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        let _ = self.written.recv_timeout(PATIENCE);
     }
 }
 
 fn write_all(ring: &Ring, mut writer: Writer, packets: &Receiver<Owned>) -> anyhow::Result<()> {
     while let Ok(first) = packets.recv() {
         let mut next = Some(first);
-        while let Some(Owned { from, to, time, bytes }) = next {
+        while let Some(Owned { from, to, time, bytes, comment }) = next {
             if writer.size() >= ring.size {
                 writer.flush()?;
                 shift(ring)?;
                 writer = Writer::create(&ring.path)?;
             }
-            writer.write(&Packet { from, to, time, bytes: &bytes, comment: None })?;
+            writer.write(&Packet { from, to, time, bytes: &bytes, comment: comment.as_deref() })?;
             next = packets.try_recv().ok();
         }
         writer.flush()?;
@@ -112,6 +127,8 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("{number}.{extension}"))
 }
 
+/// How long the disk may take at the end.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Datagrams that wait for the disk, at most: with their bytes a few megabytes.
 const BACKLOG: usize = 8192;
 

@@ -146,7 +146,7 @@ impl Room {
 
     /// Our address towards `remote`, for captures.
     pub(super) fn local(&self, known: Option<Ipv4Addr>) -> SocketAddrV4 {
-        SocketAddrV4::new(known.unwrap_or(*self.address.ip()), self.address.port())
+        SocketAddrV4::new(known.unwrap_or_else(|| *self.address.ip()), self.address.port())
     }
 }
 

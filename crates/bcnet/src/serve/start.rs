@@ -139,7 +139,7 @@ fn mission(mission: &config::Mission) -> Mission {
 
 fn manifest(path: &Path) -> anyhow::Result<Manifest> {
     let name = || path.display().to_string();
-    Ok(Manifest::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)?)
+    Manifest::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)
 }
 
 pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
@@ -166,8 +166,22 @@ pub(crate) fn control_path(settings: &Settings) -> Option<PathBuf> {
     if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
         return Some(path);
     }
-    let directory = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].iter().find_map(env::var_os);
-    Some(directory.map_or_else(|| "/run/bcnet".into(), PathBuf::from).join(path))
+    runtime_directories().next().map(|directory| directory.join(path))
+}
+
+/// Where a running server's control socket may be: as [`control_path`], but the server may run as another user.
+pub(crate) fn find_control(settings: &Settings) -> Option<PathBuf> {
+    let path = control_path(settings)?;
+    let name = settings.server.control.clone().unwrap_or_default();
+    let mut others = runtime_directories().map(|directory| directory.join(&name));
+    Some(if path.exists() { path } else { others.find(|other| other.exists()).unwrap_or(path) })
+}
+
+/// Where sockets belong: what the service manager says, the user's place, and the place of system services.
+fn runtime_directories() -> impl Iterator<Item = PathBuf> {
+    let said =
+        ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
+    said.chain(["/run/bcnet".into()])
 }
 
 /// A number that nobody else can know: the keys of the standard library's hash are from the system's random numbers.
@@ -177,3 +191,15 @@ fn seed() -> u64 {
 
 const FIRST_PORT: u16 = 22101;
 const LAST_PORT: u16 = 22201;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_configuration_are_those_of_a_session() {
+        let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
+        let expected = Config { advertise_port: 0, transport, ..Config::default() };
+        assert_eq!(config(&config::Session::default()).expect("good"), expected);
+    }
+}

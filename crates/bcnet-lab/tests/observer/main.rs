@@ -1,0 +1,353 @@
+//! The observer against what the nodes themselves know.
+
+mod duel;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bcnet_lab::stock::Dump;
+use bcnet_lab::{Faults, Rng};
+use bcnet_transport::observe::{ConversationId, Finding, Limits, Observer, RetransmitCause, Side, What};
+use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId, Seq};
+use bcnet_transport::{QueuedAck, QueuedMessage, Queues, Time, cipher};
+
+use duel::{ADDRESSES, Duel, Engine, Node, PEERS, Watcher};
+
+/// Everything is seen: the queues are exact, nothing is missed, causes are right. One datagram in twenty is not seen: that
+/// is told, and nothing is told that did not happen.
+#[test]
+fn stock_nodes_are_seen_as_they_are() {
+    let (mut compared, mut causes) = ((0, 0), Causes::default());
+    let (mut losses, mut blamed) = (0, 0);
+    for seed in seeds() {
+        let mut taps = run([Engine::Stock; 2], seed, &Compare::Exactly);
+        for finding in &taps.whole.findings() {
+            let missed = matches!(finding.what, What::CaptureLoss(_));
+            assert!(!missed && !is_rare(finding), "seed {seed}: nothing of the kind happened: {finding:?}");
+        }
+        causes.add(&taps.whole, &taps.truth);
+        let told = taps.partial.findings();
+        losses += u64::from(told.iter().any(|finding| matches!(finding.what, What::CaptureLoss(_))));
+        blamed += 1;
+        for finding in told {
+            assert!(!is_rare(&finding), "seed {seed}: the capture is incomplete, not the game: {finding:?}");
+            taps.truth.assert_happened(&finding, seed);
+        }
+        compared.0 += taps.compared.0;
+        compared.1 += taps.compared.1;
+    }
+    println!("{} dumps with {} entries were equal", compared.0, compared.1);
+    println!("causes: {causes:?}");
+    println!("incomplete captures that were told to be: {losses} of {blamed}");
+    assert!(causes.share() >= 0.95, "{causes:?}");
+    assert!(losses * 100 >= blamed * 99, "only {losses} of {blamed} incomplete captures were noticed");
+}
+
+/// The other engine does not repeat its ACKs, and sends again sooner.
+#[test]
+fn bcnet_and_stock_nodes_are_seen_as_they_are() {
+    let mut compared = (0, 0);
+    let mut causes = Causes::default();
+    for seed in seeds() {
+        let engines = [[Engine::Bcnet, Engine::Stock], [Engine::Stock, Engine::Bcnet]];
+        let mut taps = run(engines[usize::from(seed % 2 == 0)], seed, &Compare::Numbers);
+        for finding in &taps.whole.findings() {
+            let missed = matches!(finding.what, What::CaptureLoss(_));
+            assert!(!missed && !is_rare(finding), "seed {seed}: nothing of the kind happened: {finding:?}");
+        }
+        causes.add(&taps.whole, &taps.truth);
+        for finding in taps.partial.findings() {
+            assert!(!is_rare(&finding), "seed {seed}: the capture is incomplete, not the game: {finding:?}");
+            taps.truth.assert_happened(&finding, seed);
+        }
+        compared.0 += taps.compared.0;
+        compared.1 += taps.compared.1;
+    }
+    println!("{} dumps with {} entries were equal", compared.0, compared.1);
+    println!("causes: {causes:?}");
+}
+
+#[test]
+fn parts_that_are_acknowledged_as_a_whole_are_told_to_be_stuck_for_that() {
+    let told: Vec<Finding> = (0..8)
+        .flat_map(|seed| run([Engine::PlainAcks, Engine::Stock], seed, &Compare::No).whole.findings())
+        .collect();
+    let stuck =
+        told.iter().filter(|finding| matches!(finding.what, What::StuckFragments { wrong_form: true, .. }));
+    assert!(stuck.count() > 0);
+    let causes = told.iter().filter_map(|finding| match finding.what {
+        What::Retransmission { about, cause, .. } if about.id.part.is_some() => Some(cause),
+        _ => None,
+    });
+    let causes: Vec<_> = causes.collect();
+    let wrong = causes.iter().filter(|cause| **cause == RetransmitCause::WrongForm).count();
+    assert!(wrong > 20 && wrong * 10 > causes.len() * 9, "{wrong} of {}", causes.len());
+}
+
+fn run(engines: [Engine; 2], seed: u64, compare: &Compare) -> Watch {
+    let mut watch = Watch::new(seed, compare);
+    Duel::new(engines, &lossy(0.05), seed).run(LENGTH, &mut watch);
+    watch
+}
+
+/// What does not happen between healthy engines on a lossy network.
+fn is_rare(finding: &Finding) -> bool {
+    matches!(
+        finding.what,
+        What::SequenceGap { .. }
+            | What::UnknownType(_)
+            | What::Malformed(_)
+            | What::NonStock(_)
+            | What::Silence { .. }
+            | What::Timeout { .. }
+            | What::StuckFragments { wrong_form: true, .. }
+    )
+}
+
+/// In the same order and with the same counts as an engine's own.
+pub fn queues(dump: &Dump) -> Queues {
+    let id = |seq, channel, part| MessageId { seq: Seq(seq), channel, part };
+    let retransmit = dump.retx.iter().map(|entry| QueuedMessage {
+        id: id(entry.seq, entry.channel, entry.part),
+        repeats: entry.retx,
+        interval: Duration::from_secs_f32(entry.interval),
+    });
+    let acks = dump
+        .acks
+        .iter()
+        .map(|entry| QueuedAck { id: id(entry.seq, entry.channel, entry.part), sends: entry.retx });
+    Queues { peer: dump.peer, retransmit: retransmit.collect(), acks: acks.collect() }
+}
+
+/// What is compared at each dump.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compare {
+    /// Nothing.
+    No,
+    /// Everything that a dump shows.
+    Exactly,
+    /// Which messages wait, and how often they were sent.
+    Numbers,
+}
+
+/// An observer next to each node.
+struct Taps {
+    observers: [Observer; 2],
+    findings: [Vec<Finding>; 2],
+    /// How much they miss, and their chance to.
+    missing: f64,
+    rng: Rng,
+}
+
+impl Taps {
+    fn new(seed: u64, missing: f64) -> Self {
+        Self {
+            observers: [0, 1].map(|_| Observer::new(Limits::default())),
+            findings: [Vec::new(), Vec::new()],
+            missing,
+            rng: Rng::new(seed ^ 0xCA7),
+        }
+    }
+
+    fn observe(&mut self, node: usize, from: usize, number: u64, now: Time, bytes: &[u8]) {
+        if !self.rng.chance(self.missing) {
+            self.observers[node].observe(number, now, ADDRESSES[from], ADDRESSES[1 - from], bytes);
+        }
+        self.findings[node].extend(std::iter::from_fn(|| self.observers[node].poll_finding()));
+    }
+
+    /// What was found at both taps.
+    fn findings(&mut self) -> Vec<Finding> {
+        for node in [0, 1] {
+            self.observers[node].finish(LENGTH);
+            self.findings[node].extend(std::iter::from_fn(|| self.observers[node].poll_finding()));
+            assert_eq!(self.observers[node].lost_findings(), 0);
+        }
+        self.findings.concat()
+    }
+
+    /// The side that a node is.
+    fn side(&self, node: usize) -> Option<Side> {
+        let conversation = self.observers[node].conversation(ConversationId(0))?;
+        [Side::First, Side::Second].into_iter().find(|side| conversation.address(*side) == ADDRESSES[node])
+    }
+}
+
+/// Taps that see all, taps that do not, and the truth.
+struct Watch {
+    seed: u64,
+    whole: Taps,
+    partial: Taps,
+    compare: Compare,
+    /// Dumps that were equal, and the entries in them.
+    compared: (u64, u64),
+    truth: Truth,
+}
+
+impl Watch {
+    fn new(seed: u64, compare: &Compare) -> Self {
+        Self {
+            seed,
+            whole: Taps::new(seed, 0.0),
+            partial: Taps::new(seed, 0.05),
+            compare: *compare,
+            compared: (0, 0),
+            truth: Truth::default(),
+        }
+    }
+}
+
+impl Watcher for Watch {
+    fn sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
+        self.truth.sent(node, number, now, bytes, arrives);
+        self.whole.observe(node, node, number, now, bytes);
+        self.partial.observe(node, node, number, now, bytes);
+    }
+
+    fn arrived(&mut self, node: usize, number: u64, now: Time, bytes: &[u8]) {
+        self.whole.observe(node, 1 - node, number, now, bytes);
+        self.partial.observe(node, 1 - node, number, now, bytes);
+    }
+
+    fn serviced(&mut self, node: usize, engine: &Node, sent: bool, now: Time) {
+        self.truth.serviced(node, now);
+        let settled = self.compare == Compare::Exactly || now > SETTLED;
+        if self.compare == Compare::No || !settled || !(sent || now.as_micros().is_multiple_of(5)) {
+            return;
+        }
+        let (Some(own), Some(side)) = (engine.queues(PEERS[node], now), self.whole.side(node)) else {
+            return;
+        };
+        let seen = self.whole.observers[node].queues(ConversationId(0), side, now).expect("known");
+        let place = || format!("seed {} node {node} at {now}", self.seed);
+        match self.compare {
+            Compare::Exactly => {
+                assert_eq!(own.to_string(), Queues { peer: own.peer, ..seen }.to_string(), "{}", place());
+            }
+            _ => {
+                let numbers =
+                    |queues: &Queues| queues.retransmit.iter().map(|m| (key(m.id), m.repeats)).collect();
+                let (own, seen): (BTreeSet<_>, BTreeSet<_>) = (numbers(&own), numbers(&seen));
+                assert_eq!(own, seen, "{}", place());
+            }
+        }
+        self.compared.0 += 1;
+        self.compared.1 += (own.retransmit.len() + own.acks.len()) as u64;
+    }
+}
+
+/// How often each cause was told, by what it really was.
+#[derive(Debug, Default)]
+struct Causes(BTreeMap<(RetransmitCause, RetransmitCause), u64>);
+
+impl Causes {
+    fn add(&mut self, taps: &Taps, truth: &Truth) {
+        for finding in taps.findings.iter().flatten() {
+            if let What::Retransmission { about, cause, .. } = finding.what {
+                let really = truth.causes[&(finding.mark, key(about.id))];
+                *self.0.entry((really, cause)).or_default() += 1;
+            }
+        }
+    }
+
+    fn share(&self) -> f64 {
+        let right: u64 = self.0.iter().filter(|((really, told), _)| really == told).map(|(_, n)| n).sum();
+        right as f64 / self.0.values().sum::<u64>() as f64
+    }
+}
+
+/// What really happened to reliable messages and their ACKs.
+#[derive(Default)]
+struct Truth {
+    /// How often each message of each node was sent.
+    sends: BTreeMap<(usize, Key), u32>,
+    /// When ACKs of a node's message were sent, and when they arrived if they did.
+    acks: BTreeMap<(usize, Key), Vec<(Time, Option<Time>)>>,
+    /// When each node read its socket last.
+    read: [Time; 2],
+    /// Why a message was sent again in the datagram with this number.
+    causes: BTreeMap<(u64, Key), RetransmitCause>,
+    /// The datagrams with an ACK that was sent before.
+    repeated: BTreeSet<(u64, Key)>,
+}
+
+type Key = (u8, u16, Option<u8>);
+
+fn key(id: MessageId) -> Key {
+    (id.channel as u8, id.seq.0, id.part)
+}
+
+impl Truth {
+    fn sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
+        let mut plain = bytes.to_vec();
+        cipher::decrypt(&mut plain);
+        let datagram = Datagram::parse(&plain, None).expect("an engine sent it");
+        for message in datagram.messages() {
+            if let Message::Ack(ack) = message {
+                // A host does not hear ACKs of a client that has no id yet.
+                if datagram.sender() == PeerId::UNASSIGNED {
+                    continue;
+                }
+                let acks = self.acks.entry((1 - node, key(ack.id))).or_default();
+                if !acks.is_empty() {
+                    self.repeated.insert((number, key(ack.id)));
+                }
+                acks.push((now, arrives));
+            } else if let Some(id) = message.id() {
+                let sends = self.sends.entry((node, key(id))).or_default();
+                *sends += 1;
+                if *sends > 1 {
+                    let cause = self.cause(node, key(id));
+                    self.causes.insert((number, key(id)), cause);
+                }
+            }
+        }
+    }
+
+    /// A message is sent again: no ACK of it was read.
+    fn cause(&self, node: usize, key: Key) -> RetransmitCause {
+        let acks = self.acks.get(&(node, key)).map_or(&[][..], Vec::as_slice);
+        let unread = |(_, arrives): &(Time, Option<Time>)| arrives.is_some_and(|at| at > self.read[node]);
+        if acks.iter().any(unread) {
+            RetransmitCause::AckLate
+        } else if acks.is_empty() {
+            RetransmitCause::AckNeverSent
+        } else {
+            RetransmitCause::AckLost
+        }
+    }
+
+    fn serviced(&mut self, node: usize, now: Time) {
+        self.read[node] = now;
+    }
+
+    /// What was told by taps that miss something is true all the same.
+    fn assert_happened(&self, finding: &Finding, seed: u64) {
+        let happened = match finding.what {
+            What::Retransmission { about, .. } | What::DuplicateDelivery { about } => {
+                self.causes.contains_key(&(finding.mark, key(about.id)))
+            }
+            What::StaleAck { about, .. } => self.repeated.contains(&(finding.mark, key(about.id))),
+            _ => true,
+        };
+        assert!(happened, "seed {seed}: it did not happen: {finding:?}");
+    }
+}
+
+fn lossy(loss: f64) -> Faults {
+    Faults { loss, delay: Duration::from_millis(45), jitter: Duration::from_millis(20), ..Faults::default() }
+}
+
+/// `BCNET_SEED` runs one, `BCNET_SEEDS` so many.
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("BCNET_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("BCNET_SEEDS").unwrap_or(200),
+    }
+}
+
+/// By then an observer knows that a host hears more than a stock host would.
+const SETTLED: Time = Time::from_micros(10_000_000);
+/// How long each run is.
+const LENGTH: Time = Time::from_micros(40_000_000);

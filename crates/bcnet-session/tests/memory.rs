@@ -1,0 +1,209 @@
+//! What a session takes from the heap, counted on the thread that drives it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_session::{Config, Session};
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Endpoint, Event, Quality, Time};
+
+struct Counting;
+
+thread_local! {
+    /// Of this thread only: the test harness allocates on its own.
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        LIVE.set(LIVE.get() + layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get() - layout.size().cast_signed());
+        // SAFETY: `pointer` came from `alloc` above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
+const TICK: Duration = Duration::from_millis(10);
+
+/// What something takes from the heap: how often, and how much of it stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Taken {
+    allocations: usize,
+    bytes: isize,
+}
+
+fn counted<T>(taken: &mut Taken, work: impl FnOnce() -> T) -> T {
+    let (allocations, live) = (ALLOCATIONS.get(), LIVE.get());
+    let result = work();
+    taken.allocations += ALLOCATIONS.get() - allocations;
+    taken.bytes += LIVE.get() - live;
+    result
+}
+
+/// A session and clients without a way between them: what is sent arrives in the next tick.
+struct Hall {
+    now: Time,
+    session: Session,
+    /// What the session alone has taken.
+    taken: Taken,
+    clients: Vec<(SocketAddrV4, Endpoint)>,
+    received: u64,
+    in_game: usize,
+}
+
+impl Hall {
+    fn new(config: Config) -> Self {
+        let mut taken = Taken::default();
+        let session = counted(&mut taken, || Session::new(config, 1));
+        Self { now: Time::ZERO, session, taken, clients: Vec::new(), received: 0, in_game: 0 }
+    }
+
+    fn connect(&mut self, n: u32) {
+        let address = SocketAddrV4::new(Ipv4Addr::from(0x0A00_0000 + n), 22101);
+        let own = *address.ip();
+        let client =
+            Endpoint::connect(bcnet_transport::Config::default(), HOST, own, n, Text::default(), self.now);
+        self.clients.push((address, client));
+    }
+
+    fn tick(&mut self) {
+        self.now = self.now + TICK;
+        let now = self.now;
+        let mut buffer = [0; 2048];
+        let Self { session, taken, clients, .. } = self;
+        counted(taken, || session.handle_timeout(now));
+        while let Some(transmit) = counted(taken, || session.poll_transmit(&mut buffer, now)) {
+            if let Some((_, client)) = clients.iter_mut().find(|(address, _)| *address == transmit.to) {
+                client.handle_datagram(HOST, &mut buffer[..transmit.len], now);
+            }
+        }
+        while let Some(event) = counted(taken, || session.poll_event()) {
+            self.in_game += usize::from(event.name() == "in_game");
+            // Its name goes with it.
+            counted(taken, || drop(event));
+        }
+        for at in 0..self.clients.len() {
+            self.serve(at);
+            let (address, client) = &mut self.clients[at];
+            while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
+                let session = &mut self.session;
+                let bytes = &mut buffer[..transmit.len];
+                counted(&mut self.taken, || session.handle_datagram(*address, bytes, now));
+            }
+        }
+    }
+
+    fn serve(&mut self, at: usize) {
+        let (_, client) = &mut self.clients[at];
+        client.handle_timeout(self.now);
+        let mut payload = Vec::new();
+        while let Some(event) = client.poll_event(&mut payload) {
+            let answer: &[u8] = match (event, payload.as_slice()) {
+                (Event::Joined { .. }, _) => {
+                    let name = Text::encode("Player").expect("no NUL");
+                    client.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("whole"), self.now);
+                    continue;
+                }
+                (Event::Received { .. }, [0x20, 0, ..]) => b"\x21\x00vvvvdddd\x00\x00\x00",
+                (Event::Received { .. }, [0x20, 1, ..]) => b"\x21\x01dddd\x00\x00\x00",
+                (Event::Received { .. }, [0x20, 2, ..]) => b"\x21\x02dddd\x00\x00\x00",
+                (Event::Received { .. }, [0x20, 3, ..]) => b"\x21\x03dddd\x00\x00\x00",
+                (Event::Received { .. }, [0x20, ..]) => b"\x21\xFFdddd\x00\x00\x00",
+                (Event::Received { .. }, [0x01]) => b"\x2A\x20",
+                (Event::Received { .. }, _) => {
+                    self.received += 1;
+                    continue;
+                }
+                _ => continue,
+            };
+            client.send(PeerId::HOST, answer, Quality::Reliable, self.now).expect("room");
+        }
+    }
+
+    fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            self.tick();
+        }
+    }
+}
+
+/// S-33: once it has grown to its load, passing on takes nothing from the heap.
+#[test]
+fn passing_on_allocates_nothing() {
+    let mut hall = Hall::new(Config::default());
+    (0..8).for_each(|n| hall.connect(n));
+    hall.run(Duration::from_secs(2));
+    assert_eq!(hall.in_game, 8);
+    let play = |hall: &mut Hall, steps: u32| {
+        for step in 0..steps {
+            for (at, (_, client)) in hall.clients.iter_mut().enumerate() {
+                let object = (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("few")).to_le_bytes();
+                let update =
+                    [&[0x1C][..], &object, &[0, 0, 0x80, 0x3F, 0x9D], &[7; 12], &[0x21; 17]].concat();
+                client.send(PeerId::HOST, &update, Quality::Unreliable, hall.now).expect("room");
+                if step % 4 == 0 {
+                    client.send(PeerId::HOST, &[0xCD; 25], Quality::Reliable, hall.now).expect("room");
+                }
+            }
+            (0..5).for_each(|_| hall.tick());
+        }
+    };
+    play(&mut hall, 400);
+    let (before, received) = (hall.taken, hall.received);
+    play(&mut hall, 400);
+    let copies = hall.received - received;
+    assert!(copies >= 8 * 7 * 480, "{copies}");
+    let grown = hall.taken.allocations - before.allocations;
+    println!("{grown} allocations for {copies} copies");
+    assert_eq!(grown, 0);
+}
+
+/// S-04, S-50: ten thousand players later a session holds what it held before.
+#[test]
+fn ten_thousand_players_leave_nothing_behind() {
+    let mut hall = Hall::new(Config::default());
+    let mut next = 0;
+    let mut cycle = |hall: &mut Hall, players: u32| {
+        for _ in 0..players / 8 {
+            let before = hall.in_game;
+            for _ in 0..8 {
+                hall.connect(next);
+                next += 1;
+            }
+            while hall.in_game < before + 8 {
+                hall.tick();
+            }
+            for (_, client) in &mut hall.clients {
+                client.leave(Ipv4Addr::LOCALHOST, hall.now);
+            }
+            // Longer than a leaver lingers, so that ids and addresses are free again.
+            hall.run(Duration::from_secs(16));
+            hall.clients.clear();
+        }
+    };
+    cycle(&mut hall, 800);
+    let early = hall.taken.bytes;
+    cycle(&mut hall, 9_200);
+    assert_eq!(hall.in_game, 10_000);
+    println!("{early} bytes after 800 players, {} after 10,000", hall.taken.bytes);
+    assert!(hall.taken.bytes <= early, "{early} bytes grew to {}", hall.taken.bytes);
+    assert_eq!(hall.session.players(hall.now).count(), 0);
+    let status = hall.session.status(hall.now);
+    assert_eq!((status.players, status.counters.admitted), (0, 10_000));
+}

@@ -1,0 +1,199 @@
+//! The whole life of a session on bad networks, and long ones.
+
+use std::time::Duration;
+
+use bcnet_lab::{Faults, Rng};
+use bcnet_session::{Config, Event};
+use bcnet_transport::Time;
+
+use crate::play::{playing, ship};
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn bad_network() -> Faults {
+    Faults {
+        loss: 0.2,
+        burst: 1.5,
+        duplicate: 0.1,
+        reorder: 0.1,
+        reorder_by: Duration::from_millis(120),
+        delay: Duration::from_millis(40),
+        jitter: Duration::from_millis(15),
+        ..Faults::default()
+    }
+}
+
+/// A message of a mod that tells who says it, and the how many-th it is.
+fn numbered(player: usize, number: u32) -> Vec<u8> {
+    let player = u8::try_from(player).expect("few players");
+    [&[0xCD, player][..], &number.to_le_bytes(), &[0x5A; 14]].concat()
+}
+
+/// What `at` heard of `from`, in numbers.
+fn heard(world: &World, at: usize, from: usize) -> Vec<u32> {
+    let payloads = world.clients[at].received.iter().map(|(_, payload)| payload);
+    let of = payloads.filter(|payload| payload[0] == 0xCD && usize::from(payload[1]) == from);
+    of.map(|payload| u32::from_le_bytes(payload[2..6].try_into().expect("four bytes"))).collect()
+}
+
+/// S-33: eight players, 20 % loss, doubles, reordering: everything once and in order.
+#[test]
+fn eight_players_on_a_bad_network_hear_everything_once_and_in_order() {
+    for seed in [11, 2_000, 900_000] {
+        let mut world = World::with_faults(Config::default(), bad_network(), seed);
+        let players: Vec<usize> = (0..8).map(|n| world.connect(&format!("Player {n}"), "")).collect();
+        world.run_until(60 * SECOND, |world| world.session.status(world.now).in_game == 8);
+        let mut slots: Vec<u8> =
+            world.session.players(world.now).map(|player| player.slot.expect("a slot")).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, (0..8).collect::<Vec<u8>>(), "seed {seed}");
+        let mut rng = Rng::new(seed);
+        for number in 0..150 {
+            for &player in &players {
+                let payload = numbered(player, number);
+                world.send(player, &payload);
+                world.run(Duration::from_millis(rng.below(3) * 5));
+            }
+        }
+        world.run(30 * SECOND);
+        for &at in &players {
+            for &from in players.iter().filter(|from| **from != at) {
+                assert_eq!(
+                    heard(&world, at, from),
+                    (0..150).collect::<Vec<u32>>(),
+                    "seed {seed}: {at} of {from}"
+                );
+            }
+        }
+        let anomalies = world.session.counters().anomalies;
+        assert_eq!(anomalies.total(), 0, "seed {seed}: {anomalies:?}");
+    }
+}
+
+/// S-30, S-50: players come and go on a bad network; whoever is there sees exactly the ships that are.
+#[test]
+fn late_joiners_see_exactly_the_living_ships_on_a_bad_network() {
+    for seed in [5, 77_000, 123_456] {
+        let mut world =
+            World::with_faults(Config { player_limit: 16, ..Config::default() }, bad_network(), seed);
+        let mut rng = Rng::new(seed);
+        for n in 0..12 {
+            let at = world.join(&format!("Player {n}"));
+            let slot = slot(&world, at);
+            let object = 0x3FFF_FFFF + u32::from(slot) * 0x4_0000;
+            let id = world.id(at).0;
+            world.send(at, &ship(slot, id, object));
+            world.run(SECOND + Duration::from_millis(rng.below(2000)));
+            if rng.chance(0.4) {
+                world.leave(at);
+                world.run(4 * SECOND);
+            }
+        }
+        let last = world.join("Last");
+        world.run(10 * SECOND);
+        let mut living: Vec<u8> = world
+            .session
+            .players(world.now)
+            .filter(|player| player.ship.is_some())
+            .map(|player| player.id.0)
+            .collect();
+        living.sort_unstable();
+        let mut seen: Vec<u8> =
+            world.take(last).iter().filter(|payload| payload[0] == 3).map(|payload| payload[2]).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, living, "seed {seed}");
+    }
+}
+
+fn slot(world: &World, at: usize) -> u8 {
+    let id = world.id(at);
+    let player = world.session.players(world.now).find(|player| player.id == id);
+    player.and_then(|player| player.slot).expect("a slot")
+}
+
+/// The same seed gives the same datagrams at the same times.
+#[test]
+fn a_session_can_be_repeated() {
+    let run = |seed| {
+        let mut world = World::with_faults(Config::default(), bad_network(), seed);
+        for n in 0..4 {
+            world.connect(&format!("Player {n}"), "");
+            world.run(SECOND);
+        }
+        for number in 0..50 {
+            let payload = numbered(1, number);
+            world.send(1, &payload);
+            world.run(SECOND / 20);
+        }
+        world.sent
+    };
+    assert_eq!(run(42), run(42));
+    assert_ne!(run(42), run(43));
+}
+
+/// S-33: more messages to one client than there are sequence numbers.
+#[test]
+fn sixty_six_thousand_messages_reach_one_client() {
+    let mut world = playing(Config { relay_rate: 10 << 20, ..Config::default() }, 2);
+    world.keep = false;
+    let mut expected = 0_u32;
+    let mut number = 0_u32;
+    while number < 66_000 {
+        for _ in 0..100 {
+            let payload = numbered(0, number);
+            world.send(0, &payload);
+            number += 1;
+        }
+        world.keep = true;
+        world.tick();
+        world.sent.clear();
+        expected = check_next(&mut world, expected);
+    }
+    let end = world.now + 10 * SECOND;
+    while world.now < end {
+        world.tick();
+        world.sent.clear();
+        expected = check_next(&mut world, expected);
+    }
+    assert_eq!(expected, 66_000);
+}
+
+fn check_next(world: &mut World, mut expected: u32) -> u32 {
+    for payload in world.take(1) {
+        assert_eq!(payload, numbered(0, expected));
+        expected += 1;
+    }
+    expected
+}
+
+/// S-33: how long a copy is under way, without faults: two ways of 20 ms, and what ticks cost.
+#[test]
+fn copies_leave_at_once() {
+    let mut world = playing(Config::default(), 8);
+    let sent = world.now;
+    world.send(0, &numbered(0, 1));
+    world.run(SECOND);
+    let arrived: Vec<Time> = world.clients[1..].iter().map(|client| client.received[0].0).collect();
+    assert!(arrived.iter().all(|at| at.since(sent) <= Duration::from_millis(60)), "{arrived:?}");
+}
+
+/// S-04, S-50: a server that players join and leave for a long time forgets them.
+#[test]
+fn a_thousand_players_come_and_go() {
+    let mut world = World::new(Config::default());
+    world.keep = false;
+    for round in 0..125 {
+        let players: Vec<usize> = (0..8).map(|n| world.connect(&format!("P{round}.{n}"), "")).collect();
+        world.run_until(10 * SECOND, |world| world.session.status(world.now).in_game == 8);
+        for (n, player) in players.into_iter().enumerate() {
+            if n % 4 == 0 { world.clients[player].silent = true } else { world.leave(player) }
+        }
+        world.run_until(60 * SECOND, |world| world.session.status(world.now).players == 0);
+        world.clients.clear();
+        world.elsewhere.clear();
+        let left = world.events.drain(..).filter(|event| matches!(event, Event::Left { .. })).count();
+        assert_eq!(left, 8, "round {round}");
+    }
+    assert_eq!(world.session.counters().admitted, 1000);
+}

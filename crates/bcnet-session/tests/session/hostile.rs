@@ -1,0 +1,218 @@
+//! Attacks: bounded, counted, and players hardly notice.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::Rng;
+use bcnet_session::{Anomaly, Config, Event};
+use bcnet_transport::Time;
+use bcnet_transport::cipher;
+
+use crate::play::{playing, ship};
+use crate::vectors::bytes;
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Ten seconds in which player 0 speaks to player 1 while `attack` is called 200 times a second. The longest that a
+/// line is under way; without an attack it is 45 ms, two ways of 20 and a tick.
+fn delay_during(world: &mut World, mut attack: impl FnMut(&mut World, u32)) -> Duration {
+    world.take(1);
+    let mut sent: Vec<Time> = Vec::new();
+    for step in 0..2000_u32 {
+        attack(world, step);
+        if step % 20 == 0 {
+            let number = u32::try_from(sent.len()).expect("few").to_le_bytes();
+            world.send(0, &[&[0xCD][..], &number].concat());
+            sent.push(world.now);
+        }
+        world.tick();
+        world.elsewhere.clear();
+        world.sent.clear();
+    }
+    world.run(SECOND);
+    let received = world.clients[1].received.iter().filter(|(_, payload)| payload[0] == 0xCD);
+    let arrived: Vec<Time> = received.map(|(at, _)| *at).collect();
+    assert_eq!(arrived.len(), sent.len(), "every line arrives, once");
+    let longest = arrived.iter().zip(&sent).map(|(arrived, sent)| arrived.since(*sent)).max();
+    longest.expect("lines were sent")
+}
+
+const UNDISTURBED: Duration = Duration::from_millis(50);
+
+#[test]
+fn without_an_attack_lines_take_their_way_and_no_more() {
+    let longest = delay_during(&mut playing(Config::default(), 2), |_, _| {});
+    assert!(longest <= UNDISTURBED, "{longest:?}");
+}
+
+/// S-07
+#[test]
+fn query_floods_are_answered_in_measure() {
+    let mut world = playing(Config::default(), 2);
+    let one = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 1), 999);
+    let longest = delay_during(&mut world, |world, step| {
+        for n in 0..50 {
+            world.inject(one, b"\\status\\");
+            let spoofed = Ipv4Addr::from((step * 50 + n).wrapping_mul(2_654_435_761));
+            world.inject(SocketAddrV4::new(spoofed, 1), b"\\status\\xserverquery");
+        }
+    });
+    assert!(longest <= UNDISTURBED, "{longest:?}");
+    let counters = world.session.counters();
+    assert_eq!(counters.queries, 200_000);
+    // 500 per second and as many at once, of all networks together.
+    assert!((5_000..=5_600).contains(&counters.queries_answered), "{}", counters.queries_answered);
+    assert_eq!(counters.queries_answered + counters.queries_limited, counters.queries);
+}
+
+/// S-07: a query is never answered with more than a multiple that is bounded in time.
+#[test]
+fn one_network_gets_ten_replies_a_second() {
+    let mut world = playing(Config::default(), 2);
+    let mut replies = 0;
+    for step in 0..1000_u32 {
+        let from = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, step.to_le_bytes()[0]), 7);
+        world.inject(from, b"\\status\\");
+        world.tick();
+        replies += world.elsewhere.drain(..).count();
+    }
+    assert!((50..=62).contains(&replies), "{replies} in five seconds");
+}
+
+/// S-13
+#[test]
+fn connect_floods_disturb_nobody() {
+    let mut world = playing(Config::default(), 2);
+    let mut connect = bytes("dg-connect");
+    cipher::encrypt(&mut connect);
+    let before = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
+    let longest = delay_during(&mut world, |world, step| {
+        for n in 0..50 {
+            let spoofed = Ipv4Addr::from(0x0B00_0000 + step * 50 + n);
+            world.inject(SocketAddrV4::new(spoofed, 22101), &connect);
+        }
+    });
+    assert!(longest <= UNDISTURBED, "{longest:?}");
+    let counters = world.session.counters();
+    assert!(counters.admitted + counters.refused + world.session.rejected().total() >= 100_000);
+    let told = world.events.iter().filter(|event| event.name() == "refused").count();
+    assert!(told <= 120, "{told} refusals told in ten seconds");
+    // What players are told about the spoofed is little.
+    let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;
+    assert!(bytes < 30_000, "{bytes} bytes to a player in eleven seconds");
+    world.run(30 * SECOND);
+    assert_eq!(world.session.players(world.now).count(), 2);
+}
+
+/// T-06, T-58
+#[test]
+fn malformed_and_spoofed_datagrams_disturb_nobody() {
+    let mut world = playing(Config::default(), 2);
+    let mut rng = Rng::new(3);
+    let chat = bytes("ex-chat");
+    let longest = delay_during(&mut world, |world, _| {
+        for n in 0..50_u8 {
+            let mut bytes = vec![0; rng.size(600)];
+            rng.fill(&mut bytes);
+            if n % 2 == 0 {
+                let mut spoofed = [&[2, 1, 0x32, 0x11, 0x80, n, 0][..], &chat].concat();
+                cipher::encrypt(&mut spoofed);
+                bytes = spoofed;
+            }
+            world.inject(SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, n), 5), &bytes);
+        }
+        world.inject(SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), 5), &[]);
+    });
+    assert!(longest <= UNDISTURBED, "{longest:?}");
+    assert!(world.session.rejected().total() >= 99_000, "{}", world.session.rejected().total());
+    assert!(world.events.iter().all(|event| event.name() != "chat"));
+}
+
+/// S-33, S-42: a player that says far too much.
+#[test]
+fn a_flooding_player_is_held_back() {
+    let mut world = playing(Config::default(), 3);
+    let mut big = vec![0xEE; 1500];
+    big[0] = 0x99;
+    let longest = delay_during(&mut world, |world, step| {
+        for _ in 0..4 {
+            let _ = world.clients[2].endpoint.send(
+                bcnet_transport::wire::PeerId::HOST,
+                if step % 2 == 0 { &big } else { b"\x2C\x02\x00\x00\x00\x01\x00!" },
+                bcnet_transport::Quality::Reliable,
+                world.now,
+            );
+        }
+    });
+    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    let counters = world.session.counters();
+    assert!(counters.anomalies.count(Anomaly::Flood) > 1000, "{counters:?}");
+    let to_player = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
+    // 64 KiB a second and four times that at once.
+    assert!(to_player < 1_100_000, "{to_player}");
+    let told = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
+    assert!(told < 30, "{told}");
+}
+
+/// S-32: payloads of every size and any content, from a player.
+#[test]
+fn no_payload_of_a_player_breaks_anything() {
+    let mut world = playing(Config { relay_rate: 100 << 20, ..Config::default() }, 2);
+    let hostile = world.join("Hostile");
+    world.send(hostile, &ship(2, 4, 0x4007_FFFF));
+    world.run(SECOND);
+    let mut rng = Rng::new(99);
+    let longest = delay_during(&mut world, |world, step| {
+        let opcode = step.to_le_bytes()[0];
+        // Its own chat and mods' opcodes reach others, who must be able to tell them from the test's.
+        if opcode == 0xCD {
+            return;
+        }
+        let len = if step % 50 == 0 { rng.size(8000) } else { rng.size(60) };
+        let mut payload = vec![0; len];
+        rng.fill(&mut payload);
+        if let Some(first) = payload.first_mut() {
+            *first = opcode;
+        }
+        if rng.chance(0.5)
+            && let Some(id) = payload.get_mut(1..5)
+        {
+            id.copy_from_slice(&0x4007_FFFF_u32.to_le_bytes());
+        }
+        world.send(hostile, &payload);
+    });
+    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    assert!(world.session.counters().anomalies.total() > 300);
+    assert_eq!(world.session.status(world.now).in_game, 3);
+}
+
+/// S-03: names of any length and content.
+#[test]
+fn oversized_and_odd_names_are_cut_or_cleaned() {
+    let mut world = playing(Config::default(), 1);
+    world.join(&"x".repeat(2000));
+    world.join("a\u{1b}[31m\r\n\\b");
+    world.run(SECOND);
+    let names: Vec<String> = world.session.players(world.now).map(|player| player.name).collect();
+    assert_eq!(names, ["Player 0", &"x".repeat(100), "a[31m\\b"]);
+}
+
+/// Nobody polls: what waits is bounded.
+#[test]
+fn events_that_nobody_takes_are_counted_and_dropped() {
+    let mut world = playing(Config::default(), 1);
+    let mut connect = bytes("dg-connect");
+    cipher::encrypt(&mut connect);
+    for n in 0..20_000_u32 {
+        let from = SocketAddrV4::new(Ipv4Addr::from(0x0C00_0000 + n), 1);
+        world.now = world.now + Duration::from_millis(200);
+        world.inject(from, &connect);
+        world.session.handle_timeout(world.now);
+        let mut buffer = [0; 2048];
+        while world.session.poll_transmit(&mut buffer, world.now).is_some() {}
+    }
+    let waiting = std::iter::from_fn(|| world.session.poll_event()).count();
+    assert_eq!(waiting, 4096);
+    assert!(world.session.counters().events_lost > 10_000);
+}

@@ -1,0 +1,193 @@
+//! Somebody is gone.
+
+use std::time::Duration;
+
+use bcnet_session::{Anomaly, Config, Event};
+use bcnet_transport::Leave;
+use bcnet_transport::wire::{BootReason, PeerId};
+
+use crate::play::{playing, ship};
+use crate::vectors::{bytes, hex};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the others hear when peer 2, in its ship, is gone.
+fn farewell() -> [Vec<u8>; 3] {
+    [
+        hex("14 FFFFFF3F"),
+        hex("17 66080000 05000600 00000000 00000000 02"),
+        [&[0x18, 8, 0][..], b"Player 0"].concat(),
+    ]
+}
+
+/// S-50, S-51: leave, and back again.
+#[test]
+fn a_leaver_is_announced_and_comes_back_with_its_score() {
+    let mut world = playing(Config::default(), 3);
+    world.send(0, &ship(0, 2, 0x3FFF_FFFF));
+    world.send(0, &[0x13]);
+    world.send(0, &ship(0, 2, 0x3FFF_FFFF));
+    world.run(SECOND);
+    world.take(1);
+    world.leave(0);
+    world.run(SECOND);
+    assert_eq!(world.take(1), farewell());
+    assert!(world.clients[2].gone.contains(&(PeerId(2), Leave::Disconnected)));
+    let left = world.events.iter().any(|event| {
+        matches!(event, Event::Left { peer: PeerId(2), name, reason: Leave::Disconnected, .. } if name == "Player 0")
+    });
+    assert!(left);
+    world.run(16 * SECOND);
+    world.take(1);
+    world.reconnect(0);
+    world.run(2 * SECOND);
+    assert_eq!(world.id(0), PeerId(5));
+    let back: Vec<_> = world.session.players(world.now).filter(|player| player.name == "Player 0").collect();
+    assert_eq!((back.len(), back[0].slot, back[0].score.deaths), (1, Some(0), 1));
+    assert!(world.take(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
+}
+
+/// S-50: nothing about a ship that is dead, or about somebody who was never in the game.
+#[test]
+fn only_what_the_others_know_of_is_taken_back() {
+    let mut world = playing(Config::default(), 2);
+    world.send(0, &ship(0, 2, 0x3FFF_FFFF));
+    world.send(0, &[0x13]);
+    world.run(SECOND);
+    world.take(1);
+    world.leave(0);
+    world.run(SECOND);
+    assert_eq!(world.take(1), farewell()[1..]);
+    let loading = world.connect("Loading", "");
+    world.clients[loading].answers = false;
+    world.run(SECOND);
+    world.leave(loading);
+    world.run(SECOND);
+    assert_eq!(world.take(1), [] as [Vec<u8>; 0]);
+}
+
+/// S-50: the silent, 45 seconds later.
+#[test]
+fn a_silent_player_is_announced_like_a_leaver() {
+    let mut world = playing(Config::default(), 2);
+    world.send(0, &ship(0, 2, 0x3FFF_FFFF));
+    world.run(SECOND);
+    world.take(1);
+    world.clients[0].silent = true;
+    world.run(40 * SECOND);
+    assert_eq!(world.take(1), [] as [Vec<u8>; 0]);
+    world.run(10 * SECOND);
+    assert_eq!(world.take(1), farewell());
+    assert!(world.clients[1].gone.contains(&(PeerId(2), Leave::Booted(BootReason::TIMED_OUT))));
+    assert_eq!(world.session.status(world.now).players, 1);
+}
+
+/// S-50: an address that connects anew.
+#[test]
+fn a_player_whose_game_crashed_takes_its_own_place() {
+    let mut world = playing(Config::default(), 2);
+    world.send(0, &ship(0, 2, 0x3FFF_FFFF));
+    world.run(SECOND);
+    world.take(1);
+    world.reconnect(0);
+    world.run(2 * SECOND);
+    assert_eq!(world.take(1)[..3], farewell());
+    let players: Vec<_> = world.session.players(world.now).map(|player| (player.id.0, player.slot)).collect();
+    assert_eq!(players, [(3, Some(1)), (4, Some(0))]);
+}
+
+/// S-52
+#[test]
+fn a_kicked_player_is_told_and_announced() {
+    let mut world = playing(Config::default(), 2);
+    assert!(world.session.kick(PeerId(2), BootReason::KICKED, world.now));
+    assert!(!world.session.kick(PeerId(2), BootReason::KICKED, world.now));
+    world.run(SECOND);
+    let kicked = (PeerId(2), Leave::Booted(BootReason::KICKED));
+    assert_eq!(world.clients[0].gone, [kicked]);
+    assert_eq!(world.clients[1].gone, [kicked]);
+    assert_eq!(world.take(1), farewell()[1..]);
+    // Not at once again.
+    world.reconnect(0);
+    world.run(SECOND);
+    assert_eq!(world.clients[0].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::KICKED))]);
+    world.run(5 * SECOND);
+    world.reconnect(0);
+    world.run(2 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 2);
+    // The captured form of that boot, but for its number.
+    let boot = [0x04, 0x07, 0xC0];
+    let sent = world.sent.iter().any(|(_, to, plain)| {
+        *to == world.clients[0].address
+            && plain.windows(7).any(|bytes| bytes[..3] == boot && bytes[5..] == [0x04, 0x02])
+    });
+    assert!(sent);
+}
+
+/// S-53
+#[test]
+fn a_server_that_ends_says_goodbye_and_lets_nobody_in() {
+    let mut world = playing(
+        Config { masters: vec!["192.0.2.200:27900".parse().expect("an address")], ..Config::default() },
+        2,
+    );
+    world.elsewhere.clear();
+    world.session.shutdown(world.now);
+    assert!(!world.session.is_closed());
+    world.run(SECOND);
+    for client in [0, 1] {
+        assert_eq!(world.clients[client].gone, [(PeerId::HOST, Leave::Disconnected)]);
+    }
+    assert!(world.session.is_closed());
+    let late = world.connect("Late", "");
+    world.inject("10.1.1.1:5000".parse().expect("an address"), &bytes("gs-status-query"));
+    world.run(120 * SECOND);
+    assert_eq!(world.id(late), PeerId::UNASSIGNED);
+    assert_eq!(world.elsewhere, []);
+}
+
+/// S-53: a player that does not answer holds a server up for the linger time only.
+#[test]
+fn a_silent_player_does_not_hold_up_the_end() {
+    let mut world = playing(Config::default(), 2);
+    world.clients[0].silent = true;
+    world.session.shutdown(world.now);
+    world.run(14 * SECOND);
+    assert!(!world.session.is_closed());
+    world.run(2 * SECOND);
+    assert!(world.session.is_closed());
+}
+
+/// S-54
+#[test]
+fn a_player_that_takes_nothing_is_dropped_and_the_others_go_on() {
+    let transport = bcnet_transport::Config { queue_bytes: 4000, ..bcnet_transport::Config::default() };
+    let mut world = playing(Config { transport, ..Config::default() }, 3);
+    world.clients[0].silent = true;
+    for _ in 0..200 {
+        world.send(1, &bytes("pl-07").map_related());
+        world.send_loose(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
+        world.run(SECOND / 10);
+    }
+    assert_eq!(world.session.status(world.now).players, 2);
+    assert_eq!(world.session.counters().anomalies.count(Anomaly::Stuck), 1);
+    let shots = world.take(2).iter().filter(|payload| payload[0] == 7).count();
+    assert_eq!(shots, 200);
+    let left = world
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::Left { reason: Leave::Booted(BootReason::TIMED_OUT), .. }));
+    assert!(left);
+}
+
+trait MapRelated {
+    fn map_related(self) -> Self;
+}
+
+impl MapRelated for Vec<u8> {
+    /// Moves an event to an object of slot 1.
+    fn map_related(mut self) -> Self {
+        self[13..17].copy_from_slice(&0x4003_FFFF_u32.to_le_bytes());
+        self
+    }
+}

@@ -1,0 +1,152 @@
+//! Browsers and list servers.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_session::{Config, Mission, System};
+
+use crate::play::playing;
+use crate::vectors::bytes;
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn asker() -> SocketAddrV4 {
+    "198.51.100.7:4000".parse().expect("an address")
+}
+
+fn ask(world: &mut World, query: &[u8]) -> Vec<String> {
+    world.elsewhere.clear();
+    world.inject(asker(), query);
+    world.run(SECOND);
+    let replies = world.elsewhere.drain(..);
+    replies
+        .map(|(to, bytes)| {
+            assert_eq!(to, asker());
+            bytes.iter().map(|byte| char::from(*byte)).collect()
+        })
+        .collect()
+}
+
+/// S-06: the captured reply, byte for byte.
+#[test]
+fn a_stock_server_is_reproduced() {
+    let config = Config { name: "My Game23".into(), list_host_as_player: true, ..Config::default() };
+    let mut world = World::new(config);
+    ask(&mut world, b"\\status\\");
+    world.inject(asker(), &bytes("gs-status-query"));
+    world.run(SECOND);
+    assert_eq!(world.elsewhere, [(asker(), bytes("gs-status-reply"))]);
+}
+
+/// S-05, S-06
+#[test]
+fn each_question_gets_its_own_part() {
+    let config = Config {
+        name: "Tést\\\u{7}🖖".into(),
+        password: Some("x".into()),
+        time_limit: Some(20),
+        frag_limit: Some(15),
+        player_limit: 6,
+        system: System::named("poseidon").expect("a system"),
+        mission: Mission { short_name: "TDM".into(), ..Mission::default() },
+        ..Config::default()
+    };
+    let mut world = World::new(config);
+    let basic = "\\gamename\\bcommander\\gamever\\60\\location\\1";
+    let info = "\\hostname\\*Tést ?\\missionscript\\Multiplayer.Episode.Mission1.Mission1\\mapname\\TDM\\numplayers\\0\\maxplayers\\6\\gamemode\\openplaying";
+    let rules = "\\timelimit\\20\\fraglimit\\15\\system\\Poseidon\\password\\1";
+    let all = format!("{basic}{info}{rules}");
+    for (at, (query, parts)) in [
+        (&b"\\basic\\"[..], basic),
+        (b"\\info\\xserverquery", info),
+        (b"\\rules\\xserverquery", rules),
+        (b"\\players\\xserverquery", ""),
+        (b"\\status\\xserverquery", &all),
+        (b"\\echo\\hello", "\\echo\\hello"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let expected = format!("{parts}\\final\\\\queryid\\{}.1", at + 1);
+        assert_eq!(ask(&mut world, query), [expected]);
+    }
+    assert_eq!(ask(&mut world, b"\\heartbeat\\"), [] as [String; 0]);
+    let counters = world.session.counters();
+    assert_eq!((counters.queries, counters.queries_answered, counters.queries_limited), (7, 6, 0));
+}
+
+/// S-06: every player is listed, and numplayers counts exactly those.
+#[test]
+fn players_are_listed_while_they_are_there() {
+    let mut world = playing(Config::default(), 0);
+    for name in ["Müller", "Back\\slash", "Ctrl\u{1}", "日本"] {
+        world.join(name);
+    }
+    let reply = ask(&mut world, b"\\status\\").remove(0);
+    assert!(reply.contains("\\numplayers\\4\\"), "{reply}");
+    let list = "\\player_0\\Müller\\player_1\\Backslash\\player_2\\Ctrl\\player_3\\??\\final\\";
+    assert!(reply.contains(list), "{reply}");
+    world.leave(1);
+    world.run(SECOND);
+    let reply = ask(&mut world, b"\\players\\").remove(0);
+    assert_eq!(reply, "\\player_0\\Müller\\player_1\\Ctrl\\player_2\\??\\final\\\\queryid\\2.1");
+    world.session.end(world.now);
+    assert!(ask(&mut world, b"\\info\\")[0].contains("\\gamemode\\settings\\"));
+}
+
+/// S-06: sixteen long names do not fit one datagram.
+#[test]
+fn a_long_reply_comes_in_pieces() {
+    let mut world = playing(Config { player_limit: 16, ..Config::default() }, 0);
+    for n in 0..16 {
+        world.join(&format!("{n:02}{}", "x".repeat(98)));
+    }
+    let pieces = ask(&mut world, b"\\status\\");
+    assert_eq!(pieces.len(), 2);
+    assert!(pieces.iter().all(|piece| piece.len() <= 1349));
+    assert!(pieces[0].ends_with("\\queryid\\1.1") && !pieces[0].contains("\\final\\"));
+    assert!(pieces[1].ends_with("\\final\\\\queryid\\1.2"));
+    for n in 0..16 {
+        assert!(pieces.iter().any(|piece| piece.contains(&format!("\\player_{n}\\{n:02}xx"))));
+    }
+}
+
+/// S-08, S-09
+#[test]
+fn a_list_server_is_told_and_answered_and_its_sign_of_life_kept() {
+    let master: SocketAddrV4 = "203.0.113.5:27900".parse().expect("an address");
+    let config = Config { masters: vec![master], advertise_port: 30_000, ..Config::default() };
+    let mut world = World::new(config.clone());
+    world.run(130 * SECOND);
+    let heartbeat = (master, b"\\heartbeat\\30000\\gamename\\bcommander".to_vec());
+    assert_eq!(world.elsewhere, [heartbeat.clone(), heartbeat.clone()]);
+    assert_eq!(world.session.status(world.now).masters, [(master, None)]);
+    // The checker asks from the next port.
+    let checker = SocketAddrV4::new(*master.ip(), 27901);
+    world.elsewhere.clear();
+    world.inject(checker, b"\\secure\\VSEQNJ");
+    world.run(SECOND);
+    let answer =
+        b"\\gamename\\bcommander\\gamever\\60\\location\\1\\validate\\I5p3Pqlb\\final\\\\queryid\\1.1";
+    assert_eq!(world.elsewhere, [(checker, answer.to_vec())]);
+    assert_eq!(world.event_names(), ["master_seen"]);
+    let seen = world.session.status(world.now).masters[0].1.expect("seen");
+    assert!(seen <= 2 * SECOND);
+    world.elsewhere.clear();
+    world.run(600 * SECOND);
+    assert_eq!(world.elsewhere.len(), 10);
+    world.session.reconfigure(Config { masters: vec![], ..config }, world.now);
+    world.elsewhere.clear();
+    world.run(200 * SECOND);
+    assert_eq!(world.elsewhere, []);
+}
+
+/// S-09: nobody is told without being asked to.
+#[test]
+fn no_datagram_leaves_by_surprise() {
+    let mut world = World::new(Config::default());
+    assert_eq!(world.session.next_timeout(), None);
+    world.run(1000 * SECOND);
+    assert_eq!(world.elsewhere, []);
+}

@@ -1,0 +1,37 @@
+//! Files that people write and that must not be lost: read with a limit, replaced in one step.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// Reads a text file of a sane size. An error says which file.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text)).map_err(named)?;
+    if text.len() as u64 > LARGEST {
+        return Err(named(io::Error::other(format!(
+            "larger than {} MiB, so it is no such file",
+            LARGEST >> 20
+        ))));
+    }
+    Ok(text)
+}
+
+/// No file of this program is larger.
+const LARGEST: u64 = 8 << 20;
+
+/// Puts `bytes` in the place of a file in one step.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    // Without it, a crash of the machine could find the new name with the content not yet on disk.
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    File::open(directory)?.sync_all()
+}

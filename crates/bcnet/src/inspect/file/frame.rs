@@ -1,0 +1,109 @@
+//! From a captured packet to the UDP datagram in it.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// A UDP datagram over IPv4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Udp<'a> {
+    pub(super) from: SocketAddrV4,
+    pub(super) to: SocketAddrV4,
+    pub(super) payload: &'a [u8],
+}
+
+/// Why a packet holds nothing to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Skip {
+    /// Neither IPv4 nor UDP.
+    Other,
+    /// A fragment of an IPv4 packet. The game makes none, and a part of a datagram cannot be deciphered.
+    IpFragment,
+    /// The capture has kept only the beginning.
+    Cut,
+    /// A kind of link that is not known.
+    Link(u16),
+}
+
+/// Finds the datagram in a packet.
+pub(super) fn udp(link: u16, bytes: &[u8]) -> Result<Udp<'_>, Skip> {
+    let ip = match link {
+        ETHERNET => ethernet(bytes)?,
+        RAW | RAW_BSD | RAW_OPENBSD | IPV4 => bytes,
+        NULL | LOOP => family(bytes)?,
+        LINUX_COOKED => cooked(bytes, 14, 16)?,
+        LINUX_COOKED_2 => cooked(bytes, 0, 20)?,
+        _ => return Err(Skip::Link(link)),
+    };
+    ipv4(ip)
+}
+
+fn ethernet(bytes: &[u8]) -> Result<&[u8], Skip> {
+    let mut at = 12;
+    for _ in 0..MOST_TAGS {
+        match number(bytes, at)? {
+            ETHERTYPE_IPV4 => return Ok(&bytes[at + 2..]),
+            0x8100 | 0x88A8 | 0x9100 => at += 4,
+            _ => return Err(Skip::Other),
+        }
+    }
+    Err(Skip::Other)
+}
+
+/// Four bytes that tell the family, in the byte order of whoever captured.
+fn family(bytes: &[u8]) -> Result<&[u8], Skip> {
+    match bytes {
+        [2, 0, 0, 0, rest @ ..] | [0, 0, 0, 2, rest @ ..] => Ok(rest),
+        [_, _, _, _, ..] => Err(Skip::Other),
+        _ => Err(Skip::Cut),
+    }
+}
+
+fn cooked(bytes: &[u8], protocol: usize, head: usize) -> Result<&[u8], Skip> {
+    if number(bytes, protocol)? != ETHERTYPE_IPV4 {
+        return Err(Skip::Other);
+    }
+    bytes.get(head..).ok_or(Skip::Cut)
+}
+
+fn ipv4(bytes: &[u8]) -> Result<Udp<'_>, Skip> {
+    let Some(head) = bytes.first_chunk::<20>() else { return Err(Skip::Cut) };
+    let [version, _, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = *head;
+    let length = usize::from(u16::from_be_bytes([l0, l1]));
+    let header = usize::from(version & 0x0F) * 4;
+    if version >> 4 != 4 || header < 20 || protocol != UDP {
+        return Err(Skip::Other);
+    }
+    // Bit 13 is "more fragments", the lower ones are the place.
+    if u16::from_be_bytes([f0, f1]) & 0x3FFF != 0 {
+        return Err(Skip::IpFragment);
+    }
+    // A length of zero is left to the network card by some senders.
+    let end = if length == 0 { bytes.len() } else { length };
+    let udp = bytes.get(header..end).ok_or(Skip::Cut)?;
+    let Some(ports) = udp.first_chunk::<8>() else { return Err(Skip::Cut) };
+    let [a0, a1, b0, b1, u0, u1, ..] = *ports;
+    let payload = udp.get(8..usize::from(u16::from_be_bytes([u0, u1]))).ok_or(Skip::Cut)?;
+    let from = SocketAddrV4::new(Ipv4Addr::new(s0, s1, s2, s3), u16::from_be_bytes([a0, a1]));
+    let to = SocketAddrV4::new(Ipv4Addr::new(d0, d1, d2, d3), u16::from_be_bytes([b0, b1]));
+    Ok(Udp { from, to, payload })
+}
+
+fn number(bytes: &[u8], at: usize) -> Result<u16, Skip> {
+    match bytes.get(at..at + 2) {
+        Some([high, low]) => Ok(u16::from_be_bytes([*high, *low])),
+        _ => Err(Skip::Cut),
+    }
+}
+
+const NULL: u16 = 0;
+const ETHERNET: u16 = 1;
+const RAW_BSD: u16 = 12;
+const RAW_OPENBSD: u16 = 14;
+const RAW: u16 = 101;
+const LOOP: u16 = 108;
+const LINUX_COOKED: u16 = 113;
+const IPV4: u16 = 228;
+const LINUX_COOKED_2: u16 = 276;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const UDP: u8 = 17;
+/// More VLAN tags than anyone nests.
+const MOST_TAGS: usize = 4;

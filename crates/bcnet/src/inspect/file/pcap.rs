@@ -1,0 +1,343 @@
+//! Reads pcap and pcapng, packet by packet, and tells where a file is damaged.
+//!
+//! Memory is bounded: one packet at a time, and blocks that are of no use are skipped unread.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::thread;
+use std::time::Duration;
+
+/// A packet as a capture holds it.
+pub(super) struct Captured<'a> {
+    /// Where its record begins in the file.
+    pub(super) offset: u64,
+    /// Microseconds since 1970, or since whatever the file counts from.
+    pub(super) micros: u64,
+    pub(super) link: u16,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Where a file stops making sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Damage {
+    pub(super) offset: u64,
+    pub(super) what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "damaged at byte {}: {}", self.offset, self.what)
+    }
+}
+
+/// What the next read brought.
+pub(super) enum Next<'a> {
+    Packet(Captured<'a>),
+    End,
+    Damaged(Damage),
+}
+
+/// Bytes of a file, as many as are needed at once.
+pub(super) struct Window {
+    input: Box<dyn Read>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    offset: u64,
+    /// Whether the end of the file is only the end so far.
+    follow: bool,
+}
+
+impl Window {
+    pub(super) fn new(input: Box<dyn Read>, follow: bool) -> Self {
+        Self { input, buffer: vec![0; WINDOW], start: 0, end: 0, offset: 0, follow }
+    }
+
+    /// Whether `count` more bytes are there. At the end of a file that is followed it waits for them.
+    pub(super) fn has(&mut self, count: usize) -> io::Result<bool> {
+        if self.end - self.start >= count {
+            return Ok(true);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.buffer.len() < count {
+            self.buffer.resize(count, 0);
+        }
+        while self.end < count {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(0) if self.follow => thread::sleep(POLL),
+                Ok(0) => return Ok(false),
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The bytes that are there.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// Passes over `count` bytes. `false` if the file ends before.
+    fn skip(&mut self, mut count: usize) -> io::Result<bool> {
+        while count > 0 {
+            let step = count.min(WINDOW);
+            if !self.has(step)? {
+                return Ok(false);
+            }
+            self.consume(step);
+            count -= step;
+        }
+        Ok(true)
+    }
+}
+
+/// For what is read by lines.
+impl Read for Window {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.has(1)?;
+        let count = self.rest().len().min(into.len());
+        into[..count].copy_from_slice(&self.rest()[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+/// Which of the two formats, and in which byte order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Pcap { nanos: bool, link: u16 },
+    Pcapng,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Interface {
+    link: u16,
+    /// Units per second, as a power of ten or of two.
+    resolution: u8,
+    offset: i64,
+}
+
+pub(super) struct Reader {
+    window: Window,
+    format: Format,
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+    /// The last time told, for packets without one.
+    micros: u64,
+}
+
+impl Reader {
+    /// Begins to read if `window` holds a capture. Otherwise gives it back.
+    pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
+        window.has(4)?;
+        let magic: [u8; 4] =
+            window.rest().get(..4).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default();
+        let (format, big_endian) = match magic {
+            [0x0A, 0x0D, 0x0D, 0x0A] => (Format::Pcapng, false),
+            [0xA1, 0xB2, 0xC3, 0xD4] => (Format::Pcap { nanos: false, link: 0 }, true),
+            [0xD4, 0xC3, 0xB2, 0xA1] => (Format::Pcap { nanos: false, link: 0 }, false),
+            [0xA1, 0xB2, 0x3C, 0x4D] => (Format::Pcap { nanos: true, link: 0 }, true),
+            [0x4D, 0x3C, 0xB2, 0xA1] => (Format::Pcap { nanos: true, link: 0 }, false),
+            _ => return Ok(Err(window)),
+        };
+        Ok(Ok(Self { window, format, big_endian, interfaces: Vec::new(), micros: 0 }))
+    }
+
+    pub(super) const fn offset(&self) -> u64 {
+        self.window.offset()
+    }
+
+    pub(super) fn next_packet(&mut self) -> io::Result<Next<'_>> {
+        match self.format {
+            Format::Pcap { nanos, link } => self.next_record(nanos, link),
+            Format::Pcapng => self.next_block(),
+        }
+    }
+
+    fn next_record(&mut self, nanos: bool, mut link: u16) -> io::Result<Next<'_>> {
+        if self.window.offset() == 0 {
+            if !self.window.has(PCAP_HEADER)? {
+                return Ok(self.damaged("the file ends in its header"));
+            }
+            link = (self.u32(20) & 0xFFFF) as u16;
+            self.format = Format::Pcap { nanos, link };
+            self.window.consume(PCAP_HEADER);
+        }
+        if !self.window.has(1)? {
+            return Ok(Next::End);
+        }
+        if !self.window.has(PCAP_RECORD)? {
+            return Ok(self.damaged("the file ends in the head of a packet"));
+        }
+        let (seconds, fraction, kept) = (self.u32(0), self.u32(4), self.u32(8) as usize);
+        if kept > LARGEST_PACKET {
+            return Ok(self.damaged(&format!("a packet says to have {kept} bytes")));
+        }
+        if !self.window.has(PCAP_RECORD + kept)? {
+            let there = self.window.rest().len() - PCAP_RECORD;
+            return Ok(self.damaged(&format!("the file ends after {there} of {kept} bytes of a packet")));
+        }
+        let offset = self.window.offset();
+        let micros = if nanos { fraction / 1000 } else { fraction };
+        let micros = u64::from(seconds) * 1_000_000 + u64::from(micros);
+        let start = self.window.start + PCAP_RECORD;
+        self.window.consume(PCAP_RECORD + kept);
+        let bytes = &self.window.buffer[start..start + kept];
+        Ok(Next::Packet(Captured { offset, micros, link, bytes }))
+    }
+
+    fn next_block(&mut self) -> io::Result<Next<'_>> {
+        loop {
+            if !self.window.has(1)? {
+                return Ok(Next::End);
+            }
+            if !self.window.has(12)? {
+                return Ok(self.damaged("the file ends in the head of a block"));
+            }
+            if self.window.rest().starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) {
+                match self.window.rest()[8..12] {
+                    [0x1A, 0x2B, 0x3C, 0x4D] => self.big_endian = true,
+                    [0x4D, 0x3C, 0x2B, 0x1A] => self.big_endian = false,
+                    _ => return Ok(self.damaged("a section has no byte order")),
+                }
+                self.interfaces.clear();
+            }
+            let (kind, length) = (self.u32(0), self.u32(4) as usize);
+            if length < 12 || !length.is_multiple_of(4) {
+                return Ok(self.damaged(&format!("a block says to have {length} bytes")));
+            }
+            if !matches!(kind, INTERFACE | PACKET_OLD | PACKET_SIMPLE | PACKET) {
+                if !self.window.skip(length)? {
+                    return Ok(self.damaged("the file ends in a block"));
+                }
+                continue;
+            }
+            if length > LARGEST_PACKET + 4096 {
+                return Ok(self.damaged(&format!("a packet says to have {length} bytes")));
+            }
+            if !self.window.has(length)? {
+                let there = self.window.rest().len();
+                return Ok(self.damaged(&format!("the file ends after {there} of {length} bytes of a block")));
+            }
+            if self.u32(length - 4) as usize != length {
+                return Ok(self.damaged("the two lengths of a block differ"));
+            }
+            if kind == INTERFACE {
+                if self.interfaces.len() >= MOST_INTERFACES || length < 20 {
+                    return Ok(self.damaged("an interface makes no sense"));
+                }
+                let interface = self.interface(length);
+                self.interfaces.push(interface);
+                self.window.consume(length);
+                continue;
+            }
+            return Ok(self.packet(kind, length));
+        }
+    }
+
+    fn interface(&self, length: usize) -> Interface {
+        let mut interface = Interface { link: self.u16(8), resolution: 6, offset: 0 };
+        self.options(16, length - 4, |code, value| match (code, value) {
+            (9, [resolution, ..]) => interface.resolution = *resolution,
+            (14, value) if value.len() >= 8 => {
+                let bytes: [u8; 8] = value[..8].try_into().unwrap_or_default();
+                interface.offset =
+                    if self.big_endian { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) };
+            }
+            _ => {}
+        });
+        interface
+    }
+
+    /// A block that holds a packet and fills `length` bytes of the window.
+    fn packet(&mut self, kind: u32, length: usize) -> Next<'_> {
+        let offset = self.window.offset();
+        let (number, head) = match kind {
+            PACKET => (self.u32(8) as usize, 28),
+            PACKET_OLD => (usize::from(self.u16(8)), 28),
+            _ => (0, 12),
+        };
+        let Some(interface) = self.interfaces.get(number).copied() else {
+            return self.damaged(&format!("a packet names interface {number}, which does not exist"));
+        };
+        let kept = match kind {
+            _ if length < head + 4 => return self.damaged("a block is too short for its packet"),
+            PACKET_SIMPLE => (self.u32(8) as usize).min(length - head - 4),
+            _ => self.u32(20) as usize,
+        };
+        if kept > length - head - 4 {
+            return self.damaged(&format!("a packet of {kept} bytes is in a block of {length}"));
+        }
+        if kind != PACKET_SIMPLE {
+            let units = u64::from(self.u32(12)) << 32 | u64::from(self.u32(16));
+            self.micros = micros(units, interface);
+        }
+        let start = self.window.start + head;
+        self.window.consume(length);
+        let bytes = &self.window.buffer[start..start + kept];
+        Next::Packet(Captured { offset, micros: self.micros, link: interface.link, bytes })
+    }
+
+    /// The options between two places of the window.
+    fn options<'a>(&'a self, from: usize, to: usize, mut each: impl FnMut(u16, &'a [u8])) {
+        let mut at = from;
+        while at + 4 <= to {
+            let (code, length) = (self.u16(at), usize::from(self.u16(at + 2)));
+            if code == 0 || at + 4 + length > to {
+                return;
+            }
+            each(code, &self.window.rest()[at + 4..at + 4 + length]);
+            at += 4 + length.next_multiple_of(4);
+        }
+    }
+
+    /// A number at a place of the window that was seen to be there.
+    fn u32(&self, at: usize) -> u32 {
+        let bytes: [u8; 4] = self.window.rest()[at..at + 4].try_into().unwrap_or_default();
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        let bytes: [u8; 2] = self.window.rest()[at..at + 2].try_into().unwrap_or_default();
+        if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+    }
+
+    fn damaged(&self, what: &str) -> Next<'static> {
+        Next::Damaged(Damage { offset: self.window.offset(), what: what.to_owned() })
+    }
+}
+
+/// Microseconds since 1970.
+fn micros(units: u64, interface: Interface) -> u64 {
+    let power = u32::from(interface.resolution & 0x7F);
+    let per_second =
+        if interface.resolution & 0x80 == 0 { 10_u128.checked_pow(power) } else { 1_u128.checked_shl(power) };
+    let micros = u128::from(units) * 1_000_000 / per_second.unwrap_or(u128::MAX);
+    let micros = i128::try_from(micros).unwrap_or(0) + i128::from(interface.offset) * 1_000_000;
+    u64::try_from(micros.max(0)).unwrap_or(u64::MAX)
+}
+
+const INTERFACE: u32 = 1;
+const PACKET_OLD: u32 = 2;
+const PACKET_SIMPLE: u32 = 3;
+const PACKET: u32 = 6;
+const PCAP_HEADER: usize = 24;
+const PCAP_RECORD: usize = 16;
+/// The largest packet that libpcap writes.
+const LARGEST_PACKET: usize = 262_144;
+const MOST_INTERFACES: usize = 4096;
+const WINDOW: usize = 256 * 1024;
+/// How often a file that grows is looked at.
+const POLL: Duration = Duration::from_millis(100);

@@ -1,0 +1,161 @@
+//! `bcnet manifest`: which game files players must have, learned from a player whose files are good.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bcnet_session::{Config, Event, Manifest, Session};
+
+use crate::Verdict;
+use crate::config::Value;
+use crate::file::{read_text, replace};
+use crate::serve::clock::Clock;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Wait for a player whose game files are good, and write down what they are
+    ///
+    /// It hosts a game called `bcnet manifest`; join it with the installation that everyone should have. The file is for
+    /// `checksums = "strict"` with `manifests = ["FILE"]`.
+    Learn {
+        /// The file to write; it must not exist yet
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+
+        /// What to call the manifest; the name of the file if none is given
+        #[arg(long)]
+        name: Option<String>,
+
+        /// The UDP port; 0 for any
+        #[arg(long, default_value_t = 22101)]
+        port: u16,
+
+        /// The local address; all of them if none is given
+        #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = Ipv4Addr::from_text)]
+        bind: Ipv4Addr,
+    },
+    /// Read manifests and print what is in them
+    ///
+    /// Exit codes: 0 all are good, 1 one is not, or lacks rounds, 2 a file could not be read.
+    Check {
+        /// The manifests
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    match &args.command {
+        Command::Learn { out, name, port, bind } => {
+            ensure!(!out.exists(), "{}: it exists already; choose another name or delete it", out.display());
+            let name =
+                name.clone().unwrap_or_else(|| out.file_stem().unwrap_or_default().to_string_lossy().into());
+            let socket = UdpSocket::bind((*bind, *port))
+                .with_context(|| format!("cannot listen at UDP {bind}:{port}"))?;
+            let mut manifest = learn(&socket)?;
+            manifest.name = name;
+            replace(out, manifest.to_string().as_bytes()).with_context(|| out.display().to_string())?;
+            writeln!(io::stdout(), "{}: written", out.display())?;
+            Ok(Verdict::Clean)
+        }
+        Command::Check { files } => {
+            let mut verdict = Verdict::Clean;
+            for file in files {
+                if check(file, &mut io::stdout().lock())? == Verdict::Findings {
+                    verdict = Verdict::Findings;
+                }
+            }
+            Ok(verdict)
+        }
+    }
+}
+
+fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    let text = read_text(path)?;
+    let manifest = match Manifest::parse(&text) {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            eprintln!("bcnet: {}: {error}", path.display());
+            return Ok(Verdict::Findings);
+        }
+    };
+    write!(out, "# {}\n{manifest}", path.display())?;
+    if manifest.is_complete() {
+        return Ok(Verdict::Clean);
+    }
+    eprintln!(
+        "bcnet: {}: some of the five rounds are missing, and anything is accepted in those",
+        path.display()
+    );
+    Ok(Verdict::Findings)
+}
+
+/// Hosts a game until somebody has told all about their files.
+fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
+    let clock = Clock::start();
+    let config = Config { name: "bcnet manifest".into(), learn: true, ..Config::default() };
+    let mut session = Session::new(config, RandomState::new().build_hasher().finish());
+    drop(writeln!(io::stdout(), "manifest ready port={}", socket.local_addr()?.port()));
+    let mut learned = None;
+    let mut end = None;
+    loop {
+        transmit(socket, &mut session, &clock);
+        while let Some(event) = session.poll_event() {
+            if let Event::ManifestLearned { peer, manifest } = event {
+                if !manifest.is_complete() {
+                    eprintln!("bcnet: player {peer} did not answer all five rounds; waiting for another");
+                } else if learned.is_none() {
+                    learned = Some(*manifest);
+                    session.shutdown(clock.now());
+                    end = Some(clock.now() + GOODBYE);
+                }
+            }
+        }
+        if session.is_closed() || end.is_some_and(|end| clock.now() >= end) {
+            return learned.context("the game ended before anybody joined");
+        }
+        transmit(socket, &mut session, &clock);
+        receive(socket, &mut session, &clock)?;
+    }
+}
+
+fn transmit(socket: &UdpSocket, session: &mut Session, clock: &Clock) {
+    let mut buffer = [0; 2048];
+    while let Some(transmit) = session.poll_transmit(&mut buffer, clock.now()) {
+        // What cannot be sent is as good as lost on the way, and is sent again.
+        drop(socket.send_to(buffer.get(..transmit.len).unwrap_or_default(), transmit.to));
+    }
+}
+
+/// Waits for the next datagram or the session's next deadline.
+fn receive(socket: &UdpSocket, session: &mut Session, clock: &Clock) -> anyhow::Result<()> {
+    let wait = session.next_timeout().map_or(LONGEST_WAIT, |next| next.since(clock.now()).min(LONGEST_WAIT));
+    socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
+    let mut buffer = [0; 2048];
+    match socket.recv_from(&mut buffer) {
+        Ok((len, SocketAddr::V4(from))) => {
+            session.handle_datagram(from, buffer.get_mut(..len).unwrap_or_default(), clock.now());
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::TimedOut => {}
+        Err(error)
+            if error.kind() == ErrorKind::Interrupted || error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => return Err(error).context("cannot receive"),
+    }
+    session.handle_timeout(clock.now());
+    Ok(())
+}
+
+/// How long goodbyes are repeated.
+const GOODBYE: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);

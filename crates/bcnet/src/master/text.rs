@@ -1,0 +1,61 @@
+//! The texts of a list server: pairs between backslashes, and challenges.
+
+/// A GameSpy text, cut at its backslashes.
+pub(crate) struct Pairs<'a>(Vec<&'a [u8]>);
+
+impl<'a> Pairs<'a> {
+    /// `None` if it is no such text.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MOST_TOKENS).collect()))
+    }
+
+    /// What follows the first such key. Values may stand where keys do, so every token is looked at: a list request has
+    /// `\list\\gamename\…` as well as `\list\cmp\gamename\…`.
+    pub(crate) fn get(&self, key: &str) -> Option<&'a [u8]> {
+        let at = self.0.iter().position(|token| *token == key.as_bytes())?;
+        self.0.get(at + 1).copied()
+    }
+}
+
+/// A status has less than a hundred.
+const MOST_TOKENS: usize = 256;
+
+/// Six letters that nobody can guess.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Challenge([u8; 6]);
+
+impl Challenge {
+    pub(crate) fn new(mut random: u64) -> Self {
+        Self(std::array::from_fn(|_| {
+            let letter = (random % 26) as u8;
+            random /= 26;
+            b'A' + letter
+        }))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().copied().map(char::from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_has_six_letters() {
+        assert_eq!(Challenge::new(0).text(), "AAAAAA");
+        assert_eq!(Challenge::new(27).text(), "BBAAAA");
+        assert!(Challenge::new(u64::MAX).text().bytes().all(|letter| letter.is_ascii_uppercase()));
+    }
+
+    #[test]
+    fn keys_are_found_with_and_without_values_before_them() {
+        let text = Pairs::parse(b"\\basic\\\\secure\\ABCDEF\\final\\").expect("a text");
+        assert_eq!(
+            (text.get("secure"), text.get("basic"), text.get("final")),
+            (Some(&b"ABCDEF"[..]), Some(&b""[..]), Some(&b""[..]))
+        );
+        assert_eq!((text.get("ABC"), Pairs::parse(b"basic").is_none()), (None, true));
+    }
+}

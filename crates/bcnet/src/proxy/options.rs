@@ -1,0 +1,141 @@
+//! What the command line says, and what signals say later.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::{process, thread};
+
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use super::relay::{Order, Orders};
+use crate::bans;
+use crate::serve::clock::wall_now;
+
+/// A server by name or address.
+#[derive(Debug, Clone)]
+pub(super) struct Upstream {
+    text: String,
+}
+
+impl FromStr for Upstream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
+            Some(Ok(1..)) => Ok(Self { text: text.into() }),
+            _ => Err("expected a host and a port, such as 127.0.0.1:22101".into()),
+        }
+    }
+}
+
+impl Upstream {
+    pub(super) fn resolve(&self) -> anyhow::Result<SocketAddrV4> {
+        first_ipv4(self.text.to_socket_addrs().with_context(|| self.text.clone())?).with_context(|| {
+            format!("{}: it has no IPv4 address, and the protocol knows no other", self.text)
+        })
+    }
+}
+
+/// A list server by name or address.
+#[derive(Debug, Clone)]
+pub(super) struct Master {
+    host: String,
+    port: u16,
+}
+
+impl FromStr for Master {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return Ok(Self { host: text.into(), port: MASTER_PORT });
+        };
+        let port = port.parse().map_err(|_| format!("{port} is no port"))?;
+        Ok(Self { host: host.into(), port })
+    }
+}
+
+impl Master {
+    /// One that nobody knows must not keep players from playing.
+    pub(super) fn resolve(&self) -> Option<SocketAddrV4> {
+        let found = (self.host.as_str(), self.port).to_socket_addrs().ok().and_then(first_ipv4);
+        if found.is_none() {
+            tracing::warn!(event = "master_unknown", host = self.host);
+        }
+        found
+    }
+}
+
+fn first_ipv4(mut addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketAddrV4> {
+    addresses.find_map(|address| ipv4(address).ok())
+}
+
+/// The protocol carries IPv4 addresses and nothing else.
+pub(super) fn ipv4(address: SocketAddr) -> anyhow::Result<SocketAddrV4> {
+    match address {
+        SocketAddr::V4(address) => Ok(address),
+        SocketAddr::V6(_) => {
+            bail!("{address}: the protocol carries IPv4 addresses; listen at one, such as 0.0.0.0")
+        }
+    }
+}
+
+/// Source addresses toward the server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pool(Vec<Ipv4Addr>);
+
+impl Pool {
+    pub(super) fn addresses(&self) -> Vec<Ipv4Addr> {
+        self.0.clone()
+    }
+}
+
+impl FromStr for Pool {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut pool = Vec::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let network: bans::Network = part.parse()?;
+            pool.extend(network.hosts().take(MOST_SOURCES));
+        }
+        pool.truncate(MOST_SOURCES);
+        Ok(Self(pool))
+    }
+}
+
+/// Turns signals into orders, from now on.
+pub(super) fn listen_to_signals(orders: Orders, ban_file: Option<PathBuf>) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
+    let listen = move || {
+        let mut ending = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGUSR1 => orders.give(Order::Dump),
+                SIGHUP => reload(&orders, ban_file.as_ref()),
+                // Whoever asks twice does not want to wait.
+                _ if ending => process::exit(128 + signal),
+                _ => {
+                    ending = true;
+                    orders.give(Order::Stop);
+                }
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(listen)?;
+    Ok(())
+}
+
+fn reload(orders: &Orders, ban_file: Option<&PathBuf>) {
+    let Some(path) = ban_file else { return };
+    match bans::load(path, wall_now().as_secs()) {
+        Ok(bans) => orders.give(Order::Ban(bans.networks().collect())),
+        Err(error) => tracing::error!(event = "reload_failed", error = format!("{error:#}")),
+    }
+}
+
+const MASTER_PORT: u16 = 27900;
+/// No session has more than 124 players, but addresses rest for a while.
+const MOST_SOURCES: usize = 1024;

@@ -1,0 +1,210 @@
+//! `bcnet query`: asks a server for its status as a game browser does, or all servers of the local network.
+
+pub(crate) mod reply;
+mod show;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use bcnet_transport::Time;
+
+use crate::Verdict;
+use crate::config::{HostPort, Value};
+use crate::serve::clock::Clock;
+use reply::Assembly;
+use show::Found;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 a server answered, 1 none did, 2 the question could not be sent.
+
+Examples:
+  bcnet query 192.0.2.1
+  bcnet query games.example:22150 --json | jq -r '.players[]'
+  bcnet query --lan")]
+pub(crate) struct Args {
+    /// The server, on port 22101 if none is given
+    #[arg(value_name = "HOST[:PORT]", required_unless_present = "lan", value_parser = host)]
+    host: Option<HostPort<22101>>,
+
+    /// Ask all servers of the local network, as the game does: ports 22101 to 22201
+    #[arg(long, conflicts_with = "host")]
+    lan: bool,
+
+    /// Where to send the question with --lan; the broadcast address of one network, say
+    #[arg(long, value_name = "ADDRESS", default_value = "255.255.255.255", requires = "lan")]
+    broadcast: Ipv4Addr,
+
+    /// How long to wait, for example 500ms or 3s
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = Duration::from_text)]
+    timeout: Duration,
+
+    /// Print JSON: one object per server and line
+    #[arg(long, conflicts_with = "raw")]
+    json: bool,
+
+    /// Print the datagrams as they came, one per line; bytes that are no ASCII text as \xNN
+    #[arg(long)]
+    raw: bool,
+}
+
+fn host(text: &str) -> Result<HostPort<22101>, String> {
+    Value::from_text(text)
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let mut asking = Asking::new(args)?;
+    let out = &mut io::stdout().lock();
+    let found = match &args.host {
+        Some(host) => {
+            let address = resolve(host)?;
+            asking.ask_one(address, out)?;
+            if asking.found.is_empty() {
+                eprintln!("bcnet: {address}: no answer within {}", args.timeout.to_toml().trim_matches('"'));
+            }
+            asking.found
+        }
+        None => {
+            asking.ask_all(args.broadcast, out)?;
+            if asking.found.is_empty() {
+                eprintln!("bcnet: no server answered in the local network");
+            }
+            asking.found
+        }
+    };
+    let verdict = if found.is_empty() { Verdict::Findings } else { Verdict::Clean };
+    let found: Vec<Found> = found.into_values().collect();
+    match found.as_slice() {
+        _ if args.raw => {}
+        found if args.json => {
+            for found in found {
+                writeln!(out, "{}", show::json(found))?;
+            }
+        }
+        [] => {}
+        [one] if !args.lan => show::details(one, out)?,
+        found => show::table(found, out)?,
+    }
+    Ok(verdict)
+}
+
+/// The IPv4 address of a host.
+fn resolve(host: &HostPort<22101>) -> anyhow::Result<SocketAddrV4> {
+    let name = &host.host;
+    let addresses =
+        (name.as_str(), host.port).to_socket_addrs().with_context(|| format!("{name}: unknown host"))?;
+    let v4 = |address| if let SocketAddr::V4(address) = address { Some(address) } else { None };
+    addresses
+        .into_iter()
+        .find_map(v4)
+        .ok_or_else(|| anyhow!("{name}: it has no IPv4 address, and the game knows no other"))
+}
+
+/// A question on its way and what came back.
+struct Asking {
+    socket: UdpSocket,
+    clock: Clock,
+    end: Time,
+    raw: bool,
+    assemblies: BTreeMap<SocketAddrV4, Assembly>,
+    found: BTreeMap<SocketAddrV4, Found>,
+}
+
+impl Asking {
+    fn new(args: &Args) -> anyhow::Result<Self> {
+        ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
+        let clock = Clock::start();
+        let end = clock.now() + args.timeout;
+        Ok(Self { socket, clock, end, raw: args.raw, assemblies: BTreeMap::new(), found: BTreeMap::new() })
+    }
+
+    /// Asks one server, up to three times, until it has answered.
+    fn ask_one(&mut self, address: SocketAddrV4, out: &mut impl Write) -> anyhow::Result<()> {
+        let start = self.clock.now();
+        let pause = self.end.since(start) / ATTEMPTS;
+        for attempt in 1..=ATTEMPTS {
+            self.socket.send_to(STATUS, address).with_context(|| format!("{address}: cannot send"))?;
+            let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
+            while self.found.is_empty() && self.receive(start, until, Some(address), out)? {}
+            if !self.found.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks everyone and waits for all who answer.
+    fn ask_all(&mut self, target: Ipv4Addr, out: &mut impl Write) -> anyhow::Result<()> {
+        self.socket.set_broadcast(true).context("cannot broadcast")?;
+        let start = self.clock.now();
+        for port in FIRST_PORT..=LAST_PORT {
+            let address = SocketAddrV4::new(target, port);
+            self.socket.send_to(STATUS, address).with_context(|| format!("{address}: cannot broadcast"))?;
+        }
+        while self.receive(start, self.end, None, out)? {}
+        Ok(())
+    }
+
+    /// Takes one datagram, from `only` if that is somebody. `false` when it is `until`.
+    fn receive(
+        &mut self,
+        start: Time,
+        until: Time,
+        only: Option<SocketAddrV4>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<bool> {
+        let left = until.since(self.clock.now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        let mut buffer = [0; 2048];
+        let (len, from) = match self.socket.recv_from(&mut buffer) {
+            Ok((len, SocketAddr::V4(from))) => (len, from),
+            Ok(_) => return Ok(true),
+            // A port where nobody listens may be reported here; others still answer.
+            Err(error) if is_passing(&error) => return Ok(true),
+            Err(error) => return Err(error).context("cannot receive"),
+        };
+        let known = self.assemblies.contains_key(&from);
+        if only.is_some_and(|only| only != from) || (!known && self.assemblies.len() == MOST_SERVERS) {
+            return Ok(true);
+        }
+        let datagram = buffer.get(..len).unwrap_or_default();
+        if self.raw {
+            writeln!(out, "{from} {}", printable(datagram))?;
+        }
+        if let Some(reply) = self.assemblies.entry(from).or_default().add(datagram) {
+            let delay = self.clock.now().since(start);
+            self.found.entry(from).or_insert(Found { address: from, delay, reply });
+        }
+        Ok(true)
+    }
+}
+
+/// Text as it is, all other bytes as `\xNN`.
+fn printable(bytes: &[u8]) -> String {
+    let show = |byte: &u8| match byte {
+        b' '..=b'~' => char::from(*byte).to_string(),
+        other => format!("\\x{other:02X}"),
+    };
+    bytes.iter().map(show).collect()
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use ErrorKind::{ConnectionRefused, ConnectionReset, Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | Interrupted | TimedOut | WouldBlock)
+}
+
+/// What a browser sends.
+pub(crate) const STATUS: &[u8] = b"\\status\\";
+/// How often one server is asked.
+const ATTEMPTS: u32 = 3;
+/// How many servers of a network are listened to.
+const MOST_SERVERS: usize = 1024;
+const FIRST_PORT: u16 = 22101;
+const LAST_PORT: u16 = 22201;

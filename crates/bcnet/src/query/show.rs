@@ -1,0 +1,74 @@
+//! Replies for people and for programs.
+
+use std::io::{self, Write};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::reply::Reply;
+
+/// A server that answered.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) address: SocketAddrV4,
+    /// From the question to the end of the answer.
+    pub(super) delay: Duration,
+    pub(super) reply: Reply,
+}
+
+/// Everything about one server.
+pub(super) fn details(found: &Found, out: &mut impl Write) -> io::Result<()> {
+    let reply = &found.reply;
+    writeln!(
+        out,
+        "{}  {}  {} ms",
+        found.address,
+        reply.get("hostname").unwrap_or("(no name)"),
+        found.delay.as_millis()
+    )?;
+    for (key, value) in reply.rules().filter(|(key, _)| *key != "hostname") {
+        writeln!(out, "  {key:<14} {value}")?;
+    }
+    let players: Vec<&str> = reply.players().collect();
+    if !players.is_empty() {
+        writeln!(out, "  players")?;
+    }
+    for player in players {
+        writeln!(out, "    {player}")?;
+    }
+    Ok(())
+}
+
+/// One line for each server.
+pub(super) fn table(found: &[Found], out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<21}  {:>7}  {:<10}  {:<9}  {:>6}  name",
+        "address", "players", "mission", "system", "delay"
+    )?;
+    for Found { address, delay, reply } in found {
+        let word = |key| reply.get(key).unwrap_or("?");
+        let players = format!("{}/{}", word("numplayers"), word("maxplayers"));
+        let (mission, system, name) = (word("mapname"), word("system"), word("hostname"));
+        let address = address.to_string();
+        let delay = format!("{} ms", delay.as_millis());
+        writeln!(out, "{address:<21}  {players:>7}  {mission:<10}  {system:<9}  {delay:>6}  {name}")?;
+    }
+    Ok(())
+}
+
+/// One JSON object. Of a key that is there twice, the first counts.
+pub(super) fn json(found: &Found) -> Value {
+    let mut rules = Map::new();
+    for (key, value) in found.reply.rules() {
+        rules.entry(key).or_insert_with(|| value.into());
+    }
+    let micros = u64::try_from(found.delay.as_micros()).unwrap_or(u64::MAX);
+    json!({
+        "address": found.address.to_string(),
+        "delay_us": micros,
+        "players": found.reply.players().collect::<Vec<_>>(),
+        "rules": rules,
+    })
+}

@@ -1,0 +1,213 @@
+//! Compares what `bcnet inspect --json` says of a datagram with what the dissector says.
+//!
+//! A key without a field of the same name fails, and so does a field that no key explains.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::tshark::all;
+
+/// What was compared so far, and which keys never had a value.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    pub(crate) values: usize,
+    /// How often the dissector told what only a conversation shows.
+    pub(crate) context: BTreeMap<&'static str, usize>,
+    filled: BTreeSet<String>,
+    empty: BTreeSet<String>,
+}
+
+impl Comparison {
+    /// Compares one datagram. The error says where the two differ.
+    pub(crate) fn datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
+        let mut known = strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
+        for (key, value) in object(entry)? {
+            match key.as_str() {
+                // Its place in the input.
+                "line" => continue,
+                // Hex lines do not tell it; the dissector goes by the sender.
+                "direction" if value.is_null() && entry.get("sender").is_some() => {
+                    let direction = if entry["sender"] == 1 { "S" } else { "C" };
+                    self.field("bcnet.direction", &direction.into(), layer)?;
+                }
+                "messages" => {
+                    known.push("bcnet.message".into());
+                    self.messages(value, layer)?;
+                }
+                "error" => {
+                    known.push("bcnet.error".into());
+                    let node = layer.get("bcnet.error").ok_or("no bcnet.error")?;
+                    for (key, value) in object(value)? {
+                        self.field(&format!("bcnet.error.{key}"), value, node)?;
+                    }
+                }
+                "gamespy" => {
+                    known.extend(strings(&["bcnet.gamespy", "bcnet.gamespy_tree"]));
+                    self.field("bcnet.gamespy", value, layer)?;
+                }
+                _ => {
+                    known.push(format!("bcnet.{key}"));
+                    self.field(&format!("bcnet.{key}"), value, layer)?;
+                }
+            }
+        }
+        explained(layer, &known)
+    }
+
+    fn messages(&mut self, messages: &Value, layer: &Value) -> Result<(), String> {
+        let messages = messages.as_array().ok_or("messages are no list")?;
+        let nodes = all(layer, "bcnet.message");
+        if nodes.len() != messages.len() {
+            return Err(format!("{} messages, not {}", nodes.len(), messages.len()));
+        }
+        for (message, node) in messages.iter().zip(nodes) {
+            self.message(message, node).map_err(|why| format!("{why}\n  {message}\n  {node}"))?;
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Value, node: &Value) -> Result<(), String> {
+        let ack = message["kind"] == "ack";
+        let mut known = strings(&ONLY_IN_CONTEXT);
+        for field in ONLY_IN_CONTEXT {
+            *self.context.entry(field).or_default() += usize::from(node.get(field).is_some());
+        }
+        for (key, value) in object(message)? {
+            if key == "game" {
+                known.push("bcnet.game".into());
+                self.game(value, node.get("bcnet.game").ok_or("no bcnet.game")?)?;
+                continue;
+            }
+            let part_of_ack = ack && matches!(key.as_str(), "seq" | "channel" | "part");
+            let field = format!("bcnet.{}{key}", if part_of_ack { "ack." } else { "" });
+            self.field(&field, value, node)?;
+            known.push(field);
+        }
+        explained(node, &known)
+    }
+
+    /// A game payload, in a message or put together of parts.
+    pub(crate) fn game(&mut self, game: &Value, node: &Value) -> Result<(), String> {
+        let mut known = strings(&["_ws.expert"]);
+        for (key, value) in object(game)? {
+            let fields = match key.as_str() {
+                "opcode" => vec![("bcnet.opcode".to_owned(), value)],
+                "name" => vec![("bcnet.opcode.name".to_owned(), value)],
+                "truncated" => vec![("bcnet.game.truncated".to_owned(), value)],
+                "values" => {
+                    object(value)?.iter().map(|(key, value)| (format!("bcnet.game.{key}"), value)).collect()
+                }
+                other => {
+                    return Err(format!("the dissector does not know the key {other} of a game payload"));
+                }
+            };
+            for (field, value) in fields {
+                // JSON has neither NaN nor infinity: of a float, null is a value.
+                if key == "values" && value.is_null() {
+                    self.fields(&field, &[value], node)?;
+                } else {
+                    self.field(&field, value, node)?;
+                }
+                known.push(field);
+            }
+        }
+        explained(node, &known)
+    }
+
+    /// A value and the fields of its name: none for null, one for each of a list.
+    fn field(&mut self, field: &str, value: &Value, node: &Value) -> Result<(), String> {
+        if value.is_null() {
+            self.empty.insert(field.to_owned());
+        }
+        match value {
+            Value::Null => self.fields(field, &[], node),
+            Value::Array(several) => self.fields(field, &several.iter().collect::<Vec<_>>(), node),
+            one => self.fields(field, &[one], node),
+        }
+    }
+
+    fn fields(&mut self, field: &str, expected: &[&Value], node: &Value) -> Result<(), String> {
+        let found = all(node, field);
+        let same = found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| same(a, b));
+        self.values += expected.len();
+        if !expected.is_empty() {
+            self.filled.insert(field.to_owned());
+        }
+        if same { Ok(()) } else { Err(format!("{field} is {found:?}, not {expected:?}")) }
+    }
+
+    /// Keys that were null whenever they were there: of those it is not known whether they have a counterpart.
+    pub(crate) fn never_filled(&self) -> Vec<&String> {
+        self.empty.difference(&self.filled).collect()
+    }
+
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.filled.contains(field)
+    }
+}
+
+fn explained(node: &Value, known: &[String]) -> Result<(), String> {
+    match object(node)?.keys().find(|field| !known.contains(field)) {
+        Some(field) => Err(format!("{field} has no key in JSON")),
+        None => Ok(()),
+    }
+}
+
+/// tshark writes numbers as decimal, hex or float, flags as digits, bytes with colons; the dissector shows control
+/// characters by their pictures.
+fn same(shown: &Value, expected: &Value) -> bool {
+    let Some(shown) = shown.as_str() else { return false };
+    match expected {
+        Value::Bool(flag) => shown == if *flag { "1" } else { "0" },
+        Value::Number(number) => match shown.strip_prefix("0x") {
+            Some(hex) => i64::from_str_radix(hex, 16).ok() == number.as_i64(),
+            None if number.is_i64() || number.is_u64() => shown.parse().ok() == number.as_i64(),
+            None => number.as_f64().is_some_and(|number| near(shown, number)),
+        },
+        Value::Null => shown.parse().is_ok_and(|number: f64| !number.is_finite()),
+        Value::String(text) => *shown == pictured(text) || *text == shown.replace(':', ""),
+        _ => false,
+    }
+}
+
+/// tshark writes six digits.
+fn near(shown: &str, number: f64) -> bool {
+    shown.parse().is_ok_and(|shown: f64| (shown - number).abs() <= number.abs() * 1e-5)
+}
+
+fn pictured(text: &str) -> String {
+    let picture = |c: char| match u32::from(c) {
+        0x7F => '\u{2421}',
+        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or(c),
+        _ => c,
+    };
+    text.chars().map(picture).collect()
+}
+
+fn object(value: &Value) -> Result<&Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("{value} is no object"))
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// What the dissector shows of a message beyond what a single datagram tells, and its raw words.
+const ONLY_IN_CONTEXT: [&str; 15] = [
+    "_ws.expert",
+    "bcnet.word",
+    "bcnet.ack.flags",
+    "bcnet.ack.of",
+    "bcnet.ack.time",
+    "bcnet.ack.stale",
+    "bcnet.ack.age",
+    "bcnet.ack.repeat",
+    "bcnet.ack.opcode",
+    "bcnet.acked_in",
+    "bcnet.retransmission",
+    "bcnet.retransmission.count",
+    "bcnet.retransmission.time",
+    "bcnet.reassembled",
+    "bcnet.reassembled.in",
+];

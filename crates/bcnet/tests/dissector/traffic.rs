@@ -1,0 +1,253 @@
+//! Datagrams for the dissector: the vectors, and a seeded session with everything that can go wrong.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::{Engine, Faults, Habits, Manner, Observer, Passing, Rng, World};
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
+use serde_json::Value;
+
+use super::tshark::Captured;
+
+pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
+pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+
+/// Every vector as a datagram on the wire: messages and payloads get one around them.
+pub(crate) fn vectors() -> Vec<Captured> {
+    let mut found = Vec::new();
+    for vector in list(TRANSPORT).into_iter().chain(list(SESSION)) {
+        let bytes = unhex(vector["plain"].as_str().unwrap_or_default());
+        found.push(match vector["layer"].as_str() {
+            Some("datagram") => ciphered(bytes),
+            Some("message") => ciphered([&[sender(&vector), 1], &bytes[..]].concat()),
+            Some("payload") => data(sender(&vector), &bytes),
+            _ => bytes,
+        });
+    }
+    for vector in list(CIPHER) {
+        found.push(unhex(vector["wire_hex"].as_str().expect("hex")));
+    }
+    found.retain(|bytes| !bytes.is_empty());
+    assert!(found.len() > 80, "{} vectors", found.len());
+    let at = |i| Duration::from_millis(i);
+    found.into_iter().zip(1..).map(|(bytes, i)| captured(at(i), bytes)).collect()
+}
+
+/// A datagram at some time, from whom its first byte names.
+pub(crate) fn captured(at: Duration, bytes: Vec<u8>) -> Captured {
+    let from_host = bytes.first() == Some(&PeerId::HOST.0);
+    let (from, to) = if from_host { (HOST, CLIENT) } else { (CLIENT, HOST) };
+    Captured { at, from, to, bytes }
+}
+
+pub(crate) fn ciphered(mut plain: Vec<u8>) -> Vec<u8> {
+    cipher::encrypt(&mut plain);
+    plain
+}
+
+/// An unreliable payload on the wire.
+pub(crate) fn data(sender: u8, payload: &[u8]) -> Vec<u8> {
+    let [low, high] = u16::try_from(payload.len() + 3).expect("short").to_le_bytes();
+    ciphered([&[sender, 1, 0x32, low, high], payload].concat())
+}
+
+fn list(json: &str) -> Vec<Value> {
+    let file: Value = serde_json::from_str(json).expect("JSON");
+    file["vectors"].as_array().expect("vectors").clone()
+}
+
+fn sender(vector: &Value) -> u8 {
+    if vector["direction"] == "S" { 1 } else { 2 }
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().as_chunks::<2>().0;
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.iter().map_while(byte).collect()
+}
+
+/// What was captured at the host's network card, and what the host and its clients received meanwhile.
+pub(crate) struct Swarm {
+    pub(crate) captured: Vec<Captured>,
+    /// Payloads that came in parts.
+    pub(crate) large: Vec<Vec<u8>>,
+}
+
+/// What is in a capture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Mix {
+    /// What our engines send.
+    Ours,
+    /// Stock engines and ours, GameSpy, garbage, datagrams with wrong bytes.
+    Everything,
+}
+
+/// A host and clients with loss, parts and repeats: `count` datagrams.
+pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
+    let faults = Faults {
+        corrupt: if mix == Mix::Ours { 0.0 } else { 0.01 },
+        loss: 0.05,
+        duplicate: 0.02,
+        reorder: 0.02,
+        reorder_by: Duration::from_millis(60),
+        delay: Duration::from_millis(30),
+        jitter: Duration::from_millis(5),
+        ..Faults::default()
+    };
+    let mut world: World<dyn Engine> = World::new(faults, seed);
+    for number in 0..=CLIENTS {
+        let habits = Habits { tick: Duration::from_millis(10), ..Habits::default() };
+        world.add_node(engine(number, mix), habits);
+    }
+    let mut rng = Rng::new(seed);
+    let swarm = Swarm { captured: Vec::new(), large: Vec::new() };
+    let mut tap = Tap { swarm, mix, count, rng: rng.clone() };
+    let payloads: Vec<Vec<u8>> = list(SESSION)
+        .iter()
+        .filter(|vector| vector["layer"] == "payload")
+        .map(|vector| unhex(vector["plain"].as_str().expect("hex")))
+        .collect();
+    while tap.swarm.captured.len() < count {
+        let now = world.now() + Duration::from_millis(50);
+        world.watch(now, &mut tap);
+        for node in 0..=CLIENTS {
+            speak(world.node_mut(node), &payloads, &mut rng, now);
+        }
+    }
+    tap.swarm.captured.truncate(count);
+    tap.swarm
+}
+
+/// Node 0 is the host; of a mix, every second client is stock. No stock host: it dies of parts from several clients.
+fn engine(number: usize, mix: Mix) -> Box<dyn Engine> {
+    let (host, own) = (World::address(0), *World::address(number).ip());
+    let nonce = u32::try_from(number).expect("few");
+    if number == 0 {
+        return Box::new(Endpoint::host(Config::default()));
+    }
+    if mix == Mix::Everything && number.is_multiple_of(2) {
+        let params = Params { address: own, ..Params::default() };
+        return Box::new(Stock::connect(params, host, own, nonce, &[], Time::ZERO));
+    }
+    Box::new(Endpoint::connect(Config::default(), host, own, nonce, Text::default(), Time::ZERO))
+}
+
+/// A node says something to all it knows.
+fn speak(node: &mut dyn Engine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
+    let name = ["Cady2", "Žofie \u{1F680}", "K\u{1}'mpec \"\\", ""][rng.size(4)];
+    if rng.chance(0.02) {
+        let name = Text::encode(name).expect("a name");
+        node.identify(Ipv4Addr::new(192, 168, 0, 7), Text::new(&name).expect("a name"), now);
+    }
+    for peer in node.peer_ids() {
+        let mut payload = payloads[rng.size(payloads.len())].clone();
+        if rng.chance(0.3) {
+            payload.resize(1 + rng.size(60), 0);
+            let from = rng.size(payload.len());
+            rng.fill(&mut payload[from..]);
+        }
+        if rng.chance(0.03) {
+            payload.resize(420 + rng.size(4000), 0x11);
+        }
+        let quality = if rng.chance(0.5) { Quality::Reliable } else { Quality::Unreliable };
+        // A peer that is not let in yet takes nothing.
+        let _ = node.send(peer, &payload, Manner::Plain(quality), now);
+    }
+}
+
+/// A capture at the host: what it sends, before it can be lost, and what reaches it.
+struct Tap {
+    swarm: Swarm,
+    mix: Mix,
+    count: usize,
+    rng: Rng,
+}
+
+impl Tap {
+    fn capture(&mut self, passing: Passing, bytes: &[u8]) {
+        let at = Duration::from_micros(passing.now.as_micros());
+        let (from, to) = (World::address(passing.from), World::address(passing.to));
+        self.push(at, from, to, bytes.to_vec());
+        if self.rng.chance(0.03) {
+            self.push(at, from, to, bytes.to_vec());
+        }
+        if self.mix == Mix::Everything {
+            self.noise(at, from, to, bytes);
+        }
+    }
+
+    fn noise(&mut self, at: Duration, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+        if self.rng.chance(0.02) {
+            let text = [
+                &b"\\status\\"[..],
+                b"\\gamename\\bcommander\\hostname\\A\\final\\\\queryid\\1.1",
+                b"\\\xFC\x00\n",
+            ][self.rng.size(3)];
+            self.push(at, from, to, text.to_vec());
+        }
+        if self.rng.chance(0.03) {
+            let mut garbage = vec![0; 1 + self.rng.size(60)];
+            self.rng.fill(&mut garbage);
+            self.push(at, from, to, garbage);
+        }
+        if self.rng.chance(0.05) {
+            let mut plain = bytes.to_vec();
+            cipher::decrypt(&mut plain);
+            let changed = self.rng.size(plain.len().min(12));
+            self.rng.fill(&mut plain[changed..=changed]);
+            plain.truncate(1 + self.rng.size(2 * plain.len()));
+            self.push(at, from, to, ciphered(plain));
+        }
+    }
+
+    fn push(&mut self, at: Duration, from: SocketAddrV4, to: SocketAddrV4, bytes: Vec<u8>) {
+        self.swarm.captured.push(Captured { at, from, to, bytes });
+    }
+}
+
+impl Observer<dyn Engine> for Tap {
+    fn on_event(
+        &mut self,
+        _node: usize,
+        event: Event,
+        bytes: &[u8],
+        engine: &mut (dyn Engine + 'static),
+        now: Time,
+    ) {
+        match event {
+            Event::Request { from, .. } => {
+                engine.admit(from, now);
+            }
+            Event::Received { .. } if bytes.len() > 407 && self.swarm.captured.len() < self.count => {
+                self.swarm.large.push(bytes.to_vec());
+            }
+            _ => {}
+        }
+    }
+
+    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _sender: &(dyn Engine + 'static)) {
+        if passing.from == 0 {
+            self.capture(passing, bytes);
+        }
+    }
+
+    fn on_arrival(&mut self, passing: Passing, bytes: &[u8]) {
+        if passing.to == 0 {
+            self.capture(passing, bytes);
+        }
+    }
+
+    fn on_corrupted(&mut self, passing: Passing, bytes: &[u8]) -> bool {
+        if passing.to == 0 {
+            self.capture(passing, bytes);
+        }
+        false
+    }
+}
+
+const CLIENTS: usize = 6;
+const TRANSPORT: &str = include_str!("../../../../captures/transport.json");
+const SESSION: &str = include_str!("../../../../captures/session.json");
+const CIPHER: &str = include_str!("../../../../captures/cipher.json");

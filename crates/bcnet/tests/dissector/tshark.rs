@@ -1,0 +1,132 @@
+//! Runs the real tshark with the dissector and takes its JSON apart.
+
+use std::io::{self, Write};
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use std::{env, fs};
+
+use etherparse::PacketBuilder;
+use pcap_file::DataLink;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use serde_json::Value;
+
+/// A datagram as it was captured.
+#[derive(Debug, Clone)]
+pub(crate) struct Captured {
+    pub(crate) at: Duration,
+    pub(crate) from: SocketAddrV4,
+    pub(crate) to: SocketAddrV4,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// All fields of that name right below a node of tshark's tree, in order.
+pub(crate) fn all<'a>(node: &'a Value, name: &str) -> Vec<&'a Value> {
+    match node.get(name) {
+        None => vec![],
+        Some(Value::Array(several)) => several.iter().collect(),
+        Some(one) => vec![one],
+    }
+}
+
+/// The text of the first field of that name.
+pub(crate) fn text<'a>(node: &'a Value, name: &str) -> Option<&'a str> {
+    all(node, name).first()?.as_str()
+}
+
+/// Whether tshark is there. CI demands it; elsewhere its absence is told, loudly.
+pub(crate) fn is_here() -> bool {
+    if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    assert!(env::var_os("BCNET_REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
+    // Not by a macro: what those print of a test that passes is not shown.
+    let _ = io::stderr()
+        .write_all(b"\n*** SKIPPED: the dissector is NOT tested, because tshark is not installed ***\n");
+    false
+}
+
+/// What the dissector makes of each datagram: the layer `bcnet`, or nothing where it was not recognised.
+pub(crate) fn dissect(name: &str, captured: &[Captured], options: &[&str]) -> Vec<Option<Value>> {
+    let json = ["-T", "json", "--no-duplicate-keys", "-J", "bcnet"];
+    let text = run(name, captured, &[options, &json].concat());
+    let packets: Vec<Value> = serde_json::from_str(&text).expect("JSON of tshark");
+    assert_eq!(packets.len(), captured.len(), "{name}: packets");
+    let layer = |mut packet: Value| {
+        let layers = packet["_source"]["layers"].as_object_mut().expect("layers");
+        let ours = layers.remove("bcnet");
+        // What others make of what is not ours is their affair.
+        let trouble = |layer: &str| match layer {
+            "_ws.lua.fake" => false,
+            _ => layer.starts_with("Lua Error") || (layer.starts_with("_ws") && ours.is_some()),
+        };
+        assert!(!layers.keys().any(|layer| trouble(layer)), "{name}: {layers:?}");
+        ours
+    };
+    packets.into_iter().map(layer).collect()
+}
+
+/// The Info column of each datagram.
+pub(crate) fn info(name: &str, captured: &[Captured]) -> Vec<String> {
+    let text = run(name, captured, &["-T", "fields", "-e", "_ws.col.Info"]);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The numbers of the frames that a display filter shows.
+pub(crate) fn frames(name: &str, captured: &[Captured], filter: &str) -> Vec<usize> {
+    let text = run(name, captured, &["-Y", filter, "-T", "fields", "-e", "frame.number"]);
+    text.lines().map(|number| number.parse().expect("a number")).collect()
+}
+
+fn run(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("dissector-{name}"));
+    fs::create_dir_all(&directory).expect("a directory");
+    let file = directory.join("capture.pcapng");
+    write(&file, captured);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dissector/bcnet.lua");
+    let output = Command::new("tshark")
+        .arg("-X")
+        .arg(format!("lua_script:{}", script.display()))
+        .arg("-r")
+        .arg(&file)
+        .args(arguments)
+        // The settings and plugins of whoever runs the test are no part of it.
+        .env("WIRESHARK_CONFIG_DIR", &directory)
+        .env("HOME", &directory)
+        .output()
+        .expect("tshark runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !stderr.contains("Lua"), "{name}: {stderr}");
+    fs::remove_dir_all(&directory).expect("the directory is removed");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn write(path: &Path, captured: &[Captured]) {
+    let mut out =
+        PcapNgWriter::new(io::BufWriter::new(fs::File::create(path).expect("a file"))).expect("a capture");
+    let interface = InterfaceDescriptionBlock {
+        linktype: DataLink::RAW,
+        snaplen: 0,
+        options: vec![InterfaceDescriptionOption::IfTsResol(9)],
+    };
+    out.write_pcapng_block(interface).expect("written");
+    for Captured { at, from, to, bytes } in captured {
+        let builder =
+            PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), 64).udp(from.port(), to.port());
+        let mut packet = Vec::with_capacity(builder.size(bytes.len()));
+        builder.write(&mut packet, bytes).expect("a packet");
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: *at,
+            original_len: u32::try_from(packet.len()).expect("small"),
+            options: vec![],
+            data: packet.into(),
+        };
+        out.write_pcapng_block(block).expect("written");
+    }
+}

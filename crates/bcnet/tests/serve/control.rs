@@ -1,0 +1,199 @@
+//! `bcnet ctl` and its socket.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use bcnet_transport::Leave;
+use bcnet_transport::wire::BootReason;
+use serde_json::{Value, json};
+
+use crate::player::{Player, join_two};
+use crate::server::{Directory, PATIENCE, Server};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_kick_hits_its_player_only() {
+    let server = Server::start(&[]);
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
+    let output = server.directory.ctl(&["kick", "alice"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("Alice is out\n", Some(0)));
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::KICKED));
+    server.logged(&["event=\"kicked\"", "player=\"Alice\""]);
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=booted"]);
+    bob.chat("who was that?");
+    let line = bob.chat_of("who was that?");
+    bob.until(|bob| bob.has(&line));
+
+    // By peer id, and nobody twice.
+    let output = server.directory.ctl(&["kick", "3"]);
+    assert_eq!(text(&output.stdout), "Bob is out\n");
+    let output = server.directory.ctl(&["kick", "Bob"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "bcnet: no player Bob; `bcnet ctl players` lists them\n");
+    // Who has left can still be found.
+    let found = server.ask(&["search", "ALI"]);
+    assert_eq!(found["left"][0]["name"], "Alice");
+    assert_eq!(found["players"], json!([]));
+}
+
+#[test]
+fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    let done = server.ask(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming"]);
+    assert_eq!(done["network"], "127.0.0.1");
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
+    let mut again = Player::connect(server.address(), "Alice");
+    assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
+    server.logged(&["event=\"refused\"", "banned"]);
+    server.signal("TERM");
+    let (status, directory) = server.end();
+    assert_eq!(status.code(), Some(0));
+
+    let server = Server::start_in(directory, &[], 1);
+    let bans = server.ask(&["bans"]);
+    assert_eq!(
+        (&bans["bans"][0]["network"], &bans["bans"][0]["reason"]),
+        (&json!("127.0.0.1"), &json!("ramming"))
+    );
+    let mut again = Player::connect(server.address(), "Alice");
+    assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
+    let found = server.ask(&["search", "RAMM"]);
+    assert_eq!(found["bans"][0]["network"], "127.0.0.1");
+    assert_eq!(server.ask(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");
+    Player::join(server.address(), "Alice");
+    // A whole network.
+    server.ask(&["ban", "127.0.0.0/8", "--expiry", "never"]);
+    let table = text(&server.directory.ctl(&["bans"]).stdout);
+    assert_eq!(table, "NETWORK      EXPIRES  REASON\n127.0.0.0/8  never\n");
+}
+
+#[test]
+fn wrong_bans_are_refused_in_one_line() {
+    let server = Server::start(&[]);
+    for (args, part) in [
+        (&["ban", "10.0.0.1/24"][..], "did you mean 10.0.0.0/24?"),
+        (&["ban", "10.0.0.0/0"], "1 to 32 bits"),
+        (&["ban", "10.0.0.1", "--expiry", "soon"], "expiry: "),
+        (&["ban", "Nobody"], "no player Nobody"),
+        (&["unban", "10.0.0.1"], "is not banned"),
+        (&["--session", "mars", "players"], "no session mars"),
+    ] {
+        let output = server.directory.ctl(args);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{args:?}: {error}");
+        assert!(error.contains(part), "{args:?}: {error}");
+    }
+    assert_eq!(server.ask(&["bans"]), json!({ "bans": [] }));
+}
+
+#[test]
+fn queues_are_dumped_per_player() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    // She does not acknowledge what is said to her now.
+    server.ask(&["say", "anybody there?"]);
+    let queues = server.ask(&["queues"]);
+    let dump = queues["queues"][0]["dump"].as_str().expect("text");
+    assert!(dump.starts_with("peer=2 retxQ=") && dump.contains(" ackOutQ="), "{dump}");
+    assert!(dump.contains("\n  retx[0] seq=0x") && dump.contains(" frag=0 rel=1 retx="), "{dump}");
+    assert!(queues["queues"][0]["unacknowledged"].as_u64() >= Some(1), "{queues}");
+    let shown = text(&server.directory.ctl(&["queues", "Alice"]).stdout);
+    assert!(shown.starts_with("peer=2 retxQ="), "{shown}");
+    alice.until(|alice| alice.heard.iter().any(|payload| payload.ends_with(b"anybody there?")));
+}
+
+#[test]
+fn stop_is_a_command_too() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    server.ask(&["stop"]);
+    alice.until_over();
+    assert_eq!(server.end().0.code(), Some(0));
+}
+
+#[test]
+fn without_a_server_it_says_so_in_one_line() {
+    let directory = Directory::new();
+    let output = directory.ctl(&["players"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.starts_with("bcnet: no server listens at ") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn the_socket_is_for_its_user_only_and_an_old_one_is_no_obstacle() {
+    let server = Server::start(&[]);
+    let path = server.directory.path("bcnet.sock");
+    let mode = |path| std::fs::metadata(path).expect("a socket").permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    // A second server there keeps its hands off, but plays.
+    let mut second =
+        server.directory.bcnet(&["serve", "--bind", "127.0.0.1", "--set", "server.control=./bcnet.sock"]);
+    let output = second.output().expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("another server listens there"), "{}", text(&output.stderr));
+
+    server.signal("KILL");
+    let (_, directory) = server.end();
+    assert!(directory.path("bcnet.sock").exists());
+    let server = Server::start_in(directory, &[], 1);
+    server.ask(&["status"]);
+}
+
+fn connect(server: &Server) -> UnixStream {
+    let stream = UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+#[test]
+fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
+    let server = Server::start(&[]);
+    let mut stream = connect(&server);
+    stream
+        .write_all(b"{\"command\":\"players\"}\nnonsense\n{\"command\":\"kick\"}\n{\"command\":\"bans\"}\n")
+        .expect("written");
+    let answers: Vec<Value> = BufReader::new(&stream)
+        .lines()
+        .take(4)
+        .map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
+        .collect();
+    assert_eq!(answers[0], json!({ "ok": { "players": [] } }));
+    assert!(answers[1]["error"].as_str().expect("text").starts_with("not a request: "));
+    assert!(answers[2]["error"].as_str().expect("text").contains("player"));
+    assert_eq!(answers[3], json!({ "ok": { "bans": [] } }));
+}
+
+/// Nobody who holds a control connection can hold up the game, or the other connections.
+#[test]
+fn slow_greedy_and_endless_clients_hold_up_nobody() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    // Says nothing; says half a line; says one line that never ends; asks and never reads.
+    let _silent = connect(&server);
+    connect(&server).write_all(b"{\"command\":").expect("written");
+    let mut endless = connect(&server);
+    drop(endless.write_all(&[b'x'; 100_000]));
+    let mut answer = String::new();
+    drop(endless.read_to_string(&mut answer));
+    assert!(answer.is_empty() || answer.contains("a request has less than 16384 bytes"), "{answer}");
+    let greedy = connect(&server);
+    greedy.set_nonblocking(true).expect("nonblocking");
+    while (&greedy).write(b"{\"command\":\"status\"}\n").is_ok() {}
+
+    assert_eq!(server.ask(&["players"])["players"][0]["name"], "Alice");
+    let line = alice.chat_of("undisturbed");
+    alice.chat("undisturbed");
+    alice.until(|alice| alice.has(&line));
+
+    // More than there is room for are told so.
+    let crowd: Vec<_> = (0..20).map(|_| connect(&server)).collect();
+    let mut told = String::new();
+    BufReader::new(crowd.last().expect("20")).read_line(&mut told).expect("an answer");
+    assert!(told.contains("control connections are open already"), "{told}");
+}

@@ -1,0 +1,117 @@
+//! What the server writes: bans, captures, logs.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::player::Player;
+use crate::server::{Directory, Server};
+
+/// The server is killed in the middle of writing bans, again and again, and the file is always whole.
+#[test]
+fn kill_9_during_a_ban_write_leaves_a_whole_file() {
+    let mut directory = Directory::new();
+    let mut least = 0;
+    for round in 0..10_u8 {
+        let server = Server::start_in(directory, &[], 1);
+        // Whatever the last one wrote can be read, and nothing that was confirmed is lost.
+        let bans = server.ask(&["bans"])["bans"].as_array().expect("a list").len();
+        assert!(bans >= least, "{bans} of {least} bans");
+        let mut stream = UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
+        for n in 0..200 {
+            let reason = "x".repeat(100);
+            let line =
+                format!("{{\"command\":\"ban\",\"target\":\"10.{round}.0.{n}\",\"reason\":\"{reason}\"}}\n");
+            stream.write_all(line.as_bytes()).expect("written");
+        }
+        // Bans are being written now. Let a few be confirmed, each time more.
+        let confirmed = usize::from(round) * 3;
+        for line in BufReader::new(&stream).lines().take(confirmed) {
+            let line = line.expect("an answer");
+            assert!(line.starts_with("{\"ok\""), "{line}");
+        }
+        least = bans + confirmed;
+        server.signal("KILL");
+        directory = server.end().1;
+    }
+    let server = Server::start_in(directory, &[], 1);
+    assert!(server.ask(&["bans"])["bans"].as_array().expect("a list").len() >= least);
+}
+
+#[test]
+fn a_ban_file_that_cannot_be_read_is_one_line_and_exit_code_2() {
+    let directory = Directory::new();
+    fs::write(directory.path("bans.toml"), "[[ban]]\naddress = \"10.0.0.300\"\n").expect("written");
+    let output = directory.bcnet(&["serve", "--bind", "127.0.0.1"]).output().expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("bans.toml") && error.contains("line 2") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn a_capture_has_what_was_said() {
+    let server = Server::start(&["--write", "game.pcapng"]);
+    let mut alice = Player::join(server.address(), "Alice");
+    let line = alice.chat_of("for the record");
+    alice.chat("for the record");
+    alice.until(|alice| alice.has(&line));
+    server.signal("TERM");
+    alice.until_over();
+    let (_, directory) = server.end();
+    let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect("pcapng");
+    let (mut to, mut from) = (0, 0);
+    let mut said = 0;
+    while let Some(block) = reader.next_block() {
+        let pcap_file::pcapng::Block::EnhancedPacket(packet) = block.expect("a whole file") else { continue };
+        // IPv4 header, UDP header, then the ciphered datagram.
+        let mut datagram = packet.data[28..].to_vec();
+        bcnet_transport::cipher::decrypt(&mut datagram);
+        if datagram[0] == 1 {
+            from += 1
+        } else {
+            to += 1
+        }
+        said += usize::from(datagram.windows(14).any(|part| part == b"for the record"));
+    }
+    assert!(to >= 5 && from >= 5, "{to} in, {from} out");
+    assert!(said >= 2, "{said}");
+}
+
+#[test]
+fn the_log_can_be_json_and_in_a_file() {
+    let server = Server::start(&["--set", "log.format=json", "--set", "log.file=server.log"]);
+    let mut alice = Player::join(server.address(), "Alice \"the\" Great");
+    let line: Value =
+        serde_json::from_str(&server.logged(&["\"event\":\"joined\""])).expect("a line of JSON");
+    assert_eq!((&line["player"], &line["level"]), (&"Alice \"the\" Great".into(), &"INFO".into()));
+    assert_eq!(line["port"], server.ports[0]);
+    server.signal("TERM");
+    alice.until_over();
+    let (_, directory) = server.end();
+    let log = fs::read_dir(&directory.0)
+        .expect("a directory")
+        .filter_map(Result::ok)
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("server."))
+        .expect("a log file");
+    let text = fs::read_to_string(log.path()).expect("text");
+    assert!(text.lines().any(|line| line.contains("\"event\":\"stopped\"")), "{text}");
+}
+
+/// Skipped where there is no systemd.
+#[test]
+fn the_systemd_unit_is_valid() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/bcnet.service");
+    let text = fs::read_to_string(unit).expect("the unit");
+    let directory = Directory::new();
+    let file = directory.path("bcnet.service");
+    let there = text.replace("/usr/local/bin/bcnet", env!("CARGO_BIN_EXE_bcnet"));
+    assert_ne!(there, text);
+    fs::write(&file, there).expect("written");
+    let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,161 @@
+//! A server's life: players come, talk and go, and it ends as told.
+
+use bcnet_transport::Leave;
+use bcnet_transport::wire::BootReason;
+
+use crate::player::{Player, join_two, together};
+use crate::server::{Directory, Server, signal};
+
+/// Both ways to the system carry a whole game.
+fn play(args: &[&str]) {
+    let server = Server::start(args);
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
+    server.logged(&["event=\"joined\"", "player=\"Alice\"", "slot=0", "peer=2"]);
+    server.logged(&["event=\"in_game\"", "player=\"Bob\"", "peer=3"]);
+
+    // Chat goes to everyone, the sender included, with the sender's id.
+    let line = alice.chat_of("hello, world");
+    alice.chat("hello, world");
+    alice.until(|alice| alice.has(&line));
+    bob.until(|bob| bob.has(&line));
+    server.logged(&["event=\"chat\"", "player=\"Alice\"", "text=\"hello, world\""]);
+
+    let players = server.ask(&["players"]);
+    let names: Vec<_> =
+        players["players"].as_array().expect("a list").iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["Alice", "Bob"]);
+
+    server.signal("TERM");
+    for player in [&mut alice, &mut bob] {
+        assert_eq!(player.until_over(), Leave::Disconnected);
+    }
+    let (status, directory) = server.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(!directory.path("bcnet.sock").exists());
+}
+
+#[test]
+fn players_join_chat_and_hear_the_goodbye() {
+    play(&[]);
+}
+
+#[test]
+fn players_join_chat_and_hear_the_goodbye_with_portable_sockets() {
+    play(&["--portable-io"]);
+}
+
+/// Nobody acknowledges the goodbye, and still it ends; a second signal does not wait that long.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let server = Server::start(&[]);
+    let _silent = Player::join(server.address(), "Silent");
+    server.signal("INT");
+    server.logged(&["event=\"stopping\""]);
+    server.signal("INT");
+    let (status, _) = server.end();
+    assert_eq!(status.code(), Some(130));
+
+    let server = Server::start(&[]);
+    let _silent = Player::join(server.address(), "Silent");
+    server.signal("INT");
+    let (status, _) = server.end();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn an_explicit_port_is_never_changed() {
+    let server = Server::start(&[]);
+    let port = server.ports[0].to_string();
+    let directory = Directory::new();
+    let second = directory.bcnet(&["serve", "--bind", "127.0.0.1", "--port", &port]).output().expect("runs");
+    assert_eq!(second.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(
+        error,
+        format!("bcnet: UDP port {port} is in use; end the other program, or choose another --port\n")
+    );
+    assert!(second.stdout.is_empty());
+}
+
+#[test]
+fn without_a_port_the_next_free_one_is_taken_and_told() {
+    let first = Server::start(&[]);
+    let second = Server::start(&[]);
+    assert_ne!(first.ports, second.ports);
+    assert!((22101..=22201).contains(&second.ports[0]));
+    second.logged(&["event=\"port_moved\"", &format!("port={}", second.ports[0])]);
+}
+
+#[test]
+fn ipv6_is_refused_with_the_reason() {
+    let directory = Directory::new();
+    for address in ["::", "::1", "[::1]"] {
+        let output = directory.bcnet(&["serve", "--bind", address]).output().expect("runs");
+        assert_eq!(output.status.code(), Some(2));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("IPv6") && error.contains("carries IPv4 addresses only"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn many_sessions_live_in_one_process() {
+    let directory = Directory::new();
+    let text = "[[session]]\nname = \"one\"\n[[session]]\nname = \"two\"\nplayer_limit = 1\n";
+    std::fs::write(directory.path("bcnet.toml"), text).expect("written");
+    let server = Server::start_in(directory, &[], 2);
+    let [one, two] = [0, 1].map(|n| std::net::SocketAddrV4::new(*server.address().ip(), server.ports[n]));
+    let mut alice = Player::join(one, "Alice");
+    let mut bob = Player::join(two, "Bob");
+    let mut late = Player::connect(two, "Late");
+    assert_eq!(late.until_over(), Leave::Booted(BootReason::FULL));
+
+    // Each only hears its own session.
+    let done = server.ask(&["--session", "two", "say", "for", "two"]);
+    assert_eq!(done["done"], "said in 1 session");
+    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(b"for two")));
+    let done = server.ask(&["say", "for all"]);
+    assert_eq!(done["done"], "said in 2 sessions");
+    alice.until(|alice| alice.heard.iter().any(|payload| payload.ends_with(b"for all")));
+    assert!(alice.heard.iter().all(|payload| !payload.ends_with(b"for two")));
+    let status = server.ask(&["status"]);
+    let sessions = status["sessions"].as_array().expect("a list");
+    assert_eq!(sessions.iter().map(|one| &one["players"]).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_reload_changes_what_players_are_told_and_drops_nobody() {
+    let directory = Directory::new();
+    let file = directory.path("bcnet.toml");
+    std::fs::write(&file, "[[session]]\nname = \"before\"\n").expect("written");
+    let server = Server::start_in(directory, &[], 1);
+    let mut alice = Player::join(server.address(), "Alice");
+
+    std::fs::write(&file, "[[session]]\nname = \"after\"\nwelcome = \"be nice\"\n").expect("written");
+    signal(server.id(), "HUP");
+    server.logged(&["event=\"reloaded\""]);
+    assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
+    let mut bob = Player::connect(server.address(), "Bob");
+    together(&mut alice, &mut bob, |bob| bob.heard.iter().any(|payload| payload.ends_with(b"be nice")));
+    alice.chat("still here");
+    let line = alice.chat_of("still here");
+    alice.until(|alice| alice.has(&line));
+    bob.until(|bob| bob.has(&line));
+
+    // What is wrong changes nothing, and says where.
+    std::fs::write(&file, "[[session]]\nname = \"worse\"\nplayer_limits = 3\n").expect("written");
+    let output = server.directory.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("line 3") && error.contains("player_limit") && error.contains("nothing was changed"),
+        "{error}"
+    );
+    signal(server.id(), "HUP");
+    server.logged(&["event=\"reload_failed\"", "line 3"]);
+    assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
+    std::fs::write(&file, "[[session]]\n[[session]]\n").expect("written");
+    let output = server.directory.ctl(&["reload"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));
+    assert_eq!(alice.over, None);
+}

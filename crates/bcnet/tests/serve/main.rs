@@ -1,0 +1,10 @@
+//! `bcnet serve` and `bcnet ctl` as real processes over loopback. Everything slow is tested with the session in
+//! virtual time; here it is about sockets, signals, files and exit codes.
+
+mod control;
+mod files;
+mod life;
+mod manifest;
+mod player;
+mod server;
+mod sockets;

@@ -1,0 +1,154 @@
+//! A server process in a directory of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long anything may take before a test fails: much longer than it does.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory that is gone afterwards.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("bcnet-serve-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    /// The program, run in this directory.
+    pub(crate) fn bcnet(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+        command
+            .args(args)
+            .current_dir(&self.0)
+            .env("XDG_RUNTIME_DIR", &self.0)
+            .env_remove("RUNTIME_DIRECTORY");
+        command
+    }
+
+    pub(crate) fn ctl(&self, args: &[&str]) -> Output {
+        self.bcnet(&[&["ctl"], args].concat()).output().expect("bcnet ctl runs")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A server that is ready for players.
+pub(crate) struct Server {
+    pub(crate) directory: Directory,
+    /// Of each session.
+    pub(crate) ports: Vec<u16>,
+    child: Child,
+    log: Receiver<String>,
+}
+
+impl Server {
+    /// Starts one at 127.0.0.1, and waits until it is ready.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_in(Directory::new(), args, 1)
+    }
+
+    pub(crate) fn start_in(directory: Directory, args: &[&str], sessions: usize) -> Self {
+        let local: &[&str] = if args.contains(&"--bind") { &[] } else { &["--bind", "127.0.0.1"] };
+        let mut child = directory
+            .bcnet(&[&["serve"], local, args].concat())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("bcnet serve runs");
+        let ready = lines(child.stdout.take().expect("piped"));
+        let log = lines(child.stderr.take().expect("piped"));
+        let ports = (0..sessions).map(|_| {
+            let line =
+                ready.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
+            let rest = line.strip_prefix("server ready port=").unwrap_or_else(|| panic!("{line}"));
+            rest.split(' ').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+        });
+        let ports = ports.collect();
+        Self { directory, ports, child, log }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.ports[0])
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.id(), name);
+    }
+
+    /// Waits for a line of the log that has all of `parts`.
+    pub(crate) fn logged(&self, parts: &[&str]) -> String {
+        loop {
+            let line = self.log.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {parts:?}"));
+            if parts.iter().all(|part| line.contains(part)) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for the end of the process.
+    pub(crate) fn end(mut self) -> (ExitStatus, Directory) {
+        // The log ends when the process does.
+        while self.log.recv_timeout(PATIENCE).is_ok() {}
+        let status = self.child.try_wait().expect("a child").or_else(|| self.child.wait().ok());
+        let directory = std::mem::replace(&mut self.directory, Directory(PathBuf::new()));
+        (status.expect("an exit status"), directory)
+    }
+
+    /// The answer to a request, as JSON.
+    pub(crate) fn ask(&self, args: &[&str]) -> Value {
+        let output = self.directory.ctl(&[args, &["--json"]].concat());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+pub(crate) fn signal(process: u32, name: &str) {
+    let status =
+        Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().expect("a shell");
+    assert!(status.success());
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

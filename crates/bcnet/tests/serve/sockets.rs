@@ -1,0 +1,77 @@
+//! What arrives from people who do not play.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use crate::player::Player;
+use crate::server::{PATIENCE, Server};
+
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket
+}
+
+#[test]
+fn a_browser_gets_its_answer() {
+    let server = Server::start(&["--name", "Deep Space"]);
+    let browser = client();
+    browser.send_to(b"\\status\\xserverquery", server.address()).expect("sent");
+    let mut buffer = [0; 2048];
+    let (len, from) = browser.recv_from(&mut buffer).expect("an answer");
+    let text = String::from_utf8_lossy(&buffer[..len]);
+    assert!(text.starts_with('\\') && text.contains("\\hostname\\Deep Space\\"), "{text}");
+    assert_eq!(from, server.address().into());
+}
+
+/// All of 127.0.0.0/8 is ours on Linux, so the server has many addresses here.
+#[cfg(target_os = "linux")]
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let server = Server::start(&["--bind", "0.0.0.0"]);
+    for last in [2, 3] {
+        let ip = Ipv4Addr::new(127, 0, 0, last);
+        let browser = client();
+        browser.send_to(b"\\status\\", (ip, server.ports[0])).expect("sent");
+        let (_, from) = browser.recv_from(&mut [0; 2048]).expect("an answer");
+        assert_eq!(from, (ip, server.ports[0]).into());
+    }
+    // A player's client drops what does not come from where it connected to, so this join says it all.
+    let to = std::net::SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 5), server.ports[0]);
+    Player::join(to, "Alice");
+}
+
+#[test]
+fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    let flood = client();
+    for n in 0..5000_u32 {
+        let junk: Vec<u8> = (0..n % 700).map(|at| (at ^ n) as u8).collect();
+        flood.send_to(&junk, server.address()).expect("sent");
+        if n % 100 == 0 {
+            flood.send_to(&[7; 3000], server.address()).expect("sent");
+        }
+    }
+    let line = alice.chat_of("quiet here");
+    alice.chat("quiet here");
+    alice.until(|alice| alice.has(&line));
+    let status = server.ask(&["status"]);
+    let session = &status["sessions"][0];
+    assert!(session["rejected"].as_u64() > Some(0), "{session}");
+    assert!(session["oversized"].as_u64() > Some(0), "{session}");
+    server.logged(&["event=\"rejected\"", "cause=\"malformed\""]);
+    server.signal("TERM");
+    alice.until_over();
+}
+
+#[test]
+fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
+    let master = client();
+    let to = format!("server.masters={}", master.local_addr().expect("bound"));
+    let server = Server::start(&["--set", &to]);
+    let mut buffer = [0; 2048];
+    let (len, from) = master.recv_from(&mut buffer).expect("a heartbeat");
+    let text = String::from_utf8_lossy(&buffer[..len]);
+    assert!(text.starts_with(&format!("\\heartbeat\\{}\\gamename\\bcommander", server.ports[0])), "{text}");
+    assert_eq!(from, server.address().into());
+}
