@@ -205,6 +205,10 @@ impl Engine for Stock {
         Self::dump(self, peer)
     }
 
+    fn lengths(&self, peer: PeerId, _: Time) -> [usize; 2] {
+        Self::lengths(self, peer).map_or([0, 0], |lengths| [lengths.acks, lengths.retx])
+    }
+
     fn crash(&self) -> Option<String> {
         Self::crash(self).map(|crash| crash.to_string())
     }
