@@ -154,7 +154,7 @@ fn engine(number: usize, mix: Mix) -> Box<dyn Engine> {
     if number == 0 {
         return Box::new(Endpoint::host(Config::default()));
     }
-    if mix == Mix::Everything && number % 2 == 0 {
+    if mix == Mix::Everything && number.is_multiple_of(2) {
         let params = Params { address: own, ..Params::default() };
         return Box::new(Stock::connect(params, host, own, nonce, &[], Time::ZERO));
     }
