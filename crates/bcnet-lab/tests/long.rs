@@ -10,6 +10,10 @@ use std::time::Duration;
 use bcnet_lab::{Faults, Rng, World};
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use day::Day;
+
+#[path = "../benches/day/mod.rs"]
+mod day;
 
 struct Counting;
 
@@ -110,65 +114,21 @@ fn the_largest_messages_arrive_whole_under_heavy_loss() {
     println!("{messages} x 103529 bytes in {} virtual seconds", world.now());
 }
 
-/// Three clients play in the manner of the recorded battles: state ten times a second, shots, hits, chat; the host
-/// passes on to the others. What that takes does not grow from hour to hour.
+/// What a day of recorded traffic takes does not grow from hour to hour.
 #[test]
 fn memory_is_flat_for_a_day_of_recorded_traffic() {
-    const CLIENTS: usize = 3;
-    // A tick of the original host.
-    const TICK: Duration = Duration::from_millis(95);
     let (hours, hour) = long_or((24, 3600), (6, 60));
-    let faults = Faults { loss: 0.01, jitter: Duration::from_millis(5), ..link(0.0) };
-    let config = Config { tick: TICK, ..config() };
-    let mut world = World::session(faults, 3, &config, TICK, CLIENTS);
-    let ids: Vec<PeerId> = (0..=CLIENTS).map(|node| world.node(node).id()).collect();
-    let mut rng = Rng::new(4);
-    let (mut sent, mut received) = (0_u64, 0_u64);
+    let mut day = Day::new();
     let mut sizes = Vec::with_capacity(24);
     for _ in 0..hours {
-        let end = world.now() + Duration::from_secs(hour);
-        while world.now() < end {
-            let now = world.now();
-            for client in 1..=CLIENTS {
-                let (len, quality) = draw_message(&mut rng);
-                let mut say = |len: usize, quality| {
-                    let endpoint = world.node_mut(client);
-                    endpoint.send(HOST, &[7; 64][..len], quality, now).expect("joined");
-                    sent += u64::from(quality == Quality::Reliable);
-                };
-                // StateUpdate, nearly every tick.
-                if rng.chance(0.91) {
-                    say([29, 26, 23, 39, 27][rng.size(5)], Quality::Unreliable);
-                }
-                if let Some(len) = len {
-                    say(len, quality);
-                }
-            }
-            world.run(now + TICK, |node, event, bytes, endpoint, now| match event {
-                Event::Received { peer, .. } if node == 0 => {
-                    let others = ids[1..].iter().filter(|id| **id != peer);
-                    // The shortest state is longer than the longest order.
-                    let quality = if bytes.len() >= 23 { Quality::Unreliable } else { Quality::Reliable };
-                    others.for_each(|id| endpoint.send(*id, bytes, quality, now).expect("joined"));
-                    received += u64::from(quality == Quality::Reliable);
-                }
-                Event::Left { peer, reason } => panic!("at {now} {peer} left node {node}: {reason}"),
-                _ => {}
-            });
-        }
+        day.run(hour);
         sizes.push(LIVE.get());
     }
-    println!("{hours} x {hour} s: heap {sizes:?}, {sent} orders, {} datagrams", world.total().sent);
+    let Day { sent, received, .. } = day;
+    println!("{hours} x {hour} s: heap {sizes:?}, {sent} orders, {} datagrams", day.datagrams());
     assert!(sent > 0 && received + 10 >= sent, "{received} of {sent} orders arrived");
     let (first, most) = (sizes[0], sizes.iter().copied().max().expect("some hours"));
     assert!(most <= first + first / 4, "the heap grows: {sizes:?}");
-}
-
-/// An order now and then: shots come in pairs, hits and chat are rare. Its length, if there is one in this tick.
-fn draw_message(rng: &mut Rng) -> (Option<usize>, Quality) {
-    // 0.39 reliable messages per second and client, 10.5 ticks per second.
-    let len = rng.chance(0.037).then(|| [21, 21, 17, 10, 19, 14, 18][rng.size(7)]);
-    (len, Quality::Reliable)
 }
 
 /// T-50 to T-57: more players than there are ids come, talk, go, or vanish without a word, for an hour. All that is said

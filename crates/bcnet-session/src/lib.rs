@@ -2,6 +2,31 @@
 //!
 //! [`Session`] is a dedicated server that simulates nothing: stock clients find it, join, chat, and see each other fight
 //! by what it passes on. The rules that the code cites as `S-nn` are those of PROTOCOL.md.
+//!
+//! The caller owns socket, clock and log. Here a browser asks what is played:
+//!
+//! ```
+//! use std::net::{Ipv4Addr, SocketAddrV4};
+//!
+//! use bcnet_session::{Config, Session};
+//! use bcnet_transport::Time;
+//!
+//! let mut session = Session::new(Config { name: "Utopia Planitia".into(), ..Config::default() }, 1701);
+//! let browser = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 7), 6500);
+//! session.handle_datagram(browser, &mut b"\\status\\".to_owned(), Time::ZERO);
+//!
+//! let mut buffer = [0; 2048];
+//! let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
+//! assert_eq!(reply.to, browser);
+//! assert!(String::from_utf8_lossy(&buffer[..reply.len]).contains("\\hostname\\Utopia Planitia\\"));
+//! ```
+//!
+//! # What it promises
+//!
+//! - Nothing that arrives makes it panic, grow without bound or work without bound. What makes no sense is counted
+//!   ([`Counters`], [`Anomaly`]) and has no other effect; events about it come at a bounded rate.
+//! - Same seed, same input, same output: it reads no clock and has no chance of its own.
+//! - Once it has grown to its load, passing messages on allocates nothing.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod config;

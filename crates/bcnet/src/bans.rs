@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 
-use crate::config::{Document, Line, Problems, Table, Value, quoted, table};
+use crate::config::{Document, Line, Problems, Table, Value, quoted, short, table};
 use crate::file::{read_text, replace};
 pub(crate) use moment::Moment;
 
@@ -188,11 +188,7 @@ fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
     let mut bans = Bans::default();
     for (key, value) in &root {
         if key.get_ref() != "ban" {
-            document.problem(
-                Some(key.span()),
-                Some(key.get_ref().to_string()),
-                "expected only `[[ban]]`".into(),
-            );
+            document.problem(Some(key.span()), Some(short(key.get_ref())), "expected only `[[ban]]`".into());
             continue;
         }
         for (source, n) in document.tables("ban", value).into_iter().zip(1..) {

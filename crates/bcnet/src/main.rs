@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
 
+#[cfg(test)]
+mod allocations;
 mod bans;
 mod capture;
 mod config;

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Faults, Link, Rng};
+use bcnet_lab::{Faults, Habits, Link, Rng};
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Queues, Time};
+use bcnet_transport::{Config, Endpoint, Event, Quality, Queues, Time, cipher};
 
 /// One end.
-pub enum Node {
+pub(crate) enum Node {
     Stock(Box<Stock>),
     Bcnet(Box<Endpoint>),
 }
 
 /// Which engine an end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub(crate) enum Engine {
     Stock,
     /// Stock but for ACKs of parts that name the whole message.
     PlainAcks,
@@ -27,10 +27,7 @@ impl Node {
     fn host(engine: Engine) -> Self {
         let params = Params { address: *HOST.ip(), ..Params::default() };
         match engine {
-            Engine::Stock => Self::Stock(Box::new(Stock::host(params))),
-            Engine::PlainAcks => {
-                Self::Stock(Box::new(Stock::host(Params { plain_part_acks: true, ..params })))
-            }
+            Engine::Stock | Engine::PlainAcks => Self::Stock(Box::new(Stock::host(params))),
             Engine::Bcnet => Self::Bcnet(Box::new(Endpoint::host(Config::default()))),
         }
     }
@@ -39,8 +36,7 @@ impl Node {
         let own = *CLIENT.ip();
         match engine {
             Engine::Stock | Engine::PlainAcks => {
-                let params = Params { plain_part_acks: engine == Engine::PlainAcks, ..Params::default() };
-                Self::Stock(Box::new(Stock::connect(params, HOST, own, nonce, &[], Time::ZERO)))
+                Self::Stock(Box::new(Stock::connect(Params::default(), HOST, own, nonce, &[], Time::ZERO)))
             }
             Engine::Bcnet => {
                 let (config, text) = (Config::default(), Text::default());
@@ -64,7 +60,7 @@ impl Node {
     }
 
     /// The queues as the engine itself has them.
-    pub fn queues(&self, peer: PeerId, now: Time) -> Option<Queues> {
+    pub(crate) fn queues(&self, peer: PeerId, now: Time) -> Option<Queues> {
         match self {
             Self::Stock(stock) => stock.dump(peer).map(|dump| crate::queues(&dump)),
             Self::Bcnet(endpoint) => endpoint.snapshot(peer, now).map(|snapshot| snapshot.queues()),
@@ -106,7 +102,7 @@ impl Node {
 }
 
 /// Sees everything that happens.
-pub trait Watcher {
+pub(crate) trait Watcher {
     /// A node sends its datagram with this number; `arrives` tells when, if not never.
     fn sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>);
     /// A datagram reaches a node's socket.
@@ -116,8 +112,9 @@ pub trait Watcher {
 }
 
 /// Host and client on two links, with traffic drawn from a seed.
-pub struct Duel {
+pub(crate) struct Duel {
     nodes: [Node; 2],
+    habits: [Habits; 2],
     /// When each node has its next turn, and how long its ticks are.
     turns: [(u64, u64); 2],
     links: [Link; 2],
@@ -130,13 +127,15 @@ pub struct Duel {
 }
 
 impl Duel {
-    pub fn new(engines: [Engine; 2], faults: &Faults, seed: u64) -> Self {
+    pub(crate) fn new(engines: [Engine; 2], faults: &Faults, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let nonce = 1 + u32::try_from(rng.below(1 << 20)).expect("small");
         let tick = |rng: &mut Rng| [3_000, 10_000, 16_667, 33_333][rng.size(4)];
         let pace = |rng: &mut Rng| (rng.share() * 6.0, [0.0, 10.0][rng.size(2)]);
         Self {
             nodes: [Node::host(engines[0]), Node::client(engines[1], nonce)],
+            habits: engines
+                .map(|engine| Habits { plain_acks: engine == Engine::PlainAcks, ..Habits::default() }),
             turns: [(0, tick(&mut rng)), (rng.below(3000), tick(&mut rng))],
             links: [0, 1].map(|i| Link::new(faults.clone(), seed * 2 + i)),
             inboxes: [Vec::new(), Vec::new()],
@@ -147,7 +146,7 @@ impl Duel {
         }
     }
 
-    pub fn run(&mut self, until: Time, watcher: &mut impl Watcher) {
+    pub(crate) fn run(&mut self, until: Time, watcher: &mut impl Watcher) {
         loop {
             let turn = if self.turns[0].0 <= self.turns[1].0 { 0 } else { 1 };
             let now = Time::from_micros(self.turns[turn].0);
@@ -157,13 +156,22 @@ impl Duel {
             self.deliver(now, watcher);
             self.talk(turn, now);
             let inbox = std::mem::take(&mut self.inboxes[turn]);
-            let out = self.nodes[turn].service(inbox, now);
-            for bytes in &out {
+            let mut out = self.nodes[turn].service(inbox, now);
+            for bytes in &mut out {
+                self.say(turn, bytes);
                 self.launch(turn, now, bytes, watcher);
             }
             watcher.serviced(turn, &self.nodes[turn], !out.is_empty(), now);
             self.turns[turn].0 += self.turns[turn].1;
         }
+    }
+
+    /// Changes a datagram as the node's habits want it.
+    fn say(&self, node: usize, bytes: &mut Vec<u8>) {
+        cipher::decrypt(bytes);
+        let len = self.habits[node].say(bytes);
+        bytes.truncate(len);
+        cipher::encrypt(bytes);
     }
 
     fn deliver(&mut self, now: Time, watcher: &mut impl Watcher) {
@@ -206,8 +214,8 @@ impl Duel {
 }
 
 /// Whom each node talks to.
-pub const PEERS: [PeerId; 2] = [PeerId(2), PeerId::HOST];
-pub const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
-pub const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+pub(crate) const PEERS: [PeerId; 2] = [PeerId(2), PeerId::HOST];
+pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
+pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 /// The address of each node.
-pub const ADDRESSES: [SocketAddrV4; 2] = [HOST, CLIENT];
+pub(crate) const ADDRESSES: [SocketAddrV4; 2] = [HOST, CLIENT];

@@ -54,6 +54,10 @@ impl Session {
         if is_banned(&self.bans, *from.ip()) {
             return Err(BootReason::BANNED);
         }
+        self.kicked.retain(|(_, until)| *until > now);
+        if self.kicked.iter().any(|(address, _)| *address == from) {
+            return Err(BootReason::KICKED);
+        }
         if let Some(wanted) = &self.config.password {
             let given = password.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
             if !given.eq(wanted.encode_utf16()) {

@@ -1,6 +1,9 @@
 //! Somebody is gone.
 
-use bcnet_transport::wire::PeerId;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Leave, Time};
 
 use super::Session;
@@ -18,6 +21,9 @@ impl Session {
             self.tell_left(&member, now);
         }
         self.remember(&member);
+        if reason == Leave::Booted(BootReason::KICKED) {
+            self.keep_out(member.address, now);
+        }
         while matches!(self.members.last(), Some(None)) {
             self.members.pop();
         }
@@ -39,6 +45,14 @@ impl Session {
         }
     }
 
+    /// S-52: whoever is thrown out stays out for a moment, even if its program tries again by itself.
+    fn keep_out(&mut self, address: SocketAddrV4, now: Time) {
+        if self.kicked.len() >= MOST_KICKED {
+            self.kicked.pop_front();
+        }
+        self.kicked.push_back((address, now + OUTSIDE));
+    }
+
     /// S-51: whoever comes back under the same name goes on with its score.
     fn remember(&mut self, member: &Member) {
         let Some(name) = member.name.as_ref().filter(|_| member.score != Score::default()) else { return };
@@ -51,3 +65,6 @@ impl Session {
 
 /// Scores that are kept for those who left.
 const MOST_REMEMBERED: usize = 64;
+/// Players thrown out lately that are remembered, and for how long.
+const MOST_KICKED: usize = 64;
+const OUTSIDE: Duration = Duration::from_secs(5);

@@ -4,13 +4,14 @@ use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, SendError, Time};
 
 use super::Session;
-use crate::config::Config;
+use crate::config::{Config, SayAs};
 use crate::event::Event;
 use crate::member::{CHAT_BURST, CHAT_RATE, Member};
+use crate::message::MOST_TEXT;
 use crate::read::{Reader, u32_at};
 use crate::relay::{self, Rule};
 use crate::stats::Anomaly;
-use crate::text;
+use crate::text::{self, latin1};
 
 impl Session {
     /// A player in the game says something. `payload` is changed where the copies differ.
@@ -144,6 +145,34 @@ impl Session {
         let text = text::from_latin1(payload.get(CHAT_HEAD..).unwrap_or_default());
         self.tell(Event::Chat { peer, name, text, team });
         Ok(())
+    }
+
+    /// Says something to everyone in the game, line by line (S-41).
+    pub fn say(&mut self, text: &str, now: Time) {
+        for at in 0..self.in_game.len() {
+            if let Some(peer) = self.in_game.get(at).copied() {
+                self.say_to(peer, text, now);
+            }
+        }
+        self.pump(now);
+    }
+
+    /// Says something to one player. `false` if it is not in the game.
+    pub fn say_to(&mut self, peer: PeerId, text: &str, now: Time) -> bool {
+        if !self.in_game.contains(&peer) {
+            return false;
+        }
+        let sender = match self.config.say_as {
+            SayAs::Recipient => peer.0,
+            SayAs::Peer(id) => id,
+        };
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let line: Vec<u8> = latin1(&self.config.say_prefix).chain(latin1(line)).take(MOST_TEXT).collect();
+            let payload = self.payload.chat(sender, line.into_iter());
+            let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
+            self.note_sent(peer, sent, now);
+        }
+        true
     }
 
     /// S-39: a player chooses its team.

@@ -112,6 +112,26 @@ fn slot(world: &World, at: usize) -> u8 {
     player.and_then(|player| player.slot).expect("a slot")
 }
 
+/// The same seed gives the same datagrams at the same times.
+#[test]
+fn a_session_can_be_repeated() {
+    let run = |seed| {
+        let mut world = World::with_faults(Config::default(), bad_network(), seed);
+        for n in 0..4 {
+            world.connect(&format!("Player {n}"), "");
+            world.run(SECOND);
+        }
+        for number in 0..50 {
+            let payload = numbered(1, number);
+            world.send(1, &payload);
+            world.run(SECOND / 20);
+        }
+        world.sent
+    };
+    assert_eq!(run(42), run(42));
+    assert_ne!(run(42), run(43));
+}
+
 /// S-33: more messages to one client than there are sequence numbers.
 #[test]
 fn sixty_six_thousand_messages_reach_one_client() {

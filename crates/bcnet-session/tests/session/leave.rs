@@ -107,6 +107,14 @@ fn a_kicked_player_is_told_and_announced() {
     assert_eq!(world.clients[0].gone, [kicked]);
     assert_eq!(world.clients[1].gone, [kicked]);
     assert_eq!(world.take(1), farewell()[1..]);
+    // Not at once again.
+    world.reconnect(0);
+    world.run(SECOND);
+    assert_eq!(world.clients[0].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::KICKED))]);
+    world.run(5 * SECOND);
+    world.reconnect(0);
+    world.run(2 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 2);
     // The captured form of that boot, but for its number.
     let boot = [0x04, 0x07, 0xC0];
     let sent = world.sent.iter().any(|(_, to, plain)| {

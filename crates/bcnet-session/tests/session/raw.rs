@@ -112,3 +112,21 @@ fn a_client_of_bare_bytes_joins_chats_and_leaves() {
     raw.expect("02 02 01 0B 00 00 05 0A C0 02 00 02 0A 0A 0A EF", &["01 01 01 02 00 02"]);
     assert_eq!(raw.session.players(raw.now).count(), 0);
 }
+
+/// A caller that ciphers itself, in batches say, hands over and gets plain bytes.
+#[test]
+fn without_the_cipher_datagrams_are_plain() {
+    let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
+    let mut session = Session::new(Config { transport, ..Config::default() }, 1);
+    let client: SocketAddrV4 = "10.10.10.239:22101".parse().expect("an address");
+    let connect = hex("FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00");
+    let mut buffer = [0; 2048];
+    for bytes in [connect, b"\\basic\\".to_vec()] {
+        session.handle_datagram(client, &mut bytes.clone(), Time::ZERO);
+    }
+    let text = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
+    assert!(buffer[..text.len].starts_with(b"\\gamename\\bcommander\\"));
+    let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
+    assert_eq!(buffer[..12], hex("01 03 01 00 00 02 03 06 C0 00 00 02"));
+    assert_eq!((reply.to, reply.len), (client, 39));
+}

@@ -23,11 +23,25 @@ fn bans(list: impl IntoIterator<Item = Ban>) -> Bans {
     bans
 }
 
-/// A directory of this test's own.
-fn directory(name: &str) -> PathBuf {
-    let path = env::temp_dir().join(format!("bcnet-bans-{}-{name}", std::process::id()));
-    fs::create_dir_all(&path).expect("a directory");
-    path
+/// A directory of one test's own, gone afterwards.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(test: &str) -> Self {
+        let path = env::temp_dir().join(format!("bcnet-bans-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("bans.toml")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
 }
 
 #[test]
@@ -79,7 +93,8 @@ fn networks_are_written_as_people_write_them() {
 
 #[test]
 fn what_is_saved_is_loaded_without_what_has_ended() {
-    let path = directory("round").join("bans.toml");
+    let directory = Directory::new("round");
+    let path = directory.file();
     assert_eq!(load(&path, 0).expect("no file is no ban"), Bans::default());
     let all = bans([
         ban("192.0.2.0/24", Some(5_000), "a \"quote\" # no comment"),
@@ -108,7 +123,8 @@ fn the_most_bans_fit_the_file() {
     }
     assert!(!bans.add(ban("192.0.2.1", None, "one too many")));
     assert!(bans.add(ban("255.255.255.255", None, "in place of another")));
-    let path = directory("most").join("bans.toml");
+    let directory = Directory::new("most");
+    let path = directory.file();
     save(&path, &bans).expect("saved");
     assert_eq!(load(&path, 0).expect("loaded"), bans);
 }
@@ -130,23 +146,27 @@ fn a_bad_file_is_refused_with_line_and_key() {
     assert!(error("bind = 3").contains("expected only `[[ban]]`"));
 }
 
-/// The child of the next test: saves two lists in turn until it is killed, and says when it has begun.
+/// The child of the next test: keeps two lists in turn until it is killed, and says when it has begun.
 #[test]
 #[ignore = "it runs until it is killed"]
 fn saves_for_ever() {
     let path = PathBuf::from(env::var_os(CHILD_FILE).expect("a path"));
-    for n in 1_u64.. {
-        save(&path, &two_lists()[usize::from(n % 2 == 0)]).expect("saved");
-        if n == 20 {
+    let texts = two_texts();
+    for n in 0.. {
+        replace(&path, texts[n % 2].as_bytes()).expect("replaced");
+        if n == 1 {
             println!("begun");
         }
     }
 }
 
+/// The texts are large and made beforehand, so that nearly every kill comes in the middle of a write.
 #[test]
 fn a_kill_during_a_write_leaves_a_whole_file() {
-    let path = directory("kill").join("bans.toml");
-    for _ in 0..5 {
+    let directory = Directory::new("kill");
+    let path = directory.file();
+    let texts = two_texts();
+    for _ in 0..10 {
         let mut child = Command::new(env::current_exe().expect("this program"))
             .args(["--ignored", "--exact", "--nocapture", "bans::tests::saves_for_ever"])
             .env(CHILD_FILE, &path)
@@ -157,15 +177,17 @@ fn a_kill_during_a_write_leaves_a_whole_file() {
         assert!(output.lines().any(|line| line.expect("text").contains("begun")));
         child.kill().expect("killed");
         child.wait().expect("ended");
-        let left = load(&path, 0).expect("a whole file");
-        assert!(two_lists().contains(&left));
+        let left = fs::read_to_string(&path).expect("a file");
+        assert!(texts.contains(&left), "{} bytes are neither list", left.len());
     }
+    load(&path, 0).expect("a list of bans");
 }
 
-fn two_lists() -> [Bans; 2] {
-    let list =
-        |count: u32| bans((1..=count).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, "many of them")));
-    [list(500), list(2_000)]
+fn two_texts() -> [String; 2] {
+    [100, 200].map(|length| {
+        let reason = "x".repeat(length);
+        write(&bans((1..=5_000).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, &reason))))
+    })
 }
 
 const CHILD_FILE: &str = "BANS_TEST_FILE";

@@ -58,7 +58,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Parses `text`. A text that is no TOML has problems, and a root with what could be read.
+    /// Parses `text`. A text that is no TOML has problems and an empty root: what could be read of it would only make
+    /// more of them.
     pub(crate) fn parse(name: String, text: &str) -> (Self, DeTable<'_>) {
         let (root, errors) = DeTable::parse_recoverable(text);
         let ends = text.match_indices('\n').map(|(at, _)| at).collect();
@@ -67,7 +68,7 @@ impl Document {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             document.problem(error.span(), None, message);
         }
-        (document, root.into_inner())
+        (document, if errors.is_empty() { root.into_inner() } else { DeTable::new() })
     }
 
     /// Sets what `source` says in `table`, and tells `note` the line of each key that was set.
@@ -79,7 +80,7 @@ impl Document {
         mut note: impl FnMut(&str, usize),
     ) {
         for (key, value) in source {
-            let path = format!("{name}.{}", key.get_ref());
+            let path = format!("{name}.{}", short(key.get_ref()));
             if table.keys().iter().all(|known| known.name != key.get_ref()) {
                 let known = table.keys().iter().map(|known| known.name);
                 let text = format!("unknown key{}", did_you_mean(key.get_ref(), known));
@@ -150,6 +151,11 @@ impl Document {
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.ends.partition_point(|end| *end < offset) + 1
     }
+}
+
+/// A key as a message wants it: in one line, and not too long.
+pub(crate) fn short(key: &str) -> String {
+    key.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 /// Nobody reads more, and a hostile file could have millions.

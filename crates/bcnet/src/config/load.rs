@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::document::{Document, Problem, Problems};
+use super::document::{Document, Problem, Problems, short};
 use super::nearest::did_you_mean;
 use super::settings::{Checksums, Session, Settings};
-use super::table::Given;
+use super::table::{Given, Table};
+use super::value::Value;
 use crate::file::read_text;
 
 /// The flags of every command that reads the configuration.
@@ -124,7 +126,12 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     for (key, value) in &root {
         match key.get_ref().as_ref() {
             "session" => {
-                let tables = document.tables("session", value);
+                let mut tables = document.tables("session", value);
+                if tables.len() > MOST_SESSIONS {
+                    let text = format!("more than {MOST_SESSIONS} sessions; use several processes");
+                    document.problem(Some(value.span()), Some("session".into()), text);
+                    tables.truncate(MOST_SESSIONS);
+                }
                 loaded.settings.sessions = vec![Session::default(); tables.len().max(1)];
                 for (n, table) in tables.into_iter().enumerate() {
                     loaded.fill(&format!("session.{}", n + 1), &mut document, &name, table);
@@ -135,12 +142,15 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
                     loaded.fill(table, &mut document, &name, source);
                 }
             }
-            other => document.problem(Some(key.span()), Some(other.into()), unknown_at_root(other)),
+            other => document.problem(Some(key.span()), Some(short(other)), unknown_at_root(other)),
         }
     }
     problems.extend(document.into_problems());
     loaded
 }
+
+/// Each needs a socket, and no machine is known to need more.
+const MOST_SESSIONS: usize = 1000;
 
 /// What to say of a key that stands in no table, where only tables may stand.
 fn unknown_at_root(key: &str) -> String {
@@ -186,7 +196,8 @@ impl Loaded {
     /// Each variable with the key that it sets.
     fn variable_names(&self) -> Vec<(String, String)> {
         let mut names = Vec::new();
-        let all_sessions = ("session".to_owned(), &self.settings.sessions[0] as &dyn super::table::Table);
+        let all_sessions = Session::default();
+        let all_sessions = ("session".to_owned(), &all_sessions as &dyn Table);
         for (table, keys) in [all_sessions].into_iter().chain(self.settings.tables()) {
             for key in keys.keys() {
                 names.push((variable(&table, key.name), format!("{table}.{}", key.name)));
@@ -259,6 +270,13 @@ impl Loaded {
                 let text = "\"strict\" needs `manifests`; make one with `bcnet manifest learn`".into();
                 problems.push(self.at(&table, "checksums", text));
             }
+            for (key, time, least) in shortest_times(session) {
+                if time < least {
+                    let text =
+                        format!("at least {}, or nobody could stay, not {}", least.to_toml(), time.to_toml());
+                    problems.push(self.at(&table, key, text));
+                }
+            }
         }
     }
 
@@ -270,6 +288,18 @@ impl Loaded {
         };
         Problem { place, line, key: Some(format!("{table}.{key}")), text }
     }
+}
+
+/// Each time that ends a connection, with how long it must be.
+fn shortest_times(session: &Session) -> [(&'static str, Duration, Duration); 5] {
+    let second = Duration::from_secs(1);
+    [
+        ("keepalive", session.keepalive, second),
+        ("silence_timeout", session.silence_timeout, session.keepalive + second),
+        ("handshake_timeout", session.handshake_timeout, second),
+        ("round_timeout", session.round_timeout, second),
+        ("undeliverable_timeout", session.undeliverable_timeout, second),
+    ]
 }
 
 /// The variable that sets a key. Keys of `server` and of all sessions go without their table.

@@ -1,6 +1,6 @@
 //! The configuration: what can be set, where it comes from, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load`] reads file, environment and flags; [`sample`] writes them for people.
+//! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`sample`] writes them for people.
 
 mod document;
 mod load;
@@ -8,6 +8,7 @@ mod nearest;
 mod sample;
 mod settings;
 pub(crate) mod table;
+mod text;
 pub(crate) mod value;
 
 use std::env;
@@ -15,13 +16,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::Verdict;
-pub(crate) use document::{Document, Problems};
+pub(crate) use document::{Document, Problems, short};
 pub(crate) use load::{Flags, Origin, load};
 pub(crate) use settings::{
     Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
 };
 pub(crate) use table::{Table, table};
-pub(crate) use value::{HostPort, Line, Value, expected, plain, quoted};
+pub(crate) use text::{HostPort, Line};
+pub(crate) use value::{Value, expected, plain, quoted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -100,5 +100,6 @@ With several sessions, a variable or flag for `session` counts for all of them; 
 | `bcnet config show` | prints the effective values and where each comes from; passwords stay hidden |
 
 Unknown keys, unknown `BCNET_` variables and bad values are errors, so that a typing error cannot leave a server without
-its password. Paths are relative to the directory in which bcnet runs.
+its password. Paths are relative to the directory in which bcnet runs. SIGHUP or `bcnet ctl reload` makes a running
+server read all of it again; the answer says what needs a restart.
 ";

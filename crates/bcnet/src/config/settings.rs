@@ -8,9 +8,8 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::table::{Table, table};
-use super::value::{
-    HostPort, Line, Lines, Password, Port, Size, Value, Within, expected, plain, quoted, words,
-};
+use super::text::{HostPort, Line, Lines, Password};
+use super::value::{Port, Size, Value, Within, expected, plain, quoted, words};
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +64,8 @@ table! {
     Server {
         /// The local address of the game's sockets. `0.0.0.0` is all of them.
         bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
-        /// The socket for `bcnet ctl`. Only the user who runs the server may use it.
+        /// The socket for `bcnet ctl`. Only the user who runs the server may use it. A name without a directory is one in
+        /// the runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`, else `/run/bcnet`).
         control: Option<PathBuf> = Some("bcnet.sock".into()),
         /// The file with the bans. The server writes it, so it is not this file.
         bans: PathBuf = "bans.toml".into(),
@@ -77,7 +77,7 @@ table! {
 }
 
 table! {
-    /// What the server tells about itself, on standard output and in a file.
+    /// What the server tells about itself, on standard error and in a file.
     Log {
         /// The least important lines to show.
         level: Level = Level::Info,

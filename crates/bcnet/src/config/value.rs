@@ -1,9 +1,7 @@
 //! What may stand behind a key: each kind of value reads itself from TOML and from plain text (environment, flags), and
 //! writes itself back.
 
-use std::fmt::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use toml::de::DeValue;
@@ -197,44 +195,6 @@ impl Value for Port {
     }
 }
 
-impl Value for PathBuf {
-    fn form() -> String {
-        "a path".into()
-    }
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        if text.is_empty() || text.contains('\0') {
-            Err(expected::<Self>(&quoted(text)))
-        } else {
-            Ok(text.into())
-        }
-    }
-
-    fn to_toml(&self) -> String {
-        quoted(&self.to_string_lossy())
-    }
-}
-
-impl Value for Ipv4Addr {
-    fn form() -> String {
-        "an IPv4 address".into()
-    }
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        match text.trim_matches(['[', ']']).parse() {
-            Ok(IpAddr::V4(address)) => Ok(address),
-            Ok(IpAddr::V6(_)) => Err(format!(
-                "{text} is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address"
-            )),
-            Err(_) => Err(expected::<Self>(&quoted(text))),
-        }
-    }
-
-    fn to_toml(&self) -> String {
-        quoted(&self.to_string())
-    }
-}
-
 /// A span of time: digits and a unit.
 impl Value for Duration {
     fn form() -> String {
@@ -285,94 +245,6 @@ impl Value for Size {
 
 const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Text that players see: Latin-1, as the game shows it, without what would break a GameSpy reply or a chat line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line<const MOST: usize>(pub(crate) String);
-
-impl<const MOST: usize> Value for Line<MOST> {
-    fn form() -> String {
-        format!("text of at most {MOST} Latin-1 characters, without backslash and control characters")
-    }
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        if text.chars().count() <= MOST && text.chars().all(is_shown) {
-            Ok(Self(text.into()))
-        } else {
-            Err(expected::<Self>(&quoted(text)))
-        }
-    }
-
-    fn to_toml(&self) -> String {
-        quoted(&self.0)
-    }
-}
-
-/// Like [`Line`], but of several lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lines<const MOST: usize>(pub(crate) String);
-
-impl<const MOST: usize> Value for Lines<MOST> {
-    fn form() -> String {
-        format!("text of at most {MOST} Latin-1 characters, `\\n` between lines")
-    }
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        if text.chars().count() <= MOST && text.lines().all(|line| line.chars().all(is_shown)) {
-            Ok(Self(text.into()))
-        } else {
-            Err(expected::<Self>(&quoted(text)))
-        }
-    }
-
-    fn to_toml(&self) -> String {
-        quoted(&self.0)
-    }
-}
-
-/// Whether the game shows a character, and it ends no field of a GameSpy reply.
-fn is_shown(letter: char) -> bool {
-    u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
-}
-
-/// A password, or none if it is empty. It never shows itself.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Password(String);
-
-impl Password {
-    pub(crate) fn get(&self) -> Option<&str> {
-        Some(self.0.as_str()).filter(|text| !text.is_empty())
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(if self.0.is_empty() { "no password" } else { "(hidden)" })
-    }
-}
-
-impl Value for Password {
-    fn form() -> String {
-        format!("text of at most {LONGEST_PASSWORD} characters; empty for none")
-    }
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        let fits = text.encode_utf16().count() <= LONGEST_PASSWORD && !text.chars().any(char::is_control);
-        if fits { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::form())) }
-    }
-
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        // A wrong value may be the password itself, so it is not repeated.
-        value.as_str().map_or_else(|| Err(format!("expected {}", Self::form())), Self::from_text)
-    }
-
-    fn to_toml(&self) -> String {
-        quoted(if self.0.is_empty() { "" } else { "(hidden)" })
-    }
-}
-
-/// A connect request holds no more (T-33).
-const LONGEST_PASSWORD: usize = 198;
-
 /// A list, written with commas where there are no brackets.
 impl<T: Value> Value for Vec<T> {
     fn form() -> String {
@@ -390,35 +262,6 @@ impl<T: Value> Value for Vec<T> {
 
     fn to_toml(&self) -> String {
         format!("[{}]", self.iter().map(T::to_toml).collect::<Vec<_>>().join(", "))
-    }
-}
-
-/// A host and a port, the port being `DEFAULT` if none is written. Names are looked up when they are used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HostPort<const DEFAULT: u16> {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
-
-impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
-    fn form() -> String {
-        format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT} if none is given)")
-    }
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)),
-            None => (text, Some(DEFAULT)),
-        };
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
-        match port {
-            Some(port) if !host.is_empty() && host.chars().all(plain) => Ok(Self { host: host.into(), port }),
-            _ => Err(expected::<Self>(&quoted(text))),
-        }
-    }
-
-    fn to_toml(&self) -> String {
-        quoted(&format!("{}:{}", self.host, self.port))
     }
 }
 
@@ -462,4 +305,79 @@ pub(crate) use words;
 pub(crate) fn unknown_word(text: &str, words: impl Iterator<Item = &'static str> + Clone) -> String {
     let all = words.clone().map(quoted).collect::<Vec<_>>().join(", ");
     format!("expected one of {all}, not {}{}", quoted(text), did_you_mean(text, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::path::PathBuf;
+
+    use toml::de::DeTable;
+
+    use super::*;
+    use crate::config::text::{HostPort, Line, Lines};
+    use crate::config::{Mission, SayAs, System};
+
+    /// Reads `text` as the value of a key in a file.
+    fn from_file<T: Value>(text: &str) -> Result<T, String> {
+        let text = format!("key = {text}");
+        let root = DeTable::parse(&text).expect(&text);
+        T::from_toml(root.get_ref().get("key").expect("the key").get_ref())
+    }
+
+    fn comes_back<T: Value + PartialEq + fmt::Debug>(text: &str) {
+        let value = T::from_text(text).expect(text);
+        let written = value.to_toml();
+        assert_eq!(from_file::<T>(&written).as_ref(), Ok(&value), "{text} is written {written}");
+    }
+
+    #[test]
+    fn every_kind_of_value_is_read_back_as_it_was_written() {
+        comes_back::<bool>("false");
+        for text in ["0ms", "1ms", "1500ms", "45s", "90s", "60m", "36h", "4294967295d"] {
+            comes_back::<Duration>(text);
+            comes_back::<Option<Duration>>(text);
+        }
+        for text in ["1KiB", "1024KiB", "1025KiB", "4294967295GiB"] {
+            comes_back::<Size>(text);
+        }
+        for text in ["auto", "1", "65535"] {
+            comes_back::<Port>(text);
+        }
+        for text in ["", "a \"quoted\" = [x] # y", "Müller ÿ"] {
+            comes_back::<Line<32>>(text);
+        }
+        comes_back::<Lines<32>>("one\ntwo\n\nfour");
+        for text in ["", "Multi1", "Multi1, Albirea,Poseidon"] {
+            comes_back::<Vec<System>>(text);
+        }
+        comes_back::<Vec<HostPort<27900>>>("one.example, 192.0.2.1:1");
+        comes_back::<Option<Within<1, 254>>>("none");
+        comes_back::<Mission>("Custom.Episode.Mission_9");
+        comes_back::<SayAs>("255");
+        comes_back::<PathBuf>("a b/\"c\"");
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_refused() {
+        for text in ["", "5", "s", "-1s", "1.5s", "5 s", "5S", "4294967296s"] {
+            assert!(Duration::from_text(text).is_err(), "{text}");
+        }
+        for text in ["0KiB", "5", "5MB", "KiB"] {
+            assert!(Size::from_text(text).is_err(), "{text}");
+        }
+        for text in ["0", "65536", "-1", "\"22101\"", "true", "0x10000", "[1]"] {
+            assert!(from_file::<Port>(text).is_err(), "{text}");
+        }
+        assert_eq!(from_file::<Port>("0x5655").map(Port::fixed), Ok(Some(22101)));
+        for text in ["a\\b", "a\nb", "\u{7F}", "\u{2014}", &"x".repeat(33)] {
+            assert!(Line::<32>::from_text(text).is_err(), "{text}");
+        }
+        for text in ["", ":1", "a:", "a:0", "a:65536", "a b", "::1", "[::1]:5"] {
+            assert!(HostPort::<1>::from_text(text).is_err(), "{text}");
+        }
+        for text in ["dm", "A..B", ".", "a.b c", "Mission1"] {
+            assert!(Mission::from_text(text).is_err(), "{text}");
+        }
+    }
 }

@@ -6,10 +6,13 @@ use bcnet_session::payload::describe;
 use bcnet_transport::wire::{Message, NonStock, Role};
 
 use super::explain::{self, FieldRow};
-use super::{Decoded, Entry, latin1};
+use super::{Decoded, Entry, Place, latin1};
 
 pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
-    let line = entry.line;
+    let line = match entry.place {
+        Place::Line(line) => line,
+        Place::Packet(packet) => packet.number,
+    };
     let mark = match entry.sent_by {
         Some(Role::Host) => "S>",
         Some(Role::Client) => "C>",
@@ -49,7 +52,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     }
 }
 
-fn message(message: &Message<'_>) -> String {
+pub(super) fn message(message: &Message<'_>) -> String {
     let shown = match message {
         // Only the beginning of a payload holds an opcode.
         Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
@@ -121,15 +124,15 @@ fn dump(bytes: &[u8]) -> String {
 }
 
 /// Text that cannot move the cursor of a terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
 }
 
-fn count(bytes: &[u8]) -> String {
+pub(super) fn count(bytes: &[u8]) -> String {
     format!("{} byte{}", bytes.len(), if bytes.len() == 1 { "" } else { "s" })
 }
 
-fn odd(non_stock: NonStock) -> String {
+pub(super) fn odd(non_stock: NonStock) -> String {
     if non_stock.is_empty() { String::new() } else { format!("  (not stock: {non_stock})") }
 }
 

@@ -1,172 +1,296 @@
-//! One JSON object per line of input.
+//! One JSON object per datagram.
+//!
+//! It is written as it is read, without a tree of values in between: captures have millions of messages.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use bcnet_session::payload::{self, Payload, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
-use super::{Decoded, Entry, latin1};
+use super::{Decoded, Entry, Place, latin1};
 
-pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
-    let mut object = Map::new();
-    object.insert("line".into(), entry.line.into());
-    match &entry.decoded {
-        Decoded::Datagram(datagram) => {
-            object.insert("sender".into(), datagram.sender().0.into());
-            object.insert("direction".into(), direction(entry.sent_by));
+/// Writes an entry; of its messages only those that `wanted` wants.
+pub(super) fn write(
+    out: &mut impl Write,
+    entry: &Entry<'_>,
+    explain: bool,
+    wanted: impl Fn(&Message<'_>) -> bool,
+) -> io::Result<()> {
+    let mut json = Json::default();
+    json.object(|json| {
+        json.place(&entry.place);
+        json.entry(entry, explain, wanted);
+    });
+    json.text.push(b'\n');
+    out.write_all(&json.text)
+}
+
+/// JSON that is being written.
+#[derive(Default)]
+pub(super) struct Json {
+    pub(super) text: Vec<u8>,
+}
+
+impl Json {
+    pub(super) fn object(&mut self, fill: impl FnOnce(&mut Self)) {
+        self.text.push(b'{');
+        fill(self);
+        self.text.push(b'}');
+    }
+
+    fn array<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
+        self.text.push(b'[');
+        for item in items {
+            self.comma();
+            each(self, item);
+        }
+        self.text.push(b']');
+    }
+
+    /// Between two members or items.
+    fn comma(&mut self) {
+        if !matches!(self.text.last(), Some(b'{' | b'[')) {
+            self.text.push(b',');
+        }
+    }
+
+    /// A name that needs no escapes.
+    fn name(&mut self, name: &str) {
+        self.comma();
+        self.text.push(b'"');
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(b"\":");
+    }
+
+    fn value(&mut self, value: impl Serialize) {
+        // Writing to memory does not fail, and what has no form in JSON becomes null.
+        if serde_json::to_writer(&mut self.text, &value).is_err() {
+            self.text.extend_from_slice(b"null");
+        }
+    }
+
+    pub(super) fn member(&mut self, name: &str, value: impl Serialize) {
+        self.name(name);
+        self.value(value);
+    }
+
+    pub(super) fn shown(&mut self, name: &str, value: impl Display) {
+        self.member(name, value.to_string());
+    }
+
+    fn hex(&mut self, bytes: &[u8]) {
+        self.text.push(b'"');
+        for byte in bytes {
+            let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+            self.text.extend([digit(byte >> 4), digit(byte & 15)]);
+        }
+        self.text.push(b'"');
+    }
+
+    fn place(&mut self, place: &Place<'_>) {
+        match place {
+            Place::Line(line) => self.member("line", line),
+            Place::Packet(packet) => {
+                self.member("packet", packet.number);
+                self.member("offset", packet.offset);
+                self.time(packet.time.as_micros());
+                self.shown("from", packet.from);
+                self.shown("to", packet.to);
+            }
+        }
+    }
+
+    /// Seconds, exactly.
+    pub(super) fn time(&mut self, micros: u64) {
+        self.name("time");
+        let _ = write!(self.text, "{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
+        match &entry.decoded {
+            Decoded::Datagram(datagram) => {
+                self.member("sender", datagram.sender().0);
+                self.direction(entry.sent_by);
+                if explain {
+                    self.name("fields");
+                    self.fields(explain::datagram(datagram));
+                }
+                let mut at = explain::DATAGRAM_HEADER;
+                self.name("messages");
+                let places = datagram.messages().map(|each| {
+                    let place = at;
+                    at += each.wire_len();
+                    (place, each)
+                });
+                let kept = places.filter(|(_, each)| wanted(each));
+                self.array(kept, |json, (at, each)| json.message(&each, explain, at));
+                self.non_stock(datagram.non_stock());
+            }
+            Decoded::Message(each) => {
+                self.member("sender", ());
+                self.direction(entry.sent_by);
+                self.name("messages");
+                self.array([each], |json, each| json.message(each, explain, 0));
+            }
+            Decoded::Payload(payload) => {
+                self.direction(entry.sent_by);
+                self.game(&describe(payload));
+                self.member("len", payload.len());
+                self.name("payload");
+                self.hex(payload);
+            }
+            Decoded::GameSpy(text) => {
+                self.direction(entry.sent_by);
+                self.member("gamespy", latin1(text));
+            }
+            Decoded::BadHex(BadHex { at, .. }) => self.error(*at, "hex", "bad_hex"),
+            Decoded::Malformed(error) => self.error(error.at, error.field.name(), error.reason.name()),
+        }
+    }
+
+    fn error(&mut self, at: usize, field: &str, reason: &str) {
+        self.name("error");
+        self.object(|json| {
+            json.member("at", at);
+            json.member("field", field);
+            json.member("reason", reason);
+        });
+    }
+
+    /// One message that begins at byte `at`.
+    fn message(&mut self, message: &Message<'_>, explain: bool, at: usize) {
+        self.object(|json| {
+            json.member("type", message.kind().0);
+            json.member("kind", message.kind().name());
+            json.member("len", message.wire_len());
+            match message {
+                Message::Ack(Ack { id, .. }) => {
+                    json.member("seq", id.seq.0);
+                    json.shown("channel", id.channel);
+                    json.member("part", id.part);
+                }
+                Message::Keepalive => {}
+                Message::Control(control) => json.control(control),
+                Message::Data(data) => json.data(data),
+            }
+            json.non_stock(message.non_stock());
             if explain {
-                object.insert("fields".into(), fields(explain::datagram(datagram)));
+                json.name("fields");
+                json.fields(explain::message(message, at));
             }
-            let mut at = explain::DATAGRAM_HEADER;
-            let messages = datagram.messages().map(|each| message(&each, explain, &mut at));
-            object.insert("messages".into(), messages.collect());
-            insert_non_stock(&mut object, datagram.non_stock());
-        }
-        Decoded::Message(each) => {
-            object.insert("sender".into(), Value::Null);
-            object.insert("direction".into(), direction(entry.sent_by));
-            object.insert("messages".into(), json!([message(each, explain, &mut 0)]));
-        }
-        Decoded::Payload(payload) => {
-            object.insert("direction".into(), direction(entry.sent_by));
-            insert_game(&mut object, &describe(payload));
-            object.insert("len".into(), payload.len().into());
-            object.insert("payload".into(), hex(payload).into());
-        }
-        Decoded::GameSpy(text) => {
-            object.insert("direction".into(), direction(entry.sent_by));
-            object.insert("gamespy".into(), latin1(text).into());
-        }
-        Decoded::BadHex(BadHex { at, .. }) => {
-            object.insert("error".into(), json!({"at": at, "field": "hex", "reason": "bad_hex"}));
-        }
-        Decoded::Malformed(error) => {
-            let (field, reason) = (error.field.name(), error.reason.name());
-            object.insert("error".into(), json!({"at": error.at, "field": field, "reason": reason}));
+        });
+    }
+
+    fn data(&mut self, Data { delivery, urgent, payload }: &Data<'_>) {
+        let part = delivery.part();
+        self.member("reliable", delivery.seq().is_some());
+        self.member("urgent", *urgent);
+        self.member("seq", delivery.seq().map(|seq| seq.0));
+        self.member("part", part.map(|part| part.index()));
+        self.member("total", part.and_then(|part| part.total()));
+        self.name("payload");
+        self.hex(payload);
+        // Only the beginning of a payload holds an opcode.
+        if part.is_none_or(|part| part.index() == 0) {
+            self.name("game");
+            self.object(|json| json.game(&describe(payload)));
         }
     }
-    serde_json::to_writer(&mut *out, &object)?;
-    out.write_all(b"\n")
-}
 
-/// One message that begins at byte `at`, which is moved to its end.
-fn message(message: &Message<'_>, explain: bool, at: &mut usize) -> Value {
-    let mut object = Map::new();
-    object.insert("type".into(), message.kind().0.into());
-    object.insert("kind".into(), message.kind().name().into());
-    object.insert("len".into(), message.wire_len().into());
-    match message {
-        Message::Ack(Ack { id, .. }) => {
-            object.insert("seq".into(), id.seq.0.into());
-            object.insert("channel".into(), id.channel.to_string().into());
-            object.insert("part".into(), id.part.into());
-        }
-        Message::Keepalive => {}
-        Message::Control(control) => self::control(&mut object, control),
-        Message::Data(Data { delivery, urgent, payload }) => {
-            object.insert("reliable".into(), delivery.seq().is_some().into());
-            object.insert("urgent".into(), (*urgent).into());
-            object.insert("seq".into(), delivery.seq().map(|seq| seq.0).into());
-            object.insert("part".into(), delivery.part().map(|part| part.index()).into());
-            let total = delivery.part().and_then(|part| part.total());
-            object.insert("total".into(), total.map(|total| total.get()).into());
-            object.insert("payload".into(), hex(payload).into());
-            // Only the beginning of a payload holds an opcode.
-            if delivery.part().is_none_or(|part| part.index() == 0) {
-                let mut game = Map::new();
-                insert_game(&mut game, &describe(payload));
-                object.insert("game".into(), game.into());
+    fn control(&mut self, control: &Control<'_>) {
+        self.member("reliable", control.reliable);
+        self.member("urgent", control.urgent);
+        self.member("seq", control.seq.0);
+        match control.body {
+            Body::Identity { peer, address, name } => {
+                self.member("peer", peer.0);
+                self.shown("address", address);
+                self.shown("name", name);
+            }
+            Body::ConnectRequest { address, nonce, password } => {
+                self.shown("address", address);
+                self.member("nonce", nonce);
+                self.shown("password", password);
+            }
+            Body::ConnectReply { assigned } => self.member("assigned", assigned.0),
+            Body::Boot { reason, target } => {
+                self.member("reason", reason.name().unwrap_or("unknown"));
+                self.member("reason_code", reason.0);
+                self.member("target", target.0);
+            }
+            Body::Disconnect { peer, address } => {
+                self.member("peer", peer.0);
+                self.shown("address", address);
             }
         }
+        if !control.tail.is_empty() {
+            self.name("tail");
+            self.hex(control.tail);
+        }
     }
-    insert_non_stock(&mut object, message.non_stock());
-    if explain {
-        object.insert("fields".into(), fields(explain::message(message, *at)));
-    }
-    *at += message.wire_len();
-    Value::Object(object)
-}
 
-fn control(object: &mut Map<String, Value>, control: &Control<'_>) {
-    object.insert("reliable".into(), control.reliable.into());
-    object.insert("urgent".into(), control.urgent.into());
-    object.insert("seq".into(), control.seq.0.into());
-    match control.body {
-        Body::Identity { peer, address, name } => {
-            object.insert("peer".into(), peer.0.into());
-            object.insert("address".into(), address.to_string().into());
-            object.insert("name".into(), name.to_string().into());
-        }
-        Body::ConnectRequest { address, nonce, password } => {
-            object.insert("address".into(), address.to_string().into());
-            object.insert("nonce".into(), nonce.into());
-            object.insert("password".into(), password.to_string().into());
-        }
-        Body::ConnectReply { assigned } => {
-            object.insert("assigned".into(), assigned.0.into());
-        }
-        Body::Boot { reason, target } => {
-            object.insert("reason".into(), reason.name().unwrap_or("unknown").into());
-            object.insert("reason_code".into(), reason.0.into());
-            object.insert("target".into(), target.0.into());
-        }
-        Body::Disconnect { peer, address } => {
-            object.insert("peer".into(), peer.0.into());
-            object.insert("address".into(), address.to_string().into());
+    fn game(&mut self, payload: &Payload<'_>) {
+        self.member("opcode", payload.opcode.map(|opcode| opcode.0));
+        self.member("name", payload.opcode.and_then(payload::Opcode::name));
+        self.name("values");
+        self.object(|json| {
+            for (place, field) in payload.fields.iter().enumerate() {
+                let same = |other: &&payload::Field<'_>| other.name == field.name;
+                if payload.fields.iter().take(place).any(|other| same(&other)) {
+                    continue;
+                }
+                json.name(field.name);
+                if field.listed {
+                    let list = payload.fields.iter().filter(same);
+                    json.array(list, |json, field| json.field(&field.value));
+                } else {
+                    json.field(&field.value);
+                }
+            }
+        });
+        if let Some(name) = payload.truncated {
+            self.member("truncated", name);
         }
     }
-    if !control.tail.is_empty() {
-        object.insert("tail".into(), hex(control.tail).into());
-    }
-}
 
-fn insert_game(object: &mut Map<String, Value>, payload: &Payload<'_>) {
-    object.insert("opcode".into(), payload.opcode.map(|opcode| opcode.0).into());
-    object.insert("name".into(), payload.opcode.and_then(payload::Opcode::name).into());
-    let mut values = Map::new();
-    for field in &payload.fields {
-        let value = match field.value {
-            payload::Value::Number(number) => number.into(),
-            payload::Value::Id(id) => id.into(),
-            payload::Value::Flag(flag) => flag.into(),
-            payload::Value::Float(number) => number.into(),
-            payload::Value::Text(text) => latin1(text).into(),
-            payload::Value::Bytes(bytes) => hex(bytes).into(),
-        };
-        if !field.listed {
-            values.insert(field.name.into(), value);
-        } else if let Value::Array(list) = values.entry(field.name).or_insert_with(|| json!([])) {
-            list.push(value);
+    fn field(&mut self, value: &payload::Value<'_>) {
+        match value {
+            payload::Value::Number(number) => self.value(number),
+            payload::Value::Id(id) => self.value(id),
+            payload::Value::Flag(flag) => self.value(flag),
+            payload::Value::Float(number) => self.value(f64::from(*number)),
+            payload::Value::Text(text) => self.value(latin1(text)),
+            payload::Value::Bytes(bytes) => self.hex(bytes),
         }
     }
-    object.insert("values".into(), values.into());
-    if let Some(name) = payload.truncated {
-        object.insert("truncated".into(), name.into());
-    }
-}
 
-fn insert_non_stock(object: &mut Map<String, Value>, non_stock: NonStock) {
-    if !non_stock.is_empty() {
-        object.insert("non_stock".into(), non_stock.names().collect());
+    fn non_stock(&mut self, non_stock: NonStock) {
+        if !non_stock.is_empty() {
+            self.name("non_stock");
+            self.array(non_stock.names(), |json, name| json.value(name));
+        }
+    }
+
+    fn fields(&mut self, rows: Vec<FieldRow>) {
+        self.array(rows, |json, FieldRow { at, len, field, value, rule }| {
+            json.object(|json| {
+                json.member("at", at);
+                json.member("len", len);
+                json.member("field", field.name());
+                json.member("value", value);
+                json.member("rule", rule);
+            });
+        });
+    }
+
+    fn direction(&mut self, sent_by: Option<Role>) {
+        let letter = sent_by.map(|role| if role == Role::Host { "S" } else { "C" });
+        self.member("direction", letter);
     }
 }
 
-fn fields(rows: Vec<FieldRow>) -> Value {
-    let row = |FieldRow { at, len, field, value, rule }: FieldRow| json!({"at": at, "len": len, "field": field.name(), "value": value, "rule": rule});
-    rows.into_iter().map(row).collect()
-}
-
-fn direction(sent_by: Option<Role>) -> Value {
-    match sent_by {
-        Some(Role::Host) => "S".into(),
-        Some(Role::Client) => "C".into(),
-        None => Value::Null,
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
+const DIGITS: &[u8; 16] = b"0123456789abcdef";

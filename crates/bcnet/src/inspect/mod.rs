@@ -1,10 +1,12 @@
 //! `bcnet inspect`: decodes what it is given and shows it to a person or a program.
 //!
 //! [`hex`] reads lines, [`decode`] turns one line's bytes into a [`Decoded`], and [`human`] and [`json`] each write it in
-//! their form; [`capture`] writes the bytes as they are. One bad line never stops the run.
+//! their form; [`capture`] writes the bytes as they are. One bad line never stops the run. [`file`] does the same with
+//! captures, and tells what goes wrong in them.
 
 mod capture;
 mod explain;
+mod file;
 mod hex;
 mod human;
 mod json;
@@ -22,37 +24,49 @@ use hex::{BadHex, Line};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` in front \
-says that the client or the server sent it. A datagram that begins with a backslash is GameSpy text.
+Captures are pcap or pcapng files of any common link type, or packet logs of the community's tools. Datagrams of the \
+game are found by their content, whatever their ports. With two captures of the same traffic, taken at both ends, \
+messages are joined by what they are: lost, late, and how long each way takes.
 
-Exit codes: 0 all lines decoded, 1 some line did not decode, 2 the input could not be read.
+With --hex each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` \
+in front says that the client or the server sent it. A datagram that begins with a backslash is GameSpy text.
+
+Exit codes: 0 everything was decoded, 1 something was not, or the file is damaged, 2 the input could not be read.
 
 Examples:
+  bcnet inspect game.pcapng --summary
+  bcnet inspect game.pcapng --report game.html
+  bcnet inspect game.pcapng --opcode Chat --json
+  bcnet inspect client.pcap server.pcap
   bcnet inspect --hex captures/join.hex
   echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
   bcnet inspect --hex captures/join.hex --json | jq '.messages[]?.kind'")]
 pub(crate) struct Args {
+    /// A capture or a packet log, `-` for standard input; two of the same traffic are joined
+    #[arg(value_name = "FILE", num_args = 1..=2, required_unless_present = "hex", conflicts_with = "hex")]
+    files: Vec<PathBuf>,
+
     /// Read hex lines from FILE, or from standard input if it is `-`
-    #[arg(long, value_name = "FILE", required = true)]
-    hex: PathBuf,
+    #[arg(long, value_name = "FILE")]
+    hex: Option<PathBuf>,
 
     /// The datagrams are already deciphered
     #[arg(long)]
     plain: bool,
 
     /// Each line is one deciphered message, without a datagram around it
-    #[arg(long, conflicts_with_all = ["plain", "payload", "write"])]
+    #[arg(long, requires = "hex", conflicts_with_all = ["plain", "payload", "write"])]
     message: bool,
 
     /// Each line is one game payload: the body of a data message
-    #[arg(long, conflicts_with_all = ["plain", "write"])]
+    #[arg(long, requires = "hex", conflicts_with_all = ["plain", "write"])]
     payload: bool,
 
     /// Name each field with its place and its rule in PROTOCOL.md
     #[arg(long)]
     explain: bool,
 
-    /// Print one JSON object per line of input
+    /// Print one JSON object per datagram
     #[arg(long)]
     json: bool,
 
@@ -60,8 +74,11 @@ pub(crate) struct Args {
     ///
     /// The lines carry no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
     /// it has no id), all on port 22101, a millisecond apart. Comments become packet comments.
-    #[arg(long, value_name = "OUT.pcapng")]
+    #[arg(long, value_name = "OUT.pcapng", requires = "hex")]
     write: Option<PathBuf>,
+
+    #[command(flatten)]
+    file: file::Args,
 }
 
 /// What a line of input turned out to be.
@@ -74,19 +91,34 @@ enum Decoded<'a> {
     Malformed(WireError),
 }
 
-/// A line of input with what it turned out to be.
+/// Where in the input something is.
+enum Place<'a> {
+    /// In this line of hex.
+    Line(u64),
+    /// In this packet of a capture.
+    Packet(&'a file::Packet),
+}
+
+/// A datagram with what it turned out to be.
 struct Entry<'a> {
-    line: u64,
+    place: Place<'a>,
     sent_by: Option<Role>,
     comment: Option<String>,
     decoded: Decoded<'a>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let name = if is_stdin(&args.hex) { "standard input".into() } else { args.hex.display().to_string() };
-    let input = open(&args.hex).with_context(|| name.clone())?;
+    match &args.hex {
+        Some(hex) => run_hex(args, hex),
+        None => file::run(args),
+    }
+}
+
+fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
+    let name = name(path);
+    let input = open(path).with_context(|| name.clone())?;
     let mut capture = match &args.write {
-        Some(path) => Some(capture::Capture::create(path, &args.hex)?),
+        Some(out) => Some(capture::Capture::create(out, path)?),
         None => None,
     };
     let mut out = Output { stdout: Some(BufWriter::new(io::stdout().lock())), go_on: capture.is_some() };
@@ -150,9 +182,10 @@ fn show(args: &Args, mut line: Line, out: &mut impl Write) -> io::Result<bool> {
         Err(error) => Decoded::BadHex(*error),
         Ok(bytes) => decode(args, bytes, line.sent_by),
     };
-    let entry = Entry { line: line.number, sent_by: line.sent_by, comment: line.comment, decoded };
+    let entry =
+        Entry { place: Place::Line(line.number), sent_by: line.sent_by, comment: line.comment, decoded };
     if args.json {
-        json::write(out, &entry, args.explain)?;
+        json::write(out, &entry, args.explain, |_| true)?;
     } else {
         human::write(out, &entry, args.explain)?;
     }
@@ -182,6 +215,11 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead>> {
     let file = File::open(path)?;
     ensure!(!file.metadata()?.is_dir(), "is a directory; name a file with one datagram per line");
     Ok(Box::new(BufReader::new(file)))
+}
+
+/// How an input is called in messages.
+fn name(path: &Path) -> String {
+    if is_stdin(path) { "standard input".into() } else { path.display().to_string() }
 }
 
 fn is_stdin(path: &Path) -> bool {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::{Missed, Outcome, Taken, Totals, Value};
+use bcnet_lab::{Missed, Outcome, Taken, Totals};
 use bcnet_transport::wire::Channel;
 use serde_json::{Value as Json, json};
 
@@ -107,15 +107,6 @@ fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
         "silent": totals.silent,
         "delay_ms": {"p50": outcome.delay(node, 0.5), "p99": outcome.delay(node, 0.99), "max": outcome.delay(node, 1.0)},
     })
-}
-
-/// A figure as JSON.
-pub(super) fn value(value: Option<&Value>) -> Json {
-    match value {
-        None => Json::Null,
-        Some(Value::One(value)) => json!(short(*value)),
-        Some(Value::Many(values)) => json!(values),
-    }
 }
 
 fn channel(channel: Channel) -> &'static str {

@@ -4,9 +4,13 @@
 
 mod json;
 mod library;
+mod plot;
+mod report;
 mod text;
+mod tour;
 
 use std::io::{self, BufWriter, Write};
+use std::time::Instant;
 
 use anyhow::ensure;
 use bcnet_lab::scenario::Kind;
@@ -25,7 +29,10 @@ Examples:
   bcnet lab run p01
   bcnet lab run scenarios/p*.toml --json
   bcnet lab run battle-loss5 --engine bcnet --seed 7
-  bcnet lab dump p01 --at 2.77")]
+  bcnet lab dump p01 --at 2.77
+  bcnet lab tour --report tour.html
+
+Exit codes: 0 all expectations met, 1 some expectation missed, 2 a scenario could not be read.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -39,6 +46,8 @@ enum Command {
     List,
     /// Run a scenario and print the queues of every node at one moment
     Dump(DumpArgs),
+    /// Run everything on both engines: one table, and a report with plots
+    Tour(tour::Args),
 }
 
 #[derive(clap::Args)]
@@ -95,6 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Run(args) => run_files(args, &mut out)?,
         Command::List => list(&mut out)?,
         Command::Dump(args) => dump(args, &mut out)?,
+        Command::Tour(args) => tour::run(args, &mut out)?,
     };
     out.flush()?;
     Ok(verdict)
@@ -105,7 +115,7 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let entries = args.files.iter().map(|name| library::find(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut verdict = Verdict::Clean;
     for entry in &entries {
-        let outcome = perform(entry, args.choice, args.trace, None);
+        let outcome = timed(entry, args);
         let missed = outcome.missed(&entry.scenario);
         if !missed.is_empty() {
             verdict = Verdict::Findings;
@@ -117,6 +127,17 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
         }
     }
     Ok(verdict)
+}
+
+/// Runs a scenario and tells on standard error how much faster than real time that went.
+#[allow(clippy::disallowed_methods, reason = "how long a run takes is for people only")]
+fn timed(entry: &Entry, args: &RunArgs) -> Outcome {
+    let start = Instant::now();
+    let outcome = perform(entry, args.choice, args.trace, None);
+    let (took, virtually) = (start.elapsed().as_secs_f64(), outcome.duration + entry.scenario.settle);
+    let factor = virtually.as_secs_f64() / took.max(1e-9);
+    eprintln!("{}: {:.0} s in {took:.2} s, {factor:.0} times real time", entry.name, virtually.as_secs_f64());
+    outcome
 }
 
 fn perform(entry: &Entry, choice: Choice, trace: bool, dump: Option<Time>) -> Outcome {

@@ -94,7 +94,10 @@ fn read_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<Vec<u8>> 
     let mut buffer = [0; 512];
     while !is_complete(&request) {
         let left = deadline.since(shared.clock.now());
-        if left.is_zero() || request.len() > MOST_REQUEST {
+        if request.len() > MOST_REQUEST {
+            return Err(io::Error::new(ErrorKind::InvalidData, "too much"));
+        }
+        if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;

@@ -35,6 +35,8 @@ pub(crate) enum Note {
 pub(crate) struct List {
     /// Those who must prove that they are where they say, by where their heartbeat came from.
     strangers: BTreeMap<SocketAddrV4, Stranger>,
+    /// The same by age, so that a flood is cheap.
+    by_age: BTreeSet<(Time, SocketAddrV4)>,
     /// Those who did.
     servers: BTreeMap<SocketAddrV4, Server>,
     notes: Vec<Note>,
@@ -73,7 +75,7 @@ impl List {
             return if is_game { self.heartbeat(from, listed_port(port)?, random, now) } else { None };
         }
         if let Some(answer) = text.get("validate")
-            && let Some(stranger) = self.strangers.remove(&from)
+            && let Some(stranger) = self.forget(from)
         {
             return self.answered(from, &stranger, answer, now);
         }
@@ -99,12 +101,16 @@ impl List {
         {
             return None;
         }
-        if self.strangers.len() >= MOST_STRANGERS && !self.strangers.contains_key(&from) {
-            self.forget_oldest_stranger();
+        self.forget(from);
+        if self.strangers.len() >= MOST_STRANGERS
+            && let Some((_, oldest)) = self.by_age.first().copied()
+        {
+            self.forget(oldest);
         }
         let challenge = Challenge::new(random);
         let question = format!("\\secure\\{}", challenge.text()).into_bytes();
         self.strangers.insert(from, Stranger { challenge, listed, since: now });
+        self.by_age.insert((now, from));
         Some((from, question))
     }
 
@@ -146,7 +152,12 @@ impl List {
 
     /// Forgets who was not heard of for too long.
     pub(crate) fn expire(&mut self, now: Time) {
-        self.strangers.retain(|_, stranger| now.since(stranger.since) < PATIENCE);
+        while let Some((since, from)) =
+            self.by_age.first().copied().filter(|(since, _)| now.since(*since) >= PATIENCE)
+        {
+            self.by_age.remove(&(since, from));
+            self.strangers.remove(&from);
+        }
         let mut gone = Vec::new();
         self.servers.retain(|_, server| {
             let last = server.seen.unwrap_or(server.heartbeat);
@@ -177,11 +188,10 @@ impl List {
         }
     }
 
-    fn forget_oldest_stranger(&mut self) {
-        let oldest = self.strangers.iter().min_by_key(|(_, stranger)| stranger.since).map(|(from, _)| *from);
-        if let Some(from) = oldest {
-            self.strangers.remove(&from);
-        }
+    fn forget(&mut self, from: SocketAddrV4) -> Option<Stranger> {
+        let stranger = self.strangers.remove(&from)?;
+        self.by_age.remove(&(stranger.since, from));
+        Some(stranger)
     }
 }
 
@@ -327,7 +337,10 @@ mod tests {
             let from = SocketAddrV4::new(Ipv4Addr::from(0x0A00_0000 + n), 22101);
             list.handle_datagram(from, HEARTBEAT, u64::from(n), at(u64::from(n) / 1000));
         }
-        assert_eq!((list.strangers.len(), list.servers.len()), (MOST_STRANGERS, 1));
+        assert_eq!(
+            (list.strangers.len(), list.by_age.len(), list.servers.len()),
+            (MOST_STRANGERS, MOST_STRANGERS, 1)
+        );
         for port in 1..1000 {
             prove(&mut list, address([192, 0, 2, 66], port), HEARTBEAT, at(30));
         }

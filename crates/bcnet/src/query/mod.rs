@@ -176,7 +176,7 @@ impl Asking {
         }
         let datagram = buffer.get(..len).unwrap_or_default();
         if self.raw {
-            writeln!(out, "{from} {}", datagram.escape_ascii())?;
+            writeln!(out, "{from} {}", printable(datagram))?;
         }
         if let Some(reply) = self.assemblies.entry(from).or_default().add(datagram) {
             let delay = self.clock.now().since(start);
@@ -184,6 +184,15 @@ impl Asking {
         }
         Ok(true)
     }
+}
+
+/// Text as it is, all other bytes as `\xNN`.
+fn printable(bytes: &[u8]) -> String {
+    let show = |byte: &u8| match byte {
+        b' '..=b'~' => char::from(*byte).to_string(),
+        other => format!("\\x{other:02X}"),
+    };
+    bytes.iter().map(show).collect()
 }
 
 fn is_passing(error: &io::Error) -> bool {

@@ -188,4 +188,25 @@ mod tests {
         }
         assert_eq!(assembly.replies.len(), MOST_REPLIES);
     }
+
+    /// Random texts of the words that mean something: nothing panics, and what is kept stays bounded.
+    #[test]
+    fn random_replies_stay_within_bounds() {
+        const WORDS: [&[u8]; 8] =
+            [b"\\", b"final", b"queryid", b"1.1", b"2.", b"player_0", b"\xFF", b"99999999999.2"];
+        let mut state = 0x5EED_u64;
+        for _ in 0..2_000 {
+            let mut assembly = Assembly::default();
+            for _ in 0..20 {
+                let mut datagram = b"\\".to_vec();
+                for _ in 0..30 {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    datagram.extend(WORDS[(state >> 61) as usize]);
+                }
+                let pairs = assembly.add(&datagram).map_or(0, |reply| reply.pairs.len());
+                assert!(pairs <= MOST_PAIRS * MOST_PIECES as usize && assembly.replies.len() <= MOST_REPLIES);
+            }
+        }
+    }
 }

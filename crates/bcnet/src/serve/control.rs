@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,11 +43,14 @@ fn listen(path: &Path) -> anyhow::Result<UnixListener> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent)?;
     }
-    // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
-    let nameless = path.with_extension(format!("{}.new", std::process::id()));
+    if fs::symlink_metadata(path).is_ok_and(|old| !old.file_type().is_socket()) {
+        bail!("there is a file of that name that is no socket; name another one with `server.control`");
+    }
     if UnixStream::connect(path).is_ok() {
         bail!("another server listens there; give this one its own `server.control`");
     }
+    // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
+    let nameless = path.with_extension("new");
     drop(fs::remove_file(&nameless));
     let listener = UnixListener::bind(&nameless)?;
     fs::set_permissions(&nameless, Permissions::from_mode(0o600))?;

@@ -96,28 +96,33 @@ impl Game {
         let mut events = Events::with_capacity(1024);
         // A session may have something to do from the start: masters, say.
         self.stir_all();
-        loop {
-            let now = self.clock.now();
-            if self
-                .leaving
-                .is_some_and(|end| now >= end || self.rooms.iter().all(|room| room.session.is_closed()))
-            {
-                return Ok(());
-            }
-            match self.poll.poll(&mut events, Some(self.wait(now))) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                result => result?,
-            }
-            let now = self.clock.now();
-            for event in &events {
-                match event.token() {
-                    WAKE => self.obey(now),
-                    Token(index) => self.note_unread(index),
-                }
-            }
-            self.receive(now);
-            self.serve(now);
+        while !self.is_over() {
+            self.turn(&mut events)?;
         }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let said = || self.rooms.iter().all(|room| room.session.is_closed());
+        self.leaving.is_some_and(|end| self.clock.now() >= end || said())
+    }
+
+    /// Waits until something is to be done, and does it.
+    fn turn(&mut self, events: &mut Events) -> io::Result<()> {
+        match self.poll.poll(events, Some(self.wait(self.clock.now()))) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        let now = self.clock.now();
+        for event in &*events {
+            match event.token() {
+                WAKE => self.obey(now),
+                Token(index) => self.note_unread(index),
+            }
+        }
+        self.receive(now);
+        self.serve(now);
+        Ok(())
     }
 
     fn note_unread(&mut self, index: usize) {
@@ -275,3 +280,63 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How long the game may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const WAKE: Token = Token(usize::MAX);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+
+    use bcnet_transport::wire::Text;
+    use bcnet_transport::{Config, Endpoint};
+
+    use super::*;
+    use crate::allocations;
+    use crate::net::{Io, Socket};
+
+    /// A game with one session, for players at this machine.
+    fn game(io: Io) -> (Game, SocketAddrV4) {
+        let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
+        let address = socket.local().expect("bound");
+        let transport = Config { cipher: false, ..Config::default() };
+        let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
+        let room = Room::new(config, 7, socket, address);
+        (Game::new(vec![room], Clock::start(), None).expect("a game").0, address)
+    }
+
+    #[test]
+    fn a_datagram_costs_no_allocation() {
+        for io in [Io::BEST, Io::Portable] {
+            let (mut game, address) = game(io);
+            let mut events = Events::with_capacity(16);
+            let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+            let mut player = Endpoint::connect(
+                Config::default(),
+                address,
+                Ipv4Addr::LOCALHOST,
+                7,
+                Text::default(),
+                Time::ZERO,
+            );
+            let mut hello = [0; 100];
+            let hello_size = player.poll_transmit(&mut hello, Time::ZERO).expect("a connect request").len;
+            let mut counts = Vec::new();
+            for round in 0..40 {
+                // A connect request again and again, which is acknowledged each time, and nonsense.
+                for _ in 0..50 {
+                    client.send_to(&hello[..hello_size], address).expect("sent");
+                    client.send_to(&[9; 300], address).expect("sent");
+                }
+                let before = allocations::count();
+                let (wanted, sent) = ((round + 1) * 100, game.rooms[0].traffic.datagrams_out);
+                while game.rooms[0].traffic.datagrams_in < wanted
+                    || game.rooms[0].traffic.datagrams_out == sent
+                {
+                    game.turn(&mut events).expect("a turn");
+                }
+                counts.push(allocations::count() - before);
+            }
+            // What grows with the load has grown by then, and lines of the log are few.
+            let late: u64 = counts[20..].iter().sum();
+            assert!(late < 40, "{io:?}: {late} allocations for 2000 datagrams; per round {counts:?}");
+        }
+    }
+}

@@ -5,8 +5,8 @@
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -27,7 +27,8 @@ pub(crate) struct Ring {
 /// Takes datagrams for the capture.
 pub(crate) struct Recorder {
     packets: Option<SyncSender<Owned>>,
-    thread: Option<JoinHandle<()>>,
+    /// Ends when everything is written.
+    written: Receiver<()>,
     left_out: u64,
 }
 
@@ -44,13 +45,15 @@ impl Recorder {
         let mut writer = Writer::create(&ring.path)?;
         writer.flush()?;
         let (packets, inbox) = mpsc::sync_channel(BACKLOG);
+        let (ended, written) = mpsc::channel();
         let write = move || {
+            let _ended: Sender<()> = ended;
             if let Err(error) = write_all(&ring, writer, &inbox) {
                 tracing::error!(event = "capture_failed", error = format!("{error:#}"), "the capture ends");
             }
         };
-        let thread = thread::Builder::new().name("capture".into()).spawn(write)?;
-        Ok(Self { packets: Some(packets), thread: Some(thread), left_out: 0 })
+        thread::Builder::new().name("capture".into()).spawn(write)?;
+        Ok(Self { packets: Some(packets), written, left_out: 0 })
     }
 
     /// Records a datagram.
@@ -81,12 +84,10 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// Everything that was recorded is in the file.
+    /// Everything that was recorded is in the file, unless the disk has stopped.
     fn drop(&mut self) {
         self.packets = None;
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        let _ = self.written.recv_timeout(PATIENCE);
     }
 }
 
@@ -126,6 +127,8 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("{number}.{extension}"))
 }
 
+/// How long the disk may take at the end.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Datagrams that wait for the disk, at most: with their bytes a few megabytes.
 const BACKLOG: usize = 8192;
 

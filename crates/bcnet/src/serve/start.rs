@@ -191,3 +191,15 @@ fn seed() -> u64 {
 
 const FIRST_PORT: u16 = 22101;
 const LAST_PORT: u16 = 22201;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_configuration_are_those_of_a_session() {
+        let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
+        let expected = Config { advertise_port: 0, transport, ..Config::default() };
+        assert_eq!(config(&config::Session::default()).expect("good"), expected);
+    }
+}

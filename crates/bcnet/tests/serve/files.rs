@@ -99,3 +99,19 @@ fn the_log_can_be_json_and_in_a_file() {
     let text = fs::read_to_string(log.path()).expect("text");
     assert!(text.lines().any(|line| line.contains("\"event\":\"stopped\"")), "{text}");
 }
+
+/// Skipped where there is no systemd.
+#[test]
+fn the_systemd_unit_is_valid() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/bcnet.service");
+    let text = fs::read_to_string(unit).expect("the unit");
+    let directory = Directory::new();
+    let file = directory.path("bcnet.service");
+    let there = text.replace("/usr/local/bin/bcnet", env!("CARGO_BIN_EXE_bcnet"));
+    assert_ne!(there, text);
+    fs::write(&file, there).expect("written");
+    let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -4,6 +4,7 @@
 mod control;
 mod files;
 mod life;
+mod manifest;
 mod player;
 mod server;
 mod sockets;

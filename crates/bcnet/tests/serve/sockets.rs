@@ -63,3 +63,15 @@ fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
     server.signal("TERM");
     alice.until_over();
 }
+
+#[test]
+fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
+    let master = client();
+    let to = format!("server.masters={}", master.local_addr().expect("bound"));
+    let server = Server::start(&["--set", &to]);
+    let mut buffer = [0; 2048];
+    let (len, from) = master.recv_from(&mut buffer).expect("a heartbeat");
+    let text = String::from_utf8_lossy(&buffer[..len]);
+    assert!(text.starts_with(&format!("\\heartbeat\\{}\\gamename\\bcommander", server.ports[0])), "{text}");
+    assert_eq!(from, server.address().into());
+}

@@ -101,11 +101,16 @@ impl Window {
         }
         Ok(true)
     }
+}
 
-    /// The rest as a reader, for what is read by lines.
-    pub(super) fn into_reader(self) -> impl Read {
-        let left = self.rest().to_vec();
-        io::Cursor::new(left).chain(self.input)
+/// For what is read by lines.
+impl Read for Window {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.has(1)?;
+        let count = self.rest().len().min(into.len());
+        into[..count].copy_from_slice(&self.rest()[..count]);
+        self.consume(count);
+        Ok(count)
     }
 }
 
@@ -137,7 +142,8 @@ impl Reader {
     /// Begins to read if `window` holds a capture. Otherwise gives it back.
     pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
         window.has(4)?;
-        let magic: [u8; 4] = window.rest().get(..4).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default();
+        let magic: [u8; 4] =
+            window.rest().get(..4).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default();
         let (format, big_endian) = match magic {
             [0x0A, 0x0D, 0x0D, 0x0A] => (Format::Pcapng, false),
             [0xA1, 0xB2, 0xC3, 0xD4] => (Format::Pcap { nanos: false, link: 0 }, true),
@@ -316,7 +322,8 @@ impl Reader {
 /// Microseconds since 1970.
 fn micros(units: u64, interface: Interface) -> u64 {
     let power = u32::from(interface.resolution & 0x7F);
-    let per_second = if interface.resolution & 0x80 == 0 { 10_u128.checked_pow(power) } else { 1_u128.checked_shl(power) };
+    let per_second =
+        if interface.resolution & 0x80 == 0 { 10_u128.checked_pow(power) } else { 1_u128.checked_shl(power) };
     let micros = u128::from(units) * 1_000_000 / per_second.unwrap_or(u128::MAX);
     let micros = i128::try_from(micros).unwrap_or(0) + i128::from(interface.offset) * 1_000_000;
     u64::try_from(micros.max(0)).unwrap_or(u64::MAX)

@@ -1,0 +1,81 @@
+//! Three clients play in the manner of the recorded battles: state ten times a second, shots, hits, chat; the host
+//! passes on to the others.
+
+use std::time::Duration;
+
+use bcnet_lab::{Faults, Rng, World};
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Config, Event, Quality};
+
+pub(crate) struct Day {
+    world: World,
+    ids: Vec<PeerId>,
+    rng: Rng,
+    /// Orders, which must arrive, that clients sent and that the host got.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// Payloads of any kind that were handed to an endpoint.
+    pub(crate) messages: u64,
+}
+
+impl Day {
+    pub(crate) fn new() -> Self {
+        let delay = Duration::from_millis(25);
+        let faults = Faults { loss: 0.01, delay, jitter: Duration::from_millis(5), ..Faults::default() };
+        let config = Config { tick: TICK, cipher: false, ..Config::default() };
+        let world = World::session(faults, 3, &config, TICK, CLIENTS);
+        let ids = (0..=CLIENTS).map(|node| world.node(node).id()).collect();
+        Self { world, ids, rng: Rng::new(4), sent: 0, received: 0, messages: 0 }
+    }
+
+    /// The next so many seconds.
+    pub(crate) fn run(&mut self, seconds: u64) {
+        let end = self.world.now() + Duration::from_secs(seconds);
+        while self.world.now() < end {
+            (1..=CLIENTS).for_each(|client| self.play(client));
+            self.pass_on();
+        }
+    }
+
+    /// How many datagrams were sent so far.
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.world.total().sent
+    }
+
+    /// What a client says in a tick: StateUpdate, nearly always, and an order now and then.
+    fn play(&mut self, client: usize) {
+        // 0.39 reliable messages per second and client, 10.5 ticks per second. Shots come in pairs, hits and chat are rare.
+        let order = self.rng.chance(0.037).then(|| [21, 21, 17, 10, 19, 14, 18][self.rng.size(7)]);
+        let state = self.rng.chance(0.91).then(|| [29, 26, 23, 39, 27][self.rng.size(5)]);
+        let now = self.world.now();
+        let says = [(state, Quality::Unreliable), (order, Quality::Reliable)];
+        for (len, quality) in says.into_iter().filter_map(|(len, quality)| Some((len?, quality))) {
+            let endpoint = self.world.node_mut(client);
+            endpoint.send(PeerId::HOST, &[7; 64][..len], quality, now).expect("joined");
+            self.sent += u64::from(quality == Quality::Reliable);
+            self.messages += 1;
+        }
+    }
+
+    /// A tick of all ends.
+    fn pass_on(&mut self) {
+        let Self { world, ids, received, messages, .. } = self;
+        world.run(world.now() + TICK, |node, event, bytes, endpoint, now| match event {
+            Event::Received { peer, .. } if node == 0 => {
+                // The shortest state is longer than the longest order.
+                let quality = if bytes.len() >= 23 { Quality::Unreliable } else { Quality::Reliable };
+                for id in ids[1..].iter().filter(|id| **id != peer) {
+                    endpoint.send(*id, bytes, quality, now).expect("joined");
+                    *messages += 1;
+                }
+                *received += u64::from(quality == Quality::Reliable);
+            }
+            Event::Left { peer, reason } => panic!("at {now} {peer} left node {node}: {reason}"),
+            _ => {}
+        });
+    }
+}
+
+const CLIENTS: usize = 3;
+/// A tick of the original host.
+const TICK: Duration = Duration::from_millis(95);

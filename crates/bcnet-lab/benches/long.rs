@@ -1,0 +1,35 @@
+//! Hours of recorded traffic, to be counted by `.ci/long`: `long HOURS` prints how many messages each hour had.
+
+use std::env;
+use std::process::ExitCode;
+
+use day::Day;
+
+mod day;
+
+fn main() -> ExitCode {
+    // Cargo adds --bench to whatever it is given.
+    let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let hours = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => 1,
+        [hours] if hours.parse::<u32>().is_ok() => hours.parse().unwrap_or(1),
+        _ => {
+            eprintln!("arguments: [HOURS]");
+            return ExitCode::from(2);
+        }
+    };
+    let mut day = Day::new();
+    for _ in 0..hours {
+        println!("{}", one_hour(&mut day));
+    }
+    eprintln!("{} datagrams, {} of {} orders arrived", day.datagrams(), day.received, day.sent);
+    if day.received + 10 < day.sent { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Where callgrind begins to count anew.
+#[inline(never)]
+fn one_hour(day: &mut Day) -> u64 {
+    let before = day.messages;
+    day.run(3600);
+    day.messages - before
+}

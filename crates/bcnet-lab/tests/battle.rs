@@ -1,0 +1,122 @@
+//! What bcnet gains over the original in the recorded battle: the numbers that must not get worse.
+//!
+//! Host serviced every 3 ms, clients at 60 Hz, a round trip of 100 ms; seeds 1 to 5 together. Bytes are those of UDP
+//! payloads, delays are from `send` to delivery, of reliable messages. `-- --nocapture` prints the table.
+
+use std::fs;
+use std::path::Path;
+
+use bcnet_lab::scenario::Kind;
+use bcnet_lab::{Options, Outcome, Scenario};
+
+const SEEDS: u64 = 5;
+
+/// Without loss: a ninth of the ACK bytes, and no more datagrams.
+#[test]
+fn without_loss_acks_cost_an_eighth() {
+    let (stock, bcnet) = both("battle");
+    let (acks, datagrams) =
+        (sum(&bcnet, ack_bytes) / sum(&stock, ack_bytes), sum(&bcnet, datagrams) / sum(&stock, datagrams));
+    println!("lossless: ACK bytes {:.2} %, datagrams {:.2} % of stock's", 100.0 * acks, 100.0 * datagrams);
+    assert!(acks <= 0.12, "{acks}");
+    assert!(datagrams <= 1.0, "{datagrams}");
+}
+
+/// With 5 % loss: a quarter of the delay of the slowest, for no more bytes.
+#[test]
+fn with_loss_the_slowest_messages_are_four_times_as_fast() {
+    let (stock, bcnet) = both("battle-loss5");
+    let (late, bytes) = (p99(&bcnet, None) / p99(&stock, None), sum(&bcnet, bytes) / sum(&stock, bytes));
+    println!(
+        "5 % loss: p99 {:.0} of {:.0} ms, {:.1} %; bytes {:.2} % of stock's",
+        p99(&bcnet, None),
+        p99(&stock, None),
+        100.0 * late,
+        100.0 * bytes
+    );
+    assert!(late <= 0.25, "{late}");
+    assert!(bytes <= 1.0, "{bytes}");
+}
+
+/// Facing stock peers bcnet keeps four fifths of what it gains among its own kind.
+#[test]
+fn facing_stock_peers_most_of_the_gain_is_kept() {
+    let (stock, bcnet) = both("battle");
+    let (stock_lossy, bcnet_lossy) = both("battle-loss5");
+    let sides: [(&str, &[usize]); 2] = [("host", &[0]), ("clients", &[1, 2, 3])];
+    for (side, nodes) in sides {
+        let mixed = runs(&format!("battle-bcnet-{side}"), None);
+        let mixed_lossy = runs(&format!("battle-loss5-bcnet-{side}"), None);
+        let acks = |runs: &[Outcome]| {
+            sum(runs, |run| nodes.iter().map(|node| run.nodes[*node].totals.ack_bytes).sum())
+        };
+        let late = |runs: &[Outcome]| {
+            nodes.iter().map(|node| p99(runs, Some(*node))).sum::<f64>() / nodes.len() as f64
+        };
+        let kept = |pure: f64, mixed: f64| (1.0 - mixed) / (1.0 - pure);
+        let acks_kept = kept(acks(&bcnet) / acks(&stock), acks(&mixed) / acks(&stock));
+        let late_kept =
+            kept(late(&bcnet_lossy) / late(&stock_lossy), late(&mixed_lossy) / late(&stock_lossy));
+        println!(
+            "bcnet {side} facing stock: ACK bytes {:.2} % of stock's, p99 {:.0} of {:.0} ms; gains kept {:.0} % and {:.0} %",
+            100.0 * acks(&mixed) / acks(&stock),
+            late(&mixed_lossy),
+            late(&stock_lossy),
+            100.0 * acks_kept,
+            100.0 * late_kept
+        );
+        assert!(acks_kept >= 0.8 && late_kept >= 0.8, "{side}: {acks_kept} {late_kept}");
+    }
+}
+
+/// The recorded rates, which the pattern is made of.
+#[test]
+fn the_pattern_has_the_recorded_rates() {
+    let [run] = &runs("battle", Some(Kind::Stock))[..1] else { unreachable!() };
+    let seconds = run.duration.as_secs_f64();
+    let useful = |node: usize| run.nodes[node].totals.useful_acks as f64 / seconds;
+    // Recorded: 0.39 per second and client to the host, 1.30 from it.
+    let (up, down) = ((useful(1) + useful(2) + useful(3)) / 3.0, useful(0) / 3.0);
+    println!("reliable per second and client: {up:.2} to the host, {down:.2} from it");
+    assert!((0.33..0.45).contains(&up) && (1.1..1.5).contains(&down), "{up} {down}");
+    // Recorded: 33.2 messages per second and client both ways, 1.51 in a datagram, ACKs apart.
+    let messages = run.total().payloads as f64 / seconds / 3.0;
+    println!("messages per second and client: {messages:.1}");
+    assert!((31.0..37.0).contains(&messages), "{messages}");
+}
+
+fn both(name: &str) -> (Vec<Outcome>, Vec<Outcome>) {
+    (runs(name, Some(Kind::Stock)), runs(name, Some(Kind::Bcnet)))
+}
+
+fn runs(name: &str, engine: Option<Kind>) -> Vec<Outcome> {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).with_extension("toml");
+    let scenario = Scenario::parse(&fs::read_to_string(path).expect("a scenario")).expect("a good one");
+    let seeds = 1..=SEEDS;
+    seeds
+        .map(|seed| bcnet_lab::run(&scenario, &Options { engine, seed: Some(seed), ..Options::default() }))
+        .collect()
+}
+
+fn sum(runs: &[Outcome], of: impl Fn(&Outcome) -> u64) -> f64 {
+    runs.iter().map(|run| of(run) as f64).sum()
+}
+
+/// The mean over the seeds, in milliseconds.
+fn p99(runs: &[Outcome], node: Option<usize>) -> f64 {
+    let each = runs.iter().map(|run| run.delay(node, 0.99).expect("reliable messages"));
+    each.sum::<f64>() / runs.len() as f64
+}
+
+fn ack_bytes(run: &Outcome) -> u64 {
+    run.total().ack_bytes
+}
+
+fn datagrams(run: &Outcome) -> u64 {
+    run.total().datagrams
+}
+
+fn bytes(run: &Outcome) -> u64 {
+    run.total().bytes
+}

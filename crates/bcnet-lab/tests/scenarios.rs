@@ -1,0 +1,192 @@
+//! Scenario files: what is wrong with them is told, what they expect comes out, and all their keys are documented.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bcnet_lab::scenario::Kind;
+use bcnet_lab::{Measure, Options, Scenario};
+
+/// Every scenario of the project meets its expectations on both engines, and expects something of at least one.
+#[test]
+fn all_expectations_are_met_on_both_engines() {
+    let mut missed = Vec::new();
+    for (name, scenario) in scenarios() {
+        let mut checked = 0;
+        for engine in [Kind::Stock, Kind::Bcnet] {
+            let outcome = bcnet_lab::run(&scenario, &Options { engine: Some(engine), ..Options::default() });
+            checked += outcome.checked(&scenario);
+            missed.extend(outcome.missed(&scenario).into_iter().map(|missed| (name.clone(), engine, missed)));
+        }
+        // Those with both engines in them are for comparison only.
+        assert!(checked > 0 || name.contains("-bcnet-"), "{name} expects nothing");
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// The same seed gives the same run, to the byte; another seed another one.
+#[test]
+fn a_run_depends_on_its_seed_alone() {
+    let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "battle-loss5").expect("there");
+    for engine in [Kind::Stock, Kind::Bcnet] {
+        let run = |seed| {
+            let options = Options { engine: Some(engine), seed: Some(seed), ..Options::default() };
+            let outcome = bcnet_lab::run(&scenario, &options);
+            (outcome.fingerprint, outcome.total())
+        };
+        assert_eq!(run(7), run(7), "{engine}");
+        assert_ne!(run(7).0, run(8).0, "{engine}");
+    }
+}
+
+/// Changing a constant of the original breaks the predictions that rest on it.
+#[test]
+fn predictions_fail_when_a_constant_is_changed() {
+    let fails = |name: &str, setting: &str| {
+        let text = fs::read_to_string(directory().join(name).with_extension("toml")).expect("there");
+        let changed = text.replacen("role = \"host\"\n", &format!("role = \"host\"\n{setting}\n"), 1);
+        assert_ne!(text, changed, "{name} has a host");
+        let scenario = Scenario::parse(&changed).expect("a good one");
+        !bcnet_lab::run(&scenario, &Options::default()).missed(&scenario).is_empty()
+    };
+    for (setting, names) in [
+        ("last_ack = 8", &["p01", "p03", "p07"][..]),
+        ("gate = \"always\"", &["p01", "p07", "p09"]),
+        ("gate = \"never\"", &["p01", "p03", "p07"]),
+        ("ack_step = 0.7", &["p01", "p03", "p07"]),
+        ("free_acks = 4", &["p01", "p07"]),
+    ] {
+        for name in names {
+            assert!(fails(name, setting), "{name} does not notice {setting}");
+        }
+    }
+}
+
+/// What the meter sees on the wire is what the original engine counts itself.
+#[test]
+fn an_ack_is_useful_once() {
+    let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "p17").expect("there");
+    let outcome = bcnet_lab::run(&scenario, &Options { trace: true, ..Options::default() });
+    let useful = outcome.trace.iter().filter(|(_, handled)| handled.useful).count();
+    let empty = outcome.trace.iter().filter(|(_, handled)| handled.waiting == 0).count();
+    assert_eq!((outcome.trace.len(), useful), (900, 100));
+    assert_eq!(empty as u64, outcome.total().empty_acks);
+    let line = outcome.trace[0].1.to_string();
+    assert!(line.contains("HandleACK: ack seq=0x0000 below32=0 | retxQ=1"), "{line}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_line_and_the_nearest_name() {
+    let node = "[[node]]\nname = \"host\"\nrole = \"host\"\n";
+    let with = |text: &str| format!("title = \"t\"\nduration = 10.0\n{node}{text}");
+    for (text, line, part) in [
+        (with("tik = 0.003"), 6, "no key is called `tik`; `tick` is"),
+        (with("[[sendd]]\nat = 1"), 6, "no key is called `sendd`; `send` is"),
+        (
+            with("[[dump]]\nat = 11\nnode = \"host\""),
+            7,
+            "11 is no time of this scenario: it lasts from 0 to 10 seconds",
+        ),
+        (with("[[dump]]\nat = -1\nnode = \"host\""), 7, "-1 is no time"),
+        (with("[[dump]]\nat = nan\nnode = \"host\""), 7, "NaN is no time"),
+        (with("[[dump]]\nat = 1\nnode = \"hots\""), 8, "no node is called `hots`; `host` is"),
+        (with("[[leave]]\nat = 1\nnode = \"nowhere\""), 8, "no node is called `nowhere`; there are host"),
+        (with("engine = \"stok\""), 6, "no engine is called `stok`; `stock` is"),
+        (with("tick = 0.0000001"), 6, "at least 100 microseconds"),
+        (with("tick = 0.1\nhz = 10"), 7, "not both"),
+        (with("[[link]]\nloss = 1.5"), 7, "1.5 is not possible here"),
+        (with("[[send]]\nat = 1\nfrom = \"host\""), 6, "a `size` or `bytes`"),
+        (with("[[send]]\nat = 1\nfrom = \"host\"\nbytes = \"2A 2\""), 9, "not hex"),
+        (
+            with("[[expect]]\nfigure = { of = \"ack_byte\" }\nis = 1"),
+            7,
+            "no figure is called `ack_byte`; `ack_bytes` is",
+        ),
+        (with("[[expect]]\nfigure = { of = \"acks\" }\nis = 1"), 7, "needs `at` and `node`"),
+        (with("[[expect]]\nfigure = { of = \"bytes\" }"), 6, "an expectation has `is`"),
+        (with("[[traffic]]\npattern = \"batle\""), 7, "no pattern is called `batle`; `battle` is"),
+        (with(node), 4, "two nodes are called `host`"),
+        ("title = \"t\"\nduration = 1e99\n".to_owned() + node, 2, "seconds are not possible"),
+        ("title = \"t\"\nduration = 1\n".into(), 1, "1 to 125 [[node]] tables"),
+        ("title = \"t\nduration = 1\n".into(), 1, ""),
+        ("duration = 1\n".into(), 1, "missing field `title`"),
+    ] {
+        let mistake = Scenario::parse(&text).expect_err(&text);
+        assert!(mistake.what.contains(part), "{text}\n{mistake}");
+        assert_eq!(mistake.line, line, "{text}\n{mistake}");
+        assert!(!mistake.what.contains('\n'), "{mistake}");
+    }
+}
+
+/// Cut short anywhere, a scenario is a mistake or a scenario, never a panic.
+#[test]
+fn any_part_of_a_file_is_read_without_harm() {
+    let text = fs::read_to_string(directory().join("p01.toml")).expect("there");
+    for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+        drop(Scenario::parse(&text[..end]));
+    }
+}
+
+/// docs/scenarios.md has every key and every figure, in code quotes.
+#[test]
+fn every_key_and_figure_is_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let docs = fs::read_to_string(path).expect("the documentation");
+    // An unknown key makes the parser tell which keys there are.
+    let head = "title = \"t\"\nduration = 1\n";
+    let tables = [
+        "",
+        "[claim]",
+        "[[node]]",
+        "[[link]]",
+        "[[send]]",
+        "[[inject]]",
+        "[[traffic]]",
+        "[[leave]]",
+        "[[dump]]",
+        "[[expect]]",
+        "[[expect]]\nfigure.of = \"x\"\nfigure.xyzzy",
+    ];
+    let mut keys = 0;
+    for table in tables {
+        let text = if table.ends_with("xyzzy") {
+            format!("{head}{table} = 1")
+        } else {
+            format!("{head}{table}\nxyzzyxyzzyxyzzy = 1")
+        };
+        let mistake = Scenario::parse(&text).expect_err("an unknown key");
+        let (_, known) =
+            mistake.what.split_once("there are ").unwrap_or_else(|| panic!("{table}: {mistake}"));
+        for key in known.split(", ") {
+            assert!(
+                docs.contains(&format!("`{key}`")),
+                "docs/scenarios.md does not explain `{key}` of {table:?}"
+            );
+            keys += 1;
+        }
+    }
+    assert!(keys > 70, "{keys}");
+    for measure in Measure::ALL {
+        let name = measure.name();
+        assert!(
+            docs.contains(&format!("`{name}`")),
+            "docs/scenarios.md does not explain the figure `{name}`"
+        );
+    }
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn scenarios() -> Vec<(String, Scenario)> {
+    let files = fs::read_dir(directory()).expect("scenarios").map(|file| file.expect("readable").path());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let name = path.file_stem().expect("named").to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).expect("readable");
+        let scenario = Scenario::parse(&text).unwrap_or_else(|mistake| panic!("{name}: {mistake}"));
+        (name, scenario)
+    };
+    files.into_iter().map(read).collect()
+}

@@ -1,0 +1,164 @@
+//! Values that are text with a meaning: names, passwords, paths, addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use toml::de::DeValue;
+
+use super::value::{Value, expected, quoted};
+
+/// Text that players see: Latin-1, as the game shows it, without what would break a GameSpy reply or a chat line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line<const MOST: usize>(pub(crate) String);
+
+impl<const MOST: usize> Value for Line<MOST> {
+    fn form() -> String {
+        format!("text of at most {MOST} Latin-1 characters, without backslash and control characters")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.chars().count() <= MOST && text.chars().all(is_shown) {
+            Ok(Self(text.into()))
+        } else {
+            Err(expected::<Self>(&quoted(text)))
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
+/// Like [`Line`], but of several lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lines<const MOST: usize>(pub(crate) String);
+
+impl<const MOST: usize> Value for Lines<MOST> {
+    fn form() -> String {
+        format!("text of at most {MOST} Latin-1 characters, `\\n` between lines")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.chars().count() <= MOST && text.lines().all(|line| line.chars().all(is_shown)) {
+            Ok(Self(text.into()))
+        } else {
+            Err(expected::<Self>(&quoted(text)))
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
+/// Whether the game shows a character, and it ends no field of a GameSpy reply.
+fn is_shown(letter: char) -> bool {
+    u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
+}
+
+/// A password, or none if it is empty. It never shows itself.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Password(String);
+
+impl Password {
+    pub(crate) fn get(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|text| !text.is_empty())
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_empty() { "no password" } else { "(hidden)" })
+    }
+}
+
+impl Value for Password {
+    fn form() -> String {
+        format!("text of at most {LONGEST_PASSWORD} characters; empty for none")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let fits = text.encode_utf16().count() <= LONGEST_PASSWORD && !text.chars().any(char::is_control);
+        if fits { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::form())) }
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        // A wrong value may be the password itself, so it is not repeated.
+        value.as_str().map_or_else(|| Err(format!("expected {}", Self::form())), Self::from_text)
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(if self.0.is_empty() { "" } else { "(hidden)" })
+    }
+}
+
+/// A connect request holds no more (T-33).
+const LONGEST_PASSWORD: usize = 198;
+
+impl Value for PathBuf {
+    fn form() -> String {
+        "a path".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.contains('\0') {
+            Err(expected::<Self>(&quoted(text)))
+        } else {
+            Ok(text.into())
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.to_string_lossy())
+    }
+}
+
+impl Value for Ipv4Addr {
+    fn form() -> String {
+        "an IPv4 address".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.trim_matches(['[', ']']).parse() {
+            Ok(IpAddr::V4(address)) => Ok(address),
+            Ok(IpAddr::V6(_)) => Err(format!(
+                "{text} is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address"
+            )),
+            Err(_) => Err(expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+/// A host and a port, the port being `DEFAULT` if none is written. Names are looked up when they are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostPort<const DEFAULT: u16> {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
+    fn form() -> String {
+        format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT} if none is given)")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)),
+            None => (text, Some(DEFAULT)),
+        };
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
+        match port {
+            Some(port) if !host.is_empty() && host.chars().all(plain) => Ok(Self { host: host.into(), port }),
+            _ => Err(expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&format!("{}:{}", self.host, self.port))
+    }
+}

@@ -1,0 +1,165 @@
+//! What of a capture is shown.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::str::FromStr;
+
+use bcnet_session::payload::Opcode;
+use bcnet_transport::wire::{Kind, Message, PeerId};
+
+use super::Packet;
+use super::log::{seconds, time_of_day};
+
+/// Which datagrams and messages are wanted; what is not set wants all.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct Filter {
+    /// Only what a peer sends or gets: its id, its address, or both with a port
+    #[arg(long, value_name = "ID|ADDR[:PORT]")]
+    peer: Option<PeerIs>,
+
+    /// Only messages of this kind: identity, ack, keepalive, connect, boot, disconnect, data
+    #[arg(long)]
+    kind: Option<KindIs>,
+
+    /// Only game data with this opcode, by name or number (`Chat`, `0x2C`)
+    #[arg(long)]
+    opcode: Option<OpcodeIs>,
+
+    /// Only from this time on: seconds from the start of the capture, or a time of day (UTC)
+    #[arg(long, value_name = "TIME")]
+    from: Option<Moment>,
+
+    /// Only up to this time
+    #[arg(long, value_name = "TIME")]
+    to: Option<Moment>,
+
+    /// Only datagrams that something is wrong with
+    #[arg(long)]
+    pub(super) anomalies: bool,
+}
+
+impl Filter {
+    /// Whether any message may be left out of a datagram that is shown.
+    pub(super) const fn selects_messages(&self) -> bool {
+        self.kind.is_some() || self.opcode.is_some()
+    }
+
+    /// Whether a datagram is wanted, whatever is in it. `ids` are those of the two ends, `start` is when the capture begins.
+    pub(super) fn wants(&self, packet: &Packet, ids: [Option<PeerId>; 2], start: u64) -> bool {
+        self.peer.is_none_or(|peer| peer.matches(packet, ids))
+            && self.wants_time(packet.time.as_micros(), start)
+    }
+
+    pub(super) fn wants_time(&self, time: u64, start: u64) -> bool {
+        self.from.is_none_or(|from| time >= from.on(start)) && self.to.is_none_or(|to| time <= to.on(start))
+    }
+
+    pub(super) fn wants_message(&self, message: &Message<'_>) -> bool {
+        self.kind.is_none_or(|KindIs(kind)| message.kind() == kind)
+            && self.opcode.is_none_or(|OpcodeIs(opcode)| super::opcode(message) == Some(opcode.0))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PeerIs {
+    Id(PeerId),
+    Address(Ipv4Addr),
+    Socket(SocketAddrV4),
+}
+
+impl PeerIs {
+    fn matches(self, packet: &Packet, ids: [Option<PeerId>; 2]) -> bool {
+        match self {
+            Self::Id(id) => ids.contains(&Some(id)),
+            Self::Address(address) => [packet.from, packet.to].iter().any(|end| *end.ip() == address),
+            Self::Socket(socket) => [packet.from, packet.to].contains(&socket),
+        }
+    }
+}
+
+impl FromStr for PeerIs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let id = number(text).map(|id| Self::Id(PeerId(id)));
+        id.or_else(|| text.parse().ok().map(Self::Address))
+            .or_else(|| text.parse().ok().map(Self::Socket))
+            .ok_or_else(|| "neither an id from 0 to 255 nor an IPv4 address with or without a port".into())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KindIs(Kind);
+
+impl FromStr for KindIs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = (0..=u8::MAX).map(Kind).find(|kind| kind.name() == Some(text));
+        named
+            .or_else(|| number(text).map(Kind))
+            .map(Self)
+            .ok_or_else(|| "no such kind: identity, ack, keepalive, connect, boot, disconnect, data".into())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OpcodeIs(Opcode);
+
+impl FromStr for OpcodeIs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Opcode::ALL
+            .iter()
+            .copied()
+            .find(|opcode| opcode.name().is_some_and(|name| name.eq_ignore_ascii_case(text)));
+        named
+            .or_else(|| number(text).map(Opcode))
+            .map(Self)
+            .ok_or_else(|| "neither the name of an opcode nor a number from 0 to 255".into())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// Microseconds from the start.
+    After(u64),
+    /// Microseconds since midnight.
+    OfDay(u64),
+}
+
+impl Moment {
+    /// As a time of a capture that begins at `start`.
+    const fn on(self, start: u64) -> u64 {
+        match self {
+            Self::After(micros) => start.saturating_add(micros),
+            Self::OfDay(micros) => {
+                let today = start - start % DAY + micros;
+                // A time long before the start is meant to be of the next day.
+                if today + DAY / 2 < start { today.saturating_add(DAY) } else { today }
+            }
+        }
+    }
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let day = || time_of_day(text).map(Self::OfDay);
+        seconds(text)
+            .map(Self::After)
+            .or_else(day)
+            .ok_or_else(|| "neither seconds (12.5) nor a time of day (11:39:21)".into())
+    }
+}
+
+/// Decimal, or hex behind `0x`.
+fn number(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u8::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+const DAY: u64 = 86_400 * 1_000_000;

@@ -1,0 +1,241 @@
+//! Packet logs as the community's tools write them: a line for each datagram, a hex dump below it.
+//!
+//! ```text
+//! [11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 rc=10 [ACK]
+//!   Decrypted:
+//!     0000: 02 02 01 27 00 00 01 28 00 00                    |...'...(..|
+//! ```
+//!
+//! What follows a dump, and lines of any other form, are passed over: tools differ.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use anyhow::ensure;
+use bcnet_transport::Time;
+
+use super::pcap::Window;
+use super::source::{Batch, Skipped, Step, logged};
+
+pub(super) struct Reader {
+    input: BufReader<Window>,
+    line: Vec<u8>,
+    offset: u64,
+    entry: Option<Entry>,
+    /// Midnights that have passed.
+    days: u64,
+    last: u64,
+}
+
+/// A datagram that is being read.
+struct Entry {
+    offset: u64,
+    number: Option<u64>,
+    micros: u64,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    len: Option<usize>,
+    bytes: Vec<u8>,
+    section: Section,
+    /// Whether the bytes were deciphered by whoever wrote the log.
+    plain: bool,
+}
+
+/// What the lines below the head show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// Nothing that is known.
+    Other,
+    Deciphered,
+    /// As it was on the wire.
+    Wire,
+}
+
+impl Reader {
+    /// Begins to read if the beginning looks like a log.
+    pub(super) fn open(mut window: Window) -> anyhow::Result<Self> {
+        window.has(SNIFFED)?;
+        let head = window.rest();
+        let lines = head.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+        let found = lines.into_iter().any(|line| head_of(line).is_some());
+        ensure!(found, "is neither pcap nor pcapng nor a packet log; hex lines are read with --hex");
+        Ok(Self { input: BufReader::new(window), line: Vec::new(), offset: 0, entry: None, days: 0, last: 0 })
+    }
+
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads up to the head of the next datagram, and adds the one before it to `batch`.
+    pub(super) fn read(
+        &mut self,
+        batch: &mut Batch,
+        skipped: &mut Skipped,
+        packets: &mut u64,
+    ) -> io::Result<Step> {
+        loop {
+            self.line.clear();
+            let at = self.offset;
+            let read = (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
+            self.offset += read as u64;
+            let line = String::from_utf8_lossy(&self.line);
+            let head = head_of(line.trim());
+            if read != 0 && head.is_none() {
+                if let Some(entry) = &mut self.entry {
+                    entry.note(line.trim());
+                }
+                continue;
+            }
+            let done = self.entry.take();
+            if let Some(head) = head {
+                self.entry = Some(self.begin(head, at));
+            }
+            if let Some(entry) = done {
+                *packets += 1;
+                entry.finish(batch, skipped, *packets);
+                return Ok(if read == 0 { Step::End } else { Step::More });
+            }
+            if read == 0 {
+                return Ok(Step::End);
+            }
+        }
+    }
+
+    fn begin(&mut self, head: Head, offset: u64) -> Entry {
+        // Logs have the time of day only. A little backwards is disorder, far back is midnight.
+        if head.micros + DAY / 2 < self.last {
+            self.days += 1;
+        }
+        self.last = head.micros;
+        let host = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let (from, to) = if head.to_client { (host, head.peer) } else { (head.peer, host) };
+        Entry {
+            offset,
+            number: head.number,
+            micros: self.days * DAY + head.micros,
+            from,
+            to,
+            len: head.len,
+            bytes: Vec::new(),
+            section: Section::Other,
+            plain: true,
+        }
+    }
+}
+
+impl Entry {
+    /// A line below the head.
+    fn note(&mut self, line: &str) {
+        if let Some(text) = line.strip_prefix("Text:") {
+            let text = text.trim_start();
+            if self.bytes.is_empty() && text.starts_with('\\') {
+                self.bytes.extend(text.bytes());
+                self.len = None;
+            }
+            return;
+        }
+        if let Some(title) = line.strip_suffix(':') {
+            let title = title.to_ascii_lowercase();
+            self.section = match title.as_str() {
+                "decrypted" | "deciphered" | "plain" | "plaintext" => Section::Deciphered,
+                "encrypted" | "raw" | "wire" | "ciphered" => Section::Wire,
+                _ => Section::Other,
+            };
+            // The deciphered bytes are preferred, whichever come first.
+            let (wire, better) = (!self.plain, self.section == Section::Deciphered);
+            if wire && better {
+                self.bytes.clear();
+            }
+            if self.bytes.is_empty() {
+                self.plain = self.section != Section::Wire;
+            }
+            return;
+        }
+        let fits = self.bytes.is_empty() || self.plain == (self.section == Section::Deciphered);
+        if self.section != Section::Other && fits && self.bytes.len() < LARGEST {
+            self.bytes.extend(dump_line(line, self.bytes.len()).unwrap_or_default());
+        }
+    }
+
+    fn finish(self, batch: &mut Batch, skipped: &mut Skipped, count: u64) {
+        if self.bytes.is_empty() || self.len.is_some_and(|len| len != self.bytes.len()) {
+            skipped.cut += 1;
+            return;
+        }
+        let (number, time) = (self.number.unwrap_or(count), Time::from_micros(self.micros));
+        batch.push(logged(number, self.offset, time, self.from, self.to, self.plain), &self.bytes);
+    }
+}
+
+/// The bytes of `0010: 02 02 01 …  |...|`, if the line continues a dump of `have` bytes.
+fn dump_line(line: &str, have: usize) -> Option<Vec<u8>> {
+    let (offset, rest) = line.split_once(':')?;
+    if usize::from_str_radix(offset.trim(), 16).ok()? != have {
+        return None;
+    }
+    let hex = rest.split('|').next().unwrap_or_default();
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).ok().filter(|_| byte.len() == 2)).collect()
+}
+
+/// What the head of a datagram says.
+struct Head {
+    micros: u64,
+    number: Option<u64>,
+    to_client: bool,
+    peer: SocketAddrV4,
+    len: Option<usize>,
+}
+
+/// Reads `[11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 …`.
+fn head_of(line: &str) -> Option<Head> {
+    let (time, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let micros = time_of_day(time)?;
+    let mut head = Head { micros, number: None, to_client: false, peer: UNKNOWN, len: None };
+    let mut direction = None;
+    for word in rest.split_whitespace() {
+        match word {
+            "S->C" => direction = Some(true),
+            "C->S" => direction = Some(false),
+            _ => {}
+        }
+        if let Some(number) = word.strip_prefix('#') {
+            head.number = head.number.or(number.parse().ok());
+        }
+        if let Some(len) = word.strip_prefix("len=") {
+            head.len = len.parse().ok();
+        }
+        let address = word.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        if let Some(address) = address.and_then(|(address, _)| address.parse().ok()) {
+            head.peer = address;
+        }
+    }
+    head.to_client = direction?;
+    Some(head)
+}
+
+/// Microseconds since midnight of `11:39:21.419`.
+pub(super) fn time_of_day(text: &str) -> Option<u64> {
+    let mut parts = text.splitn(3, ':');
+    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let seconds = seconds(parts.next()?)?;
+    (hours < 24 && minutes < 60 && seconds < 60_000_000)
+        .then(|| (hours * 60 + minutes) * 60_000_000 + seconds)
+}
+
+/// Microseconds of `21.419`.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let digits: String = fraction.chars().chain("000000".chars()).take(6).collect();
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(digits.parse().ok()?)
+}
+
+const UNKNOWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1);
+const DAY: u64 = 86_400 * 1_000_000;
+/// How much of a file is looked at to know what it is.
+const SNIFFED: usize = 64 * 1024;
+const LONGEST_LINE: u64 = 64 * 1024;
+/// The largest UDP payload.
+const LARGEST: usize = 65_507;

@@ -1,0 +1,271 @@
+//! Captures and packet logs: every message, and what goes wrong between the two sides.
+//!
+//! [`source`] gives datagrams, an [`Observer`] follows the conversations, and what both tell goes to a [`Sink`]: lines
+//! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
+
+mod filter;
+mod frame;
+mod log;
+mod pcap;
+mod source;
+mod summary;
+mod view;
+
+use std::collections::VecDeque;
+use std::io::{self, BufWriter, IsTerminal};
+use std::path::Path;
+
+use anyhow::Context;
+use bcnet_transport::Time;
+use bcnet_transport::observe::{ConversationId, Finding, Limits, NO_MARK, Observer, Seen, Side};
+use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
+
+use super::{Args as InspectArgs, name};
+use crate::Verdict;
+use filter::Filter;
+pub(super) use source::Packet;
+use source::{Batch, Skipped, Source, Step};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Tell what is in the capture: conversations, traffic, faults by their weight
+    #[arg(long, conflicts_with = "json")]
+    summary: bool,
+
+    /// Wait for more at the end of the file, as it is written
+    #[arg(long)]
+    follow: bool,
+
+    #[command(flatten)]
+    filter: Filter,
+}
+
+/// A datagram that was looked at, with all that is known of it.
+struct Sight<'a> {
+    packet: &'a Packet,
+    what: What<'a>,
+    /// What was found in it.
+    findings: &'a [Finding],
+    observer: &'a Observer,
+}
+
+enum What<'a> {
+    Datagram(Datagram<'a>, ConversationId, Side),
+    GameSpy(&'a [u8]),
+    Malformed(WireError),
+}
+
+/// Whoever is told what a capture holds.
+trait Sink {
+    /// A datagram.
+    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()>;
+    /// Something about an earlier datagram, or about none.
+    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()>;
+    /// Nothing more comes.
+    fn finish(&mut self, end: &End<'_>) -> io::Result<()>;
+}
+
+/// Where something can be seen in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Evidence {
+    number: u64,
+    offset: u64,
+}
+
+/// What is known when everything was read.
+struct End<'a> {
+    name: &'a str,
+    observer: &'a Observer,
+    skipped: &'a Skipped,
+    packets: u64,
+    bytes: u64,
+}
+
+pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
+    let [path] = args.files.as_slice() else { anyhow::bail!("two captures at once are not possible yet") };
+    let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
+    let filter = args.file.filter.clone();
+    if args.file.summary {
+        return inspect(args, path, summary::Summary::new(out));
+    }
+    let form = if args.json { view::Form::Json } else { view::Form::Lines };
+    inspect(args, path, view::View::new(out, form, filter, args.file.follow))
+}
+
+fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<Verdict> {
+    let name = name(path);
+    let mut source = Source::open(path, args.file.follow).with_context(|| name.clone())?;
+    let mut run = Run::new(sink);
+    // Followed files are shown as they grow; others are deciphered many at a time.
+    let most = if args.file.follow { 1 } else { BATCH };
+    let mut batch = Batch::default();
+    let mut progress = Progress::new(source.size);
+    let end = loop {
+        batch.clear();
+        let step = loop {
+            let step = source.read(&mut batch).with_context(|| name.clone())?;
+            if step != Step::More || batch.len() >= most {
+                break step;
+            }
+        };
+        batch.decipher();
+        for (packet, bytes) in batch.iter() {
+            run.look(packet, bytes, &mut source.skipped)?;
+        }
+        progress.show(source.offset());
+        if step != Step::More {
+            break step;
+        }
+    };
+    progress.clear();
+    let bytes = source.offset();
+    run.finish(&name, &source.skipped, source.packets, bytes)?;
+    let mut verdict = if run.malformed == 0 { Verdict::Clean } else { Verdict::Findings };
+    if run.malformed > 0 {
+        eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
+    }
+    if run.datagrams == 0 {
+        eprintln!("bcnet: {name}: no datagrams of the game in it");
+    }
+    if !source.skipped.is_empty() && !args.file.summary {
+        eprintln!("bcnet: {name}: not looked at: {}", source.skipped);
+    }
+    if let Step::Damaged(damage) = end {
+        eprintln!("bcnet: {name}: {damage}; {} packets before it were read", source.packets);
+        verdict = Verdict::Findings;
+    }
+    Ok(verdict)
+}
+
+/// One pass over a capture.
+struct Run<S> {
+    observer: Observer,
+    sink: S,
+    /// Where the latest datagrams are, for findings that come later.
+    places: VecDeque<Evidence>,
+    findings: Vec<Finding>,
+    last: Time,
+    datagrams: u64,
+    malformed: u64,
+}
+
+impl<S: Sink> Run<S> {
+    fn new(sink: S) -> Self {
+        Self {
+            observer: Observer::new(Limits::default()),
+            sink,
+            places: VecDeque::with_capacity(PLACES),
+            findings: Vec::new(),
+            last: Time::ZERO,
+            datagrams: 0,
+            malformed: 0,
+        }
+    }
+
+    /// Looks at one deciphered datagram.
+    fn look(&mut self, packet: &Packet, bytes: &[u8], skipped: &mut Skipped) -> io::Result<()> {
+        let seen = self.observer.observe_plain(packet.number, packet.time, packet.from, packet.to, bytes);
+        self.last = self.last.max(packet.time);
+        let what = match seen {
+            Seen::Foreign(_) => {
+                skipped.foreign += 1;
+                return Ok(());
+            }
+            Seen::GameSpy => What::GameSpy(bytes),
+            Seen::Malformed(_, _, error) => {
+                self.malformed += 1;
+                What::Malformed(error)
+            }
+            Seen::Passed(id, side) => match Datagram::parse(bytes, None) {
+                Ok(datagram) => What::Datagram(datagram, id, side),
+                Err(error) => What::Malformed(error),
+            },
+        };
+        self.datagrams += 1;
+        self.remember(Evidence { number: packet.number, offset: packet.offset });
+        self.tell_earlier(packet.number)?;
+        self.sink.see(&Sight { packet, what, findings: &self.findings, observer: &self.observer })
+    }
+
+    fn remember(&mut self, place: Evidence) {
+        if self.places.len() >= PLACES {
+            self.places.pop_front();
+        }
+        self.places.push_back(place);
+    }
+
+    /// Takes all findings: those about the datagram `number` are kept, the others are told.
+    fn tell_earlier(&mut self, number: u64) -> io::Result<()> {
+        self.findings.clear();
+        while let Some(finding) = self.observer.poll_finding() {
+            if finding.mark == number {
+                self.findings.push(finding);
+            } else {
+                let place = self.place(finding.mark);
+                self.sink.find(&finding, place, &self.observer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, mark: u64) -> Option<Evidence> {
+        let found = self.places.binary_search_by_key(&mark, |place| place.number).ok();
+        found.and_then(|at| self.places.get(at)).copied()
+    }
+
+    fn finish(&mut self, name: &str, skipped: &Skipped, packets: u64, bytes: u64) -> io::Result<()> {
+        self.observer.finish(self.last);
+        self.tell_earlier(NO_MARK - 1)?;
+        let observer = &self.observer;
+        self.sink.finish(&End { name, observer, skipped, packets, bytes })
+    }
+}
+
+/// How far a long file was read, for a person who waits.
+struct Progress {
+    size: Option<u64>,
+    shown: u64,
+}
+
+impl Progress {
+    fn new(size: Option<u64>) -> Self {
+        Self { size: size.filter(|size| *size > 2 * PROGRESS_STEP && io::stderr().is_terminal()), shown: 0 }
+    }
+
+    fn show(&mut self, offset: u64) {
+        if let Some(size) = self.size
+            && offset >= self.shown + PROGRESS_STEP
+        {
+            self.shown = offset;
+            eprint!("\r{:3} % of {} MB", offset * 100 / size.max(1), size / 1_000_000);
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown > 0 {
+            eprint!("\r{:30}\r", "");
+        }
+    }
+}
+
+/// The side that a datagram comes from, by its id.
+fn role(sender: PeerId) -> Role {
+    if sender == PeerId::HOST { Role::Host } else { Role::Client }
+}
+
+/// The game's opcode: the first byte of a whole payload or of a first part.
+fn opcode(message: &Message<'_>) -> Option<u8> {
+    match message {
+        Message::Data(data) if data.delivery.part().is_none_or(|part| part.index() == 0) => {
+            data.payload.first().copied()
+        }
+        _ => None,
+    }
+}
+
+/// As many datagrams as are deciphered together.
+const BATCH: usize = 256;
+/// As many datagrams can be pointed to later.
+const PLACES: usize = 1 << 16;
+const PROGRESS_STEP: u64 = 16_000_000;
+const OUTPUT: usize = 1 << 18;

@@ -1,0 +1,220 @@
+//! What a capture holds, in numbers: conversations, traffic by opcode, and faults by their weight.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use bcnet_session::payload::Opcode;
+use bcnet_transport::observe::{
+    Conversation, Count, Finding, Observer, RetransmitCause, Side, Traffic, What,
+};
+use bcnet_transport::wire::{PeerId, Role};
+
+use super::{End, Evidence, Sight, Sink};
+
+/// A kind of finding with how often it was found, and where first.
+#[derive(Debug, Clone)]
+pub(super) struct Tallied {
+    pub(super) weight: u8,
+    pub(super) title: &'static str,
+    pub(super) count: u64,
+    pub(super) first: Finding,
+    pub(super) place: Option<Evidence>,
+    /// Who did it first.
+    pub(super) who: String,
+}
+
+/// All findings by kind.
+#[derive(Debug, Default)]
+pub(super) struct Tally(BTreeMap<&'static str, Tallied>);
+
+impl Tally {
+    pub(super) fn add(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
+        let (title, weight) = title(&finding.what);
+        if let Some(known) = self.0.get_mut(title) {
+            known.count += 1;
+            return;
+        }
+        let talk = observer.conversation(finding.conversation);
+        let who = talk.map(|talk| side_name(&talk, finding.side)).unwrap_or_default();
+        self.0.insert(title, Tallied { weight, title, count: 1, first: *finding, place, who });
+    }
+
+    /// The heaviest first.
+    pub(super) fn ranked(&self) -> Vec<&Tallied> {
+        let mut all: Vec<_> = self.0.values().collect();
+        all.sort_by_key(|tallied| (std::cmp::Reverse((tallied.weight, tallied.count)), tallied.title));
+        all
+    }
+}
+
+/// How a kind of finding is called, and how bad it is: 0 is no fault at all.
+const fn title(what: &What) -> (&'static str, u8) {
+    match what {
+        What::Timeout { .. } => ("timeouts", 9),
+        What::StuckFragments { .. } => ("stuck split messages", 9),
+        What::SequenceGap { .. } => ("numbers left out", 8),
+        What::UnknownType(_) => ("datagrams with unknown types", 8),
+        What::Malformed(_) => ("malformed datagrams", 8),
+        What::Silence { .. } => ("long silences", 7),
+        What::Starvation { .. } => ("times game data waited behind ACKs", 6),
+        What::Retransmission { cause: RetransmitCause::WrongForm, .. } => {
+            ("retransmissions, ACK of the wrong form", 6)
+        }
+        What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => {
+            ("retransmissions, no ACK sent", 5)
+        }
+        What::Retransmission { cause: RetransmitCause::AckLost, .. } => ("retransmissions, ACK lost", 4),
+        What::Retransmission { cause: RetransmitCause::AckLate, .. } => ("retransmissions, ACK late", 4),
+        What::DuplicateDelivery { .. } => ("messages delivered twice", 3),
+        What::StaleAck { .. } => ("stale ACKs", 2),
+        What::RepeatedAck { .. } => ("messages acknowledged repeatedly", 2),
+        What::NonStock(_) => ("oddities of senders that are not stock", 1),
+        What::AcksOnce => ("senders that acknowledge once, as stock does not", 0),
+        What::CaptureLoss(_) => ("things that the capture has missed", 0),
+        _ => ("other findings", 1),
+    }
+}
+
+pub(super) struct Summary<W> {
+    out: W,
+    tally: Tally,
+    gamespy: u64,
+}
+
+impl<W: Write> Summary<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, tally: Tally::default(), gamespy: 0 }
+    }
+
+    fn conversation(&mut self, number: usize, talk: &Conversation<'_>) -> io::Result<()> {
+        let lasted = talk.last().since(talk.started()).as_secs_f64();
+        let [a, b] = [Side::First, Side::Second].map(|side| side_name(talk, side));
+        writeln!(self.out, "\nconversation {number}: {a} and {b}, {lasted:.1} s")?;
+        let [one, other] = [Side::First, Side::Second].map(|side| talk.traffic(side));
+        let names = [Side::First, Side::Second].map(|side| short_name(talk, side));
+        writeln!(self.out, "  {:<28}{:>22}{:>22}", "sent by", names[0], names[1])?;
+        let mut row = |title: &str, cells: [String; 2]| {
+            writeln!(self.out, "  {title:<28}{:>22}{:>22}", cells[0], cells[1])
+        };
+        let both = |cell: &dyn Fn(&Traffic) -> String| [cell(one), cell(other)];
+        row("datagrams", both(&|traffic| thousands(traffic.datagrams)))?;
+        row("bytes", both(&|traffic| thousands(traffic.bytes)))?;
+        row("ACKs, of all bytes", both(&|traffic| share(traffic.acks, traffic)))?;
+        row("  stale", both(&|traffic| share(traffic.stale_acks, traffic)))?;
+        row("  of parts", both(&|traffic| share(traffic.fragment_acks, traffic)))?;
+        row("retransmissions", both(&|traffic| share(traffic.retransmissions, traffic)))?;
+        row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
+        row("control messages", both(&|traffic| share(traffic.control, traffic)))?;
+        let trips = [Side::First, Side::Second].map(|side| {
+            talk.round_trip(side)
+                .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
+        });
+        row("round trip, at the capture", trips)?;
+        row("game data", both(&|traffic| share(traffic.data, traffic)))?;
+        let mut opcodes: BTreeMap<u8, [Count; 2]> = BTreeMap::new();
+        for (place, traffic) in [one, other].into_iter().enumerate() {
+            for (opcode, count) in traffic.opcodes() {
+                opcodes.entry(opcode).or_default()[place] = count;
+            }
+        }
+        for (opcode, [one_count, other_count]) in opcodes {
+            let title = format!("  0x{opcode:02X} {}", Opcode(opcode).name().unwrap_or("unknown"));
+            row(&title, [share(one_count, one), share(other_count, other)])?;
+        }
+        Ok(())
+    }
+
+    fn faults(&mut self, start: u64) -> io::Result<()> {
+        let (faults, others): (Vec<_>, Vec<_>) =
+            self.tally.ranked().into_iter().partition(|tallied| tallied.weight > 0);
+        for (title, list) in [("faults, the worst first", faults), ("not a fault", others)] {
+            if list.is_empty() {
+                continue;
+            }
+            writeln!(self.out, "\n{title}")?;
+            for Tallied { title, count, first, place, who, .. } in list {
+                writeln!(self.out, "  {:>9}  {title}", thousands(*count))?;
+                let time = first.at.as_micros().saturating_sub(start) as f64 / 1e6;
+                let place = place.map_or_else(String::new, |Evidence { number, offset }| {
+                    format!("packet {number} at byte {offset}, ")
+                });
+                writeln!(self.out, "{:13}first: {place}{time:.3} s, {who}: {}", "", first.what)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Sink for Summary<W> {
+    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
+        let place = Evidence { number: sight.packet.number, offset: sight.packet.offset };
+        self.gamespy += u64::from(matches!(sight.what, super::What::GameSpy(_)));
+        for finding in sight.findings {
+            self.tally.add(finding, Some(place), sight.observer);
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        self.tally.add(finding, place, observer);
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+        let talks: Vec<_> = end.observer.conversations().collect();
+        let count = talks.len();
+        writeln!(
+            self.out,
+            "{}: {} packets in {} bytes, {count} conversation{}, {} GameSpy datagrams",
+            end.name,
+            thousands(end.packets),
+            thousands(end.bytes),
+            if count == 1 { "" } else { "s" },
+            thousands(self.gamespy)
+        )?;
+        if !end.skipped.is_empty() {
+            writeln!(self.out, "not looked at: {}", end.skipped)?;
+        }
+        for (number, talk) in talks.iter().enumerate() {
+            self.conversation(number + 1, talk)?;
+        }
+        let start = talks.iter().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
+        self.faults(start)?;
+        self.out.flush()
+    }
+}
+
+/// `client peer 2 (10.0.0.2:22101)`.
+fn side_name(talk: &Conversation<'_>, side: Side) -> String {
+    format!("{} ({})", short_name(talk, side), talk.address(side))
+}
+
+pub(super) fn short_name(talk: &Conversation<'_>, side: Side) -> String {
+    match (talk.role(side), talk.peer(side)) {
+        (Some(Role::Host), _) => "host".into(),
+        (_, Some(PeerId::UNASSIGNED) | None) => "client".into(),
+        (_, Some(id)) => id.to_string(),
+    }
+}
+
+/// A count with its share of all bytes.
+fn share(count: Count, traffic: &Traffic) -> String {
+    if count.messages == 0 {
+        return "–".into();
+    }
+    let percent = count.bytes as f64 * 100.0 / traffic.bytes.max(1) as f64;
+    format!("{}, {percent:.1} %", thousands(count.messages))
+}
+
+/// `1,234,567`.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,183 @@
+//! Every message on its own line, for a person or as JSON, with what was found in it.
+
+use std::io::{self, Write};
+
+use bcnet_transport::observe::{Finding, NO_MARK, Observer};
+use bcnet_transport::wire::{Datagram, PeerId, Role};
+
+use super::filter::Filter;
+use super::{End, Evidence, Packet, Sight, Sink, What, role};
+use crate::inspect::json::{self, Json};
+use crate::inspect::{Decoded, Entry, Place, human, latin1};
+
+/// How messages are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Lines,
+    Json,
+}
+
+pub(super) struct View<W> {
+    out: W,
+    form: Form,
+    filter: Filter,
+    /// Whether each datagram is to be seen at once.
+    at_once: bool,
+    start: Option<u64>,
+}
+
+impl<W: Write> View<W> {
+    pub(super) const fn new(out: W, form: Form, filter: Filter, at_once: bool) -> Self {
+        Self { out, form, filter, at_once, start: None }
+    }
+
+    /// Seconds since the first datagram.
+    fn since(&self, micros: u64) -> f64 {
+        micros.saturating_sub(self.start.unwrap_or(micros)) as f64 / 1e6
+    }
+
+    fn datagram(&mut self, packet: &Packet, datagram: &Datagram<'_>) -> io::Result<()> {
+        if self.form == Form::Json {
+            let decoded = Decoded::Datagram(*datagram);
+            return self.json(packet, Some(role(datagram.sender())), decoded);
+        }
+        let head = self.head(packet, datagram.sender());
+        let odd = human::odd(datagram.non_stock());
+        for message in datagram.messages().filter(|message| self.filter.wants_message(message)) {
+            writeln!(self.out, "{head}{}{odd}", human::message(&message))?;
+        }
+        Ok(())
+    }
+
+    /// What stands in front of each message.
+    fn head(&self, packet: &Packet, sender: PeerId) -> String {
+        let mark = if sender == PeerId::HOST { "S>" } else { "C>" };
+        let Packet { number, from, to, time, .. } = packet;
+        let time = self.since(time.as_micros());
+        format!("{number:>6} {time:>11.6} {mark} {from} > {to}  ")
+    }
+
+    fn json(&mut self, packet: &Packet, sent_by: Option<Role>, decoded: Decoded<'_>) -> io::Result<()> {
+        let entry = Entry { place: Place::Packet(packet), sent_by, comment: None, decoded };
+        let filter = &self.filter;
+        json::write(&mut self.out, &entry, false, |message| filter.wants_message(message))
+    }
+
+    fn other(&mut self, packet: &Packet, what: &What<'_>) -> io::Result<()> {
+        if self.form == Form::Json {
+            return match what {
+                What::GameSpy(text) => self.json(packet, None, Decoded::GameSpy(text)),
+                What::Malformed(error) => self.json(packet, None, Decoded::Malformed(*error)),
+                What::Datagram(..) => Ok(()),
+            };
+        }
+        let Packet { number, from, to, time, .. } = packet;
+        let time = self.since(time.as_micros());
+        write!(self.out, "{number:>6} {time:>11.6}    {from} > {to}  ")?;
+        match what {
+            What::GameSpy(text) => {
+                let shown = human::printable(&latin1(text));
+                writeln!(self.out, "gamespy {}: {shown}", human::count(text))
+            }
+            What::Malformed(error) => writeln!(self.out, "error: {error}"),
+            What::Datagram(..) => Ok(()),
+        }
+    }
+
+    fn finding(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        if self.form == Form::Json {
+            let mut json = Json::default();
+            json.object(|json| write_finding(json, finding, place, observer));
+            json.text.push(b'\n');
+            return self.out.write_all(&json.text);
+        }
+        let time = self.since(finding.at.as_micros());
+        let number = if finding.mark == NO_MARK { String::new() } else { finding.mark.to_string() };
+        let who = observer.conversation(finding.conversation);
+        let who = who.map(|conversation| conversation.address(finding.side).to_string()).unwrap_or_default();
+        writeln!(self.out, "{number:>6} {time:>11.6} ! {who}: {}", finding.what)
+    }
+}
+
+impl<W: Write> Sink for View<W> {
+    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
+        let Sight { packet, what, findings, observer } = sight;
+        let start = *self.start.get_or_insert(packet.time.as_micros());
+        let faults = findings.iter().any(|finding| finding.what.is_fault());
+        if self.filter.anomalies && !faults {
+            return Ok(());
+        }
+        match what {
+            What::Datagram(datagram, id, side) => {
+                let receiver = observer.conversation(*id).and_then(|talk| talk.peer(side.other()));
+                let any = || datagram.messages().any(|message| self.filter.wants_message(&message));
+                if !self.filter.wants(packet, [Some(datagram.sender()), receiver], start)
+                    || self.filter.selects_messages() && !any()
+                {
+                    return Ok(());
+                }
+                self.datagram(packet, datagram)?;
+            }
+            _ if self.filter.selects_messages() || !self.filter.wants(packet, [None, None], start) => {
+                return Ok(());
+            }
+            _ => self.other(packet, what)?,
+        }
+        let place = Evidence { number: packet.number, offset: packet.offset };
+        for finding in *findings {
+            self.finding(finding, Some(place), observer)?;
+        }
+        if self.at_once { self.out.flush() } else { Ok(()) }
+    }
+
+    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        // What is told late can be chosen by its time only.
+        let (start, at) = (self.start.unwrap_or(0), finding.at);
+        if self.filter.selects_messages() || !self.filter.wants_time(at.as_micros(), start) {
+            return Ok(());
+        }
+        self.finding(finding, place, observer)
+    }
+
+    fn finish(&mut self, _: &End<'_>) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The members of a finding.
+fn write_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
+    use bcnet_transport::observe::What;
+    json.member("finding", finding.what.name());
+    json.member("fault", finding.what.is_fault());
+    json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
+    json.member("offset", place.map(|place| place.offset));
+    json.time(finding.at.as_micros());
+    let talk = observer.conversation(finding.conversation);
+    json.member("by", talk.map(|talk| talk.address(finding.side).to_string()));
+    let about = match finding.what {
+        What::StaleAck { about, .. }
+        | What::Retransmission { about, .. }
+        | What::DuplicateDelivery { about } => Some(about),
+        _ => None,
+    };
+    if let Some(about) = about {
+        json.shown("channel", about.id.channel);
+        json.member("seq", about.id.seq.0);
+        json.member("part", about.id.part);
+        json.member("opcode", about.opcode);
+    }
+    match finding.what {
+        What::StaleAck { age, times, .. } => {
+            json.member("age", age.as_secs_f64());
+            json.member("times", times);
+        }
+        What::Retransmission { times, after, cause, .. } => {
+            json.member("cause", cause.name());
+            json.member("after", after.as_secs_f64());
+            json.member("times", times);
+        }
+        What::RepeatedAck { times, .. } => json.member("times", times),
+        _ => {}
+    }
+    json.shown("text", finding.what);
+}

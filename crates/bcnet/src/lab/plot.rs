@@ -1,0 +1,222 @@
+//! Plots as SVG, for the report. Colours are those of its style sheet.
+
+use std::fmt::Write;
+
+use super::tour::number;
+
+/// One line of a line chart, or one kind of bar.
+pub(super) struct Series<'a> {
+    pub(super) name: &'a str,
+    /// Its class in the style sheet.
+    pub(super) class: &'a str,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// What stands at the axes.
+pub(super) struct Axes<'a> {
+    pub(super) x: &'a str,
+    pub(super) y: &'a str,
+}
+
+/// A line for each series.
+pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
+    let points = || series.iter().flat_map(|series| &series.points);
+    let right = points().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
+    let scale = Scale::new(points().map(|(_, y)| *y).fold(0.0, f64::max));
+    let mut svg = open(axes);
+    scale.draw(&mut svg);
+    for tick in ticks(right) {
+        let x = LEFT + tick / right * PLOT_WIDTH;
+        let _ = write!(
+            svg,
+            r#"<text x="{x:.1}" y="{:.1}" class="tick" text-anchor="middle">{}</text>"#,
+            BOTTOM + 18.0,
+            number(tick)
+        );
+    }
+    for series in series {
+        let place =
+            |(x, y): &(f64, f64)| format!("{:.1},{:.1}", LEFT + x / right * PLOT_WIDTH, scale.place(*y));
+        let path: Vec<String> = series.points.iter().map(place).collect();
+        let _ = write!(svg, r#"<polyline class="line {}" points="{}"/>"#, series.class, path.join(" "));
+    }
+    legend(&mut svg, series);
+    svg + "</svg>"
+}
+
+/// A group of bars for each name, a bar for each series in it.
+pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> String {
+    let most = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let scale = Scale::new(most * 1.08);
+    let mut svg = open(axes);
+    scale.draw(&mut svg);
+    let group = PLOT_WIDTH / groups.len().max(1) as f64;
+    let count = series.len().max(1) as f64;
+    let width = (group * 0.7 / count).min(90.0);
+    for (g, name) in groups.iter().enumerate() {
+        let middle = LEFT + group * (g as f64 + 0.5);
+        let _ = write!(
+            svg,
+            r#"<text x="{middle:.1}" y="{:.1}" class="tick" text-anchor="middle">{name}</text>"#,
+            BOTTOM + 18.0
+        );
+        for (s, series) in series.iter().enumerate() {
+            let Some((_, value)) = series.points.get(g) else { continue };
+            let top = scale.place(*value);
+            let x = middle + width * (s as f64 - count / 2.0);
+            let _ = write!(
+                svg,
+                r#"<rect class="{}" x="{x:.1}" y="{top:.1}" width="{:.1}" height="{:.1}" rx="2"/>"#,
+                series.class,
+                width - 4.0,
+                (BOTTOM - top).max(0.5)
+            );
+            let _ = write!(
+                svg,
+                r#"<text x="{:.1}" y="{:.1}" class="value" text-anchor="middle">{}</text>"#,
+                x + width / 2.0 - 2.0,
+                top - 5.0,
+                number(*value)
+            );
+        }
+    }
+    legend(&mut svg, series);
+    svg + "</svg>"
+}
+
+/// One bar across for each name, made of parts one after the other. `most` is the whole width.
+pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], most: Option<f64>) -> String {
+    let sum = |row: usize| parts.iter().filter_map(|part| part.points.get(row)).map(|(_, y)| *y).sum::<f64>();
+    let right = most.unwrap_or_else(|| (0..rows.len()).map(sum).fold(0.0, f64::max) * 1.1).max(1e-9);
+    let height = TOP + rows.len() as f64 * ROW + 46.0;
+    let mut svg = format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img">"#);
+    let place = |value: f64| NAMES + value / right * (WIDTH - NAMES - 20.0);
+    for tick in ticks(right) {
+        let (x, end) = (place(tick), height - 40.0);
+        let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{end:.1}"/>"#);
+        let _ = write!(
+            svg,
+            r#"<text x="{x:.1}" y="{:.1}" class="tick" text-anchor="middle">{}</text>"#,
+            end + 16.0,
+            number(tick)
+        );
+    }
+    for (row, name) in rows.iter().enumerate() {
+        let y = TOP + row as f64 * ROW + 6.0;
+        let _ = write!(
+            svg,
+            r#"<text x="{:.1}" y="{:.1}" class="tick" text-anchor="end">{name}</text>"#,
+            NAMES - 8.0,
+            y + ROW / 2.0 - 2.0
+        );
+        let mut from = 0.0;
+        for part in parts {
+            let Some((_, value)) = part.points.get(row) else { continue };
+            let (x, width) = (place(from), place(from + value) - place(from));
+            let _ = write!(
+                svg,
+                r#"<rect class="{}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{:.1}"/>"#,
+                part.class,
+                ROW - 12.0
+            );
+            if width > 34.0 {
+                let _ = write!(
+                    svg,
+                    r#"<text x="{:.1}" y="{:.1}" class="inside" text-anchor="middle">{}</text>"#,
+                    x + width / 2.0,
+                    y + ROW / 2.0 - 2.0,
+                    number(*value)
+                );
+            }
+            from += value;
+        }
+    }
+    let _ = write!(
+        svg,
+        r#"<text x="{:.1}" y="{:.1}" class="axis" text-anchor="middle">{}</text>"#,
+        (NAMES + WIDTH) / 2.0,
+        height - 6.0,
+        axes.x
+    );
+    legend(&mut svg, parts);
+    svg + "</svg>"
+}
+
+/// From values to places on the page.
+struct Scale {
+    most: f64,
+}
+
+impl Scale {
+    fn new(most: f64) -> Self {
+        Self { most: most.max(1e-9) * 1.04 }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        BOTTOM - value / self.most * (BOTTOM - TOP)
+    }
+
+    fn draw(&self, svg: &mut String) {
+        for tick in ticks(self.most) {
+            let y = self.place(tick);
+            let _ = write!(
+                svg,
+                r#"<line class="grid" x1="{LEFT}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/>"#,
+                LEFT + PLOT_WIDTH
+            );
+            let _ = write!(
+                svg,
+                r#"<text x="{:.1}" y="{:.1}" class="tick" text-anchor="end">{}</text>"#,
+                LEFT - 8.0,
+                y + 4.0,
+                number(tick)
+            );
+        }
+    }
+}
+
+/// Round numbers from 0 up to `most`, four to eight of them.
+fn ticks(most: f64) -> Vec<f64> {
+    let rough = most / 5.0;
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= rough);
+    let step = step.unwrap_or(power * 10.0);
+    (0..=10).map(|i| f64::from(i) * step).take_while(|tick| *tick <= most * 1.0001).collect()
+}
+
+fn open(axes: &Axes<'_>) -> String {
+    let mut svg = format!(r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">"#);
+    let _ = write!(
+        svg,
+        r#"<text x="{:.1}" y="{:.1}" class="axis" text-anchor="middle">{}</text>"#,
+        LEFT + PLOT_WIDTH / 2.0,
+        HEIGHT - 6.0,
+        axes.x
+    );
+    let middle = f64::midpoint(TOP, BOTTOM);
+    let _ = write!(
+        svg,
+        r#"<text transform="translate(16 {middle:.1}) rotate(-90)" class="axis" text-anchor="middle">{}</text>"#,
+        axes.y
+    );
+    svg
+}
+
+fn legend(svg: &mut String, series: &[Series<'_>]) {
+    let mut x = LEFT;
+    for Series { name, class, .. } in series {
+        let _ = write!(svg, r#"<rect class="{class}" x="{x:.1}" y="6" width="14" height="14" rx="2"/>"#);
+        let _ = write!(svg, r#"<text x="{:.1}" y="18" class="legend">{name}</text>"#, x + 20.0);
+        x += 44.0 + 7.2 * name.chars().count() as f64;
+    }
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 320.0;
+const LEFT: f64 = 78.0;
+const PLOT_WIDTH: f64 = 662.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 262.0;
+/// Of a chart with bars across: the room for names, and the height of a bar.
+const NAMES: f64 = 210.0;
+const ROW: f64 = 40.0;

@@ -1,0 +1,266 @@
+//! The report of a tour: one HTML page that needs nothing else. Every number on it is read from the runs.
+
+use std::fmt::Write;
+
+use bcnet_lab::Outcome;
+
+use super::plot::{self, Axes, Series};
+use super::tour::{Row, Stop, number};
+
+pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
+    let seed = stops.first().map_or(0, |stop| stop.stock.seed);
+    let mut page = String::from(HEAD);
+    let _ = write!(
+        page,
+        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}. {} of {checked} expectations met in {} runs. \
+         Make this page again with <code>bcnet lab tour --report tour.html</code>.</p>",
+        INTRODUCTION,
+        checked - missed,
+        2 * stops.len()
+    );
+    let find = |name: &str| stops.iter().find(|stop| stop.entry.name == name);
+    page += &key_figures(stops);
+    let sections = [
+        find("lull").map(outbox),
+        bytes(find("battle"), find("battle-loss5"), find("battle-loss20")),
+        delays(find("battle"), find("battle-loss5"), find("battle-loss20")),
+        find("battle-day").map(day),
+        find("battle").zip(find("starvation")).map(|(battle, burst)| budget(battle, burst)),
+    ];
+    page.extend(sections.into_iter().flatten());
+    page += &claims(stops);
+    page + "</main></body></html>\n"
+}
+
+fn section(title: &str, text: &str, plot: &str, command: &str) -> String {
+    format!(
+        "<section><h2>{title}</h2><p>{text}</p><figure>{plot}</figure>\
+         <p class=\"small\"><code>{command}</code></p></section>"
+    )
+}
+
+/// The few figures that matter most.
+fn key_figures(stops: &[Stop]) -> String {
+    let chosen = ["battle", "battle-loss5", "p12", "starvation", "mixing", "forced-reliable"];
+    let mut html = String::from("<div class=\"cards\">");
+    for row in stops.iter().filter_map(Stop::row).filter(|row| chosen.contains(&row.name)) {
+        let value = |value: Option<f64>| value.map_or_else(|| "–".into(), number);
+        let _ = write!(
+            html,
+            "<div class=\"card\"><div class=\"label\">{}</div><div class=\"pair\"><span class=\"stock-text\">{}</span> \
+             → <span class=\"bcnet-text\">{}</span> <span class=\"unit\">{}</span></div></div>",
+            escape(&row.claim.label),
+            value(row.stock),
+            value(row.bcnet),
+            escape(&row.claim.unit),
+        );
+    }
+    html + "</div>"
+}
+
+fn outbox(stop: &Stop) -> String {
+    let line = |outcome: &Outcome| {
+        let node = outcome.nodes.iter().position(|node| node.name == "client").unwrap_or(0);
+        let points = outcome.samples.iter();
+        points.map(|sample| (seconds(sample.at), sample.nodes[node].0 as f64)).collect()
+    };
+    let series = [
+        Series { name: "stock", class: "stock", points: line(&stop.stock) },
+        Series { name: "bcnet", class: "bcnet", points: line(&stop.bcnet) },
+    ];
+    let plot = plot::lines(&Axes { x: "seconds", y: "ACKs in the client's outbox" }, &series);
+    section(
+        "ACKs that are kept",
+        "A reliable message is answered with an ACK. The original keeps the ACK and sends it nine times: three times by \
+         itself, six times only if something else is sent to the same peer. In the lull from 20 to 60 seconds nothing \
+         is, and the ACKs freeze; only a keepalive every five seconds takes them along. bcnet sends an ACK once and \
+         forgets it.",
+        &plot,
+        "bcnet lab run lull",
+    )
+}
+
+fn bytes(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Option<String> {
+    let stops = [none?, some?, much?];
+    let runs: Vec<&Outcome> = stops.iter().flat_map(|stop| [&stop.stock, &stop.bcnet]).collect();
+    let per_message = |part: fn(&Outcome) -> u64| -> Vec<(f64, f64)> {
+        runs.iter().map(|run| (0.0, part(run) as f64 / run.total().delivered.max(1) as f64)).collect()
+    };
+    let parts = [
+        Series {
+            name: "game messages",
+            class: "game",
+            points: per_message(|run| {
+                let total = run.total();
+                total.bytes - total.ack_bytes - total.again_bytes - 2 * total.datagrams
+            }),
+        },
+        Series {
+            name: "datagram heads",
+            class: "head",
+            points: per_message(|run| 2 * run.total().datagrams),
+        },
+        Series { name: "sent again", class: "again", points: per_message(|run| run.total().again_bytes) },
+        Series { name: "ACKs", class: "acks", points: per_message(|run| run.total().ack_bytes) },
+    ];
+    let rows = ["no loss: stock", "bcnet", "5 % loss: stock", "bcnet", "20 % loss: stock", "bcnet"];
+    let plot = plot::stacks(&Axes { x: "bytes on the wire per game message", y: "" }, &rows, &parts, None);
+    // Every reliable message has one ACK that clears it.
+    let each = |run: &Outcome| number(run.total().ack_bytes as f64 / run.total().useful_acks.max(1) as f64);
+    let text = format!(
+        "Ten minutes of a battle of three ships, with the rates of a recorded one. Most messages are unreliable and need no \
+         ACK. For each of those that do, the original spends {} bytes on ACKs, nine of them, many in datagrams of their \
+         own, and bcnet {} bytes.",
+        each(&stops[0].stock),
+        each(&stops[0].bcnet),
+    );
+    Some(section(
+        "What a message costs",
+        &text,
+        &plot,
+        "bcnet lab run battle battle-loss5 battle-loss20 --engine stock",
+    ))
+}
+
+fn delays(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Option<String> {
+    let stops = [none?, some?, much?];
+    let points = |share: f64, run: fn(&Stop) -> &Outcome| -> Vec<(f64, f64)> {
+        stops.iter().map(|stop| (0.0, run(stop).delay(None, share).unwrap_or(0.0))).collect()
+    };
+    let series = [
+        Series { name: "stock, median", class: "stock-light", points: points(0.5, |stop| &stop.stock) },
+        Series { name: "bcnet, median", class: "bcnet-light", points: points(0.5, |stop| &stop.bcnet) },
+        Series { name: "stock, p99", class: "stock", points: points(0.99, |stop| &stop.stock) },
+        Series { name: "bcnet, p99", class: "bcnet", points: points(0.99, |stop| &stop.bcnet) },
+    ];
+    let axes = Axes { x: "datagrams lost, round trip 100 ms", y: "milliseconds to delivery" };
+    let plot = plot::bars(&axes, &["0 %", "5 %", "20 %"], &series);
+    Some(section(
+        "How long an order takes",
+        "The same battle on links that lose datagrams. The original waits a second before it repeats a message, then two, \
+         three, four, five and one again, one message per peer and frame; what was sent later waits behind it. p99 is \
+         the delay that one in a hundred reliable messages exceeds.",
+        &plot,
+        "bcnet lab run battle-loss5 --engine bcnet",
+    ))
+}
+
+fn day(stop: &Stop) -> String {
+    let line = |outcome: &Outcome| {
+        let points = outcome.samples.iter().map(|sample| {
+            let bytes: u64 = sample.nodes.iter().map(|(_, totals)| totals.ack_bytes).sum();
+            (seconds(sample.at) / 3600.0, bytes as f64 / 1e6)
+        });
+        points.collect()
+    };
+    let series = [
+        Series { name: "stock", class: "stock", points: line(&stop.stock) },
+        Series { name: "bcnet", class: "bcnet", points: line(&stop.bcnet) },
+    ];
+    let plot = plot::lines(&Axes { x: "hours", y: "megabytes of ACKs, both ways" }, &series);
+    let (stock, bcnet) = (stop.stock.total(), stop.bcnet.total());
+    let text = format!(
+        "The battle for 24 hours, between the host and one ship. The cost grows evenly: there is no leak that gets worse \
+         with the hours, as was feared. The longest outbox in the whole day had {} entries (bcnet: {}), and the original \
+         compared {} list entries to find duplicates, {} per hour; bcnet finds them by their number.",
+        number(stock.queues.peak_acks as f64),
+        number(bcnet.queues.peak_acks as f64),
+        number(stock.comparisons.unwrap_or(0) as f64),
+        number(stock.comparisons.unwrap_or(0) as f64 / 24.0),
+    );
+    section("A day of it", &text, &plot, "bcnet lab run battle-day --engine stock")
+}
+
+fn budget(battle: &Stop, burst: &Stop) -> String {
+    let mean = |outcome: &Outcome| {
+        let total = outcome.total();
+        let each = |bytes: u64| bytes as f64 / total.datagrams.max(1) as f64;
+        [each(total.ack_bytes), each(total.bytes - total.ack_bytes - 2 * total.datagrams)]
+    };
+    let worst = |outcome: &Outcome| [outcome.nodes[0].totals.most_ack_bytes as f64, 0.0];
+    let runs = [mean(&battle.stock), mean(&battle.bcnet), worst(&burst.stock), worst(&burst.bcnet)];
+    let part = |index: usize| runs.iter().map(|run| (0.0, run[index])).collect();
+    let parts = [
+        Series { name: "ACKs", class: "acks", points: part(0) },
+        Series { name: "game messages", class: "game", points: part(1) },
+    ];
+    let rows = ["battle, mean: stock", "bcnet", "burst, most ACKs: stock", "bcnet"];
+    let axes = Axes { x: "bytes of the 510 that a datagram holds", y: "" };
+    let plot = plot::stacks(&axes, &rows, &parts, Some(510.0));
+    let delay = |outcome: &Outcome| number(outcome.delay(Some(0), 1.0).unwrap_or(0.0));
+    let text = format!(
+        "ACKs go into a datagram first. In battle they take a few bytes of it. In a burst of 400 messages they fill whole \
+         datagrams, again after 0.67 s and once more after that, and the original sends one datagram per peer and frame: \
+         the slowest message of the host took {} ms, that of bcnet {} ms.",
+        delay(&burst.stock),
+        delay(&burst.bcnet)
+    );
+    section("The budget of a datagram", &text, &plot, "bcnet lab run starvation --engine stock")
+}
+
+fn claims(stops: &[Stop]) -> String {
+    let mut html = String::from(
+        "<section><h2>Every claim, put to the test</h2><p>What was said about the original, what the experiment shows, and \
+         the same figure on both engines. Run any of them with <code>bcnet lab run NAME --engine stock|bcnet</code>.</p>\
+         <div class=\"scroll\"><table><thead><tr><th>claim</th><th>verdict</th><th>what the experiment shows</th><th>figure</th>\
+         <th class=\"n\">stock</th><th class=\"n\">bcnet</th><th class=\"n\">factor</th></tr></thead><tbody>",
+    );
+    for row in stops.iter().filter_map(Stop::row) {
+        let Row { name, claim, stock, bcnet } = &row;
+        let value = |value: &Option<f64>| value.map_or_else(|| "–".into(), number);
+        let verdict = claim.verdict.to_string();
+        let _ = write!(
+            html,
+            "<tr><td>{}<div class=\"small\">{} · <code>{name}</code></div></td><td><span class=\"tag {verdict}\">{verdict}</span></td>\
+             <td>{}</td><td>{} <span class=\"unit\">({})</span></td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td></tr>",
+            escape(&claim.says),
+            escape(&claim.source),
+            escape(&claim.finding),
+            escape(&claim.label),
+            escape(&claim.unit),
+            value(stock),
+            value(bcnet),
+            row.factor_text(),
+        );
+    }
+    html + "</tbody></table></div></section>"
+}
+
+fn seconds(time: bcnet_transport::Time) -> f64 {
+    time.as_micros() as f64 / 1e6
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const INTRODUCTION: &str = "The network code of <i>Star Trek: Bridge Commander</i> (2002) was said to have two faults: \
+acknowledgements that are never cleaned up, and fragments that are re-sent for ever. Here the original engine, rebuilt rule \
+by rule, and bcnet play the same scenes on a virtual network, in virtual time. \
+<span class=\"stock-text\">Orange is the original</span>, <span class=\"bcnet-text\">green is bcnet</span>.";
+
+const HEAD: &str = r#"<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>bcnet laboratory: the two faults and the cure</title>
+<style>
+:root{color-scheme:light dark;--bg:#fcfcfa;--fg:#1c1e21;--dim:#5f6670;--rule:#dcdedf;--card:#f2f3f1;--stock:#c8501c;--stock-light:#e8a888;
+--bcnet:#11795f;--bcnet-light:#86c2b1;--game:#5b7fb5;--head:#a9b4c2;--again:#8e62a8;--acks:#c8501c;--inside:#fff}
+@media (prefers-color-scheme:dark){:root{--bg:#15181c;--fg:#e6e8ea;--dim:#9aa3ad;--rule:#333a42;--card:#1e2329;--stock:#f08a55;--stock-light:#8a5236;
+--bcnet:#3fbf9b;--bcnet-light:#2a6a58;--game:#7fa3d8;--head:#5c6673;--again:#b48ad0;--acks:#f08a55;--inside:#15181c}}
+body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:900px;margin:0 auto;padding:32px 20px 64px}h1{font-size:30px;line-height:1.2;margin:0 0 12px}h2{font-size:21px;margin:40px 0 8px}
+.lead{font-size:18px}.small{color:var(--dim);font-size:13.5px}code{font:13px ui-monospace,Menlo,Consolas,monospace;background:var(--card);padding:1px 5px;border-radius:4px}
+figure{margin:14px 0}svg{width:100%;height:auto;display:block}svg text{fill:var(--fg);font-family:inherit}
+.tick,.legend{font-size:13px}.axis{font-size:13.5px;fill:var(--dim)!important}.value{font-size:12.5px}.inside{font-size:12px;fill:var(--inside)!important}
+.grid{stroke:var(--rule);stroke-width:1}.line{fill:none!important;stroke-width:2.2;stroke-linejoin:round}
+rect.stock{fill:var(--stock)}rect.bcnet{fill:var(--bcnet)}rect.stock-light{fill:var(--stock-light)}rect.bcnet-light{fill:var(--bcnet-light)}
+.line.stock{stroke:var(--stock)}.line.bcnet{stroke:var(--bcnet)}rect.game{fill:var(--game)}rect.head{fill:var(--head)}rect.again{fill:var(--again)}rect.acks{fill:var(--acks)}
+.stock-text{color:var(--stock);font-weight:600}.bcnet-text{color:var(--bcnet);font-weight:600}.unit{color:var(--dim);font-size:13px}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:12px;margin:22px 0}.card{background:var(--card);border-radius:10px;padding:12px 14px}
+.label{font-size:13.5px;color:var(--dim);min-height:40px}.pair{font-size:21px}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:14px;width:100%}th,td{text-align:left;vertical-align:top;padding:8px 10px;border-bottom:1px solid var(--rule)}
+.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}.tag{font-size:12px;padding:2px 8px;border-radius:99px;border:1px solid currentColor}
+.holds{color:var(--bcnet)}.refuted{color:var(--stock)}.partly{color:var(--again)}
+</style></head><body><main><h1>The two faults, and the cure</h1>
+"#;

@@ -1,0 +1,193 @@
+//! `bcnet config` as a user runs it: files, variables and flags in, texts and exit codes out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory of one test's own, gone afterwards.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bcnet-config-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    /// Runs `bcnet config` there. Gives exit code, standard output and standard error.
+    fn config(&self, args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+        command.arg("config").args(args).current_dir(&self.0).env_clear().envs(variables.iter().copied());
+        let output = command.output().expect("bcnet runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.0.join("bcnet.toml"), text).expect("written");
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn it_runs_without_a_file() {
+    let directory = Directory::new("none");
+    assert_eq!(directory.config(&["check"], &[]), (0, "fine: 1 session\n".into(), String::new()));
+}
+
+#[test]
+fn the_sample_names_every_key_and_is_exactly_the_defaults() {
+    let directory = Directory::new("sample");
+    let (_, defaults, _) = directory.config(&["show"], &[]);
+    let (_, sample, _) = directory.config(&["default"], &[]);
+    directory.write(&sample);
+    let (code, shown, error) = directory.config(&["show"], &[]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    let mut keys = 0;
+    for (default, from_file) in defaults.lines().zip(shown.lines()) {
+        let (value, origin) = from_file.split_once('#').unwrap_or((from_file, ""));
+        assert_eq!(value.trim_end(), default);
+        let is_key = default.contains(" = ");
+        assert_eq!(origin.contains("bcnet.toml, line "), is_key, "{from_file}");
+        keys += usize::from(is_key);
+    }
+    assert_eq!(defaults.lines().count(), shown.lines().count());
+    assert_eq!(sample.lines().filter(|line| !line.starts_with('#') && line.contains(" = ")).count(), keys);
+}
+
+#[test]
+fn the_documentation_is_what_the_program_says() {
+    let (_, page, _) = Directory::new("page").config(&["default", "--markdown"], &[]);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let kept = fs::read_to_string(path).expect("docs/configuration.md");
+    assert_eq!(kept, page, "run `bcnet config default --markdown > docs/configuration.md`");
+}
+
+#[test]
+fn flags_win_over_variables_and_variables_over_the_file() {
+    let directory = Directory::new("order");
+    directory.write("[log]\nlevel = \"warn\"\n\n[[session]]\nname = \"file\"\nport = 22110\nplayer_limit = 4\n\n[[session]]\nport = 22111\n");
+    let variables = [
+        ("BCNET_NAME", "all"),
+        ("BCNET_SESSION_2_NAME", "second"),
+        ("BCNET_LOG_LEVEL", "debug"),
+        ("BCNET_MASTERS", "one.example, two.example:1"),
+    ];
+    let flags = ["show", "--set", "log.level=error", "--set", "session.2.port=22120", "--bind", "127.0.0.1"];
+    let (code, shown, error) = directory.config(&flags, &variables);
+    assert_eq!((code, error.as_str()), (0, ""));
+    for (line, origin) in [
+        ("bind = \"127.0.0.1\"", "--bind"),
+        ("masters = [\"one.example:27900\", \"two.example:1\"]", "BCNET_MASTERS"),
+        ("level = \"error\"", "--set log.level"),
+        ("name = \"all\"", "BCNET_NAME"),
+        ("name = \"second\"", "BCNET_SESSION_2_NAME"),
+        ("port = 22110", "bcnet.toml, line 6"),
+        ("port = 22120", "--set session.2.port"),
+        ("player_limit = 4", "bcnet.toml, line 7"),
+    ] {
+        let found = shown.lines().any(|shown| shown == format!("{line:<40} # {origin}"));
+        assert!(found, "{line} # {origin}\n{shown}");
+    }
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
+    let directory = Directory::new("problems");
+    directory.write(
+        "bind = \"::1\"\n[server]\nbind = \"::1\"\nmaster = []\n[logs]\n[[session]]\nprot = 3\nplayer_limit = 17\n\
+         system = \"Mutli2\"\ntime_limit = \"20\"\nport = 22101\nchecksums = \"strict\"\n[[session]]\nport = 22101\n\
+         intermission = 30\nname = \"a\\\\b\"\n",
+    );
+    let (code, found, error) =
+        directory.config(&["check", "--set", "colour=blue"], &[("BCNET_PASWORD", "x")]);
+    assert_eq!((code, error.as_str()), (1, ""));
+    let expected = [
+        "bcnet.toml: line 1: bind: this key belongs below `[server]`",
+        "bcnet.toml: line 3: server.bind: ::1 is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address",
+        "bcnet.toml: line 4: server.master: unknown key; did you mean `masters`?",
+        "bcnet.toml: line 5: logs: unknown table or key; did you mean `log`?",
+        "bcnet.toml: line 7: session.1.prot: unknown key; did you mean `port`?",
+        "bcnet.toml: line 8: session.1.player_limit: expected a number from 1 to 16, not 17",
+        "bcnet.toml: line 9: session.1.system: expected one of \"Multi1\", \"Multi2\", \"Multi3\", \"Multi4\", \"Multi5\", \"Multi6\", \"Multi7\", \"Albirea\", \"Poseidon\", not \"Mutli2\"; did you mean `Multi2`?",
+        "bcnet.toml: line 10: session.1.time_limit: expected a number from 1 to 254 or \"none\", not \"20\"",
+        "bcnet.toml: line 15: session.2.intermission: expected a time such as `\"500ms\"`, `\"45s\"`, `\"30m\"`, `\"12h\"` or `\"7d\"` or \"none\", not 30",
+        "bcnet.toml: line 16: session.2.name: expected text of at most 64 Latin-1 characters, without backslash and control characters, not \"a\\\\b\"",
+        "BCNET_PASWORD: unknown variable; did you mean `BCNET_PASSWORD`?",
+        "--set colour: unknown key",
+        "bcnet.toml: line 12: session.1.checksums: \"strict\" needs `manifests`; make one with `bcnet manifest learn`",
+        "bcnet.toml: line 14: session.2.port: port 22101 is already that of session 1",
+    ];
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn broken_toml_and_missing_files_are_told_in_one_line() {
+    let directory = Directory::new("broken");
+    directory.write("[server]\nbind = \n");
+    let (code, found, _) = directory.config(&["check"], &[]);
+    assert_eq!((code, found.lines().count()), (1, 1), "{found}");
+    assert!(found.starts_with("bcnet.toml: line 2: "), "{found}");
+    let (code, out, error) = directory.config(&["check", "absent.toml"], &[]);
+    assert_eq!((code, out.as_str(), error.lines().count()), (2, "", 1));
+    assert!(error.starts_with("bcnet: absent.toml: "), "{error}");
+    let (code, out, error) = directory.config(&["show"], &[("BCNET_CONFIG", "absent.toml")]);
+    assert_eq!((code, out.as_str(), error.starts_with("bcnet: absent.toml: ")), (2, "", true));
+}
+
+#[test]
+fn times_that_would_let_nobody_stay_are_refused() {
+    let directory = Directory::new("times");
+    directory.write("[[session]]\nkeepalive = \"5s\"\nsilence_timeout = \"5s\"\nround_timeout = \"0s\"\n");
+    let (code, found, _) = directory.config(&["check"], &[]);
+    let expected = "bcnet.toml: line 3: session.1.silence_timeout: at least \"6s\", or nobody could stay, not \"5s\"\n\
+                    bcnet.toml: line 4: session.1.round_timeout: at least \"1s\", or nobody could stay, not \"0ms\"\n";
+    assert_eq!((code, found.as_str()), (1, expected));
+}
+
+#[test]
+fn passwords_are_never_shown() {
+    let directory = Directory::new("password");
+    directory.write("[[session]]\npassword = \"swordfish\"\n");
+    let (_, from_file, _) = directory.config(&["show"], &[]);
+    let (_, from_variable, _) = directory.config(&["show"], &[("BCNET_PASSWORD", "swordfish")]);
+    directory.write("[[session]]\npassword = [\"swordfish\"]\n");
+    let (code, refused, _) = directory.config(&["check"], &[]);
+    assert!(
+        from_file.contains("password = \"(hidden)\"")
+            && from_variable.contains("# BCNET_PASSWORD")
+            && code == 1
+    );
+    for text in [from_file, from_variable, refused] {
+        assert!(!text.contains("swordfish"), "{text}");
+    }
+}
+
+#[test]
+fn hostile_files_end_in_errors() {
+    let directory = Directory::new("hostile");
+    let deep = format!("a = {}1{}\n", "[".repeat(100_000), "]".repeat(100_000));
+    let many = "x = 1\n".repeat(100_000);
+    let tables = "[[session]]\nprot = 1\n".repeat(10_000);
+    for text in [
+        deep.as_str(),
+        many.as_str(),
+        tables.as_str(),
+        "\u{0}",
+        "[server",
+        "\"a\\nb\" = 1\n",
+        "session = 3\n[server]\nbind=[[1]]\n",
+    ] {
+        directory.write(text);
+        let (code, found, error) = directory.config(&["check"], &[]);
+        assert_eq!((code, error.as_str()), (1, ""), "{}", text.chars().take(40).collect::<String>());
+        assert!((1..=200).contains(&found.lines().count()), "{}", found.lines().count());
+    }
+    fs::write(directory.0.join("bcnet.toml"), b"\xFF\xFE").expect("written");
+    assert_eq!(directory.config(&["check"], &[]).0, 2);
+}

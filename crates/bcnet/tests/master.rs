@@ -1,0 +1,236 @@
+//! `bcnet master` as a real process over loopback: heartbeats in, lists out.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bcnet_session::validate;
+
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Master {
+    child: Child,
+    udp: SocketAddr,
+    tcp: SocketAddr,
+}
+
+impl Master {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+            .args(["master", "--bind", "127.0.0.1", "--udp", "0", "--tcp", "0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("bcnet runs");
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut ready).expect("a line");
+        let port = |key: &str| {
+            let word = ready.split_whitespace().find_map(|word| word.strip_prefix(key)).expect(&ready);
+            SocketAddr::from((Ipv4Addr::LOCALHOST, word.parse().expect("a port")))
+        };
+        Self { udp: port("udp="), tcp: port("tcp="), child }
+    }
+
+    /// The list as a game asks for it.
+    fn list(&self, form: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.tcp).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let challenge = challenge(&mut stream);
+        let answer = validate(challenge.as_bytes());
+        let login = format!(
+            "\\gamename\\bcommander\\gamever\\1.6\\location\\0\\validate\\{answer}\\final\\\\queryid\\1.1\\"
+        );
+        stream.write_all(login.as_bytes()).expect("sent");
+        stream.write_all(format!("\\list\\{form}\\gamename\\bcommander\\final\\").as_bytes()).expect("sent");
+        let mut list = Vec::new();
+        stream.read_to_end(&mut list).expect("a list");
+        list
+    }
+
+    /// Ends it as an operator does; gives exit code and log.
+    fn stop(mut self) -> (Option<i32>, String) {
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+        let mut log = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("UTF-8");
+        (self.child.wait().expect("ended").code(), log)
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn challenge(stream: &mut TcpStream) -> String {
+    let mut greeting = [0; 21];
+    stream.read_exact(&mut greeting).expect("a challenge");
+    let text = String::from_utf8(greeting.to_vec()).expect("ASCII");
+    text.strip_prefix("\\basic\\\\secure\\").expect(&text).into()
+}
+
+/// A server with a socket of its own.
+struct Server(UdpSocket);
+
+impl Server {
+    fn new() -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self(socket)
+    }
+
+    fn port(&self) -> u16 {
+        self.0.local_addr().expect("bound").port()
+    }
+
+    fn send(&self, to: SocketAddr, text: &str) {
+        self.0.send_to(text.as_bytes(), to).expect("sent");
+    }
+
+    fn hear(&self) -> String {
+        let mut buffer = [0; 512];
+        let (len, _) = self.0.recv_from(&mut buffer).expect("something");
+        String::from_utf8(buffer[..len].to_vec()).expect("ASCII")
+    }
+
+    /// Everything up to the status, which the master asks for.
+    fn announce(&self, to: SocketAddr) {
+        self.send(to, &format!("\\heartbeat\\{}\\gamename\\bcommander", self.port()));
+        let question = self.hear();
+        let answer = validate(question.strip_prefix("\\secure\\").expect(&question).as_bytes());
+        self.send(
+            to,
+            &format!(
+                "\\gamename\\bcommander\\gamever\\60\\location\\0\\validate\\{answer}\\final\\\\queryid\\1.1"
+            ),
+        );
+        assert_eq!(self.hear(), "\\status\\");
+        self.send(to, "\\gamename\\bcommander\\hostname\\Test\\numplayers\\0\\final\\\\queryid\\1.1");
+    }
+
+    /// Waits until the master has read all that this server has sent: datagrams of one socket are read in order, and
+    /// another server's challenge is answered after them.
+    fn settled(to: SocketAddr) {
+        let other = Self::new();
+        other.send(to, "\\heartbeat\\1\\gamename\\bcommander");
+        assert!(other.hear().starts_with("\\secure\\"));
+    }
+}
+
+#[test]
+fn a_server_that_answers_is_in_both_lists() {
+    let (master, server) = (Master::start(), Server::new());
+    assert_eq!(master.list("cmp"), b"\\final\\");
+    server.announce(master.udp);
+    Server::settled(master.udp);
+    let expected = [&[127, 0, 0, 1], &server.port().to_be_bytes()[..], b"\\final\\"].concat();
+    assert_eq!(master.list("cmp"), expected);
+    assert_eq!(master.list(""), format!("\\ip\\127.0.0.1:{}\\final\\", server.port()).into_bytes());
+    let (code, log) = master.stop();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("listed") && log.contains(&format!("127.0.0.1:{}", server.port())), "{log}");
+}
+
+/// The whole way: our server announces itself, our list server checks it, our query finds it where the list says.
+#[test]
+fn bcnet_serve_is_listed_and_answers_there() {
+    let mut master = Master::start();
+    let directory = std::env::temp_dir().join(format!("bcnet-master-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    // Some port that is free now.
+    let port = Server::new().port().to_string();
+    let masters = format!("server.masters={}", master.udp);
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        .args(["serve", "--bind", "127.0.0.1", "--port", &port, "--name", "Listed", "--set", &masters])
+        .args(["--set", "server.control=none"])
+        .current_dir(&directory)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bcnet runs");
+    let log = BufReader::new(master.child.stderr.take().expect("piped")).lines();
+    let listed = log.map_while(Result::ok).find(|line| line.contains("event=\"listed\""));
+    assert!(listed.is_some_and(|line| line.contains(&format!("127.0.0.1:{port}"))));
+    let list = String::from_utf8(master.list("")).expect("ASCII");
+    let address = list.strip_prefix("\\ip\\").and_then(|list| list.strip_suffix("\\final\\")).expect(&list);
+    let query =
+        Command::new(env!("CARGO_BIN_EXE_bcnet")).args(["query", address]).output().expect("bcnet runs");
+    assert!(String::from_utf8_lossy(&query.stdout).contains("  Listed  "));
+    serve.kill().expect("killed");
+    serve.wait().expect("ended");
+    drop(std::fs::remove_dir_all(&directory));
+}
+
+#[test]
+fn a_wrong_answer_is_not_listed_and_told_in_the_log() {
+    let (master, server) = (Master::start(), Server::new());
+    server.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander", server.port()));
+    assert!(server.hear().starts_with("\\secure\\"));
+    server.send(master.udp, "\\gamename\\bcommander\\validate\\AAAAAAAA\\final\\");
+    server.send(master.udp, "\\gamename\\bcommander\\hostname\\Test\\final\\");
+    Server::settled(master.udp);
+    assert_eq!(master.list("cmp"), b"\\final\\");
+    let (code, log) = master.stop();
+    assert!(code == Some(0) && log.contains("wrong_answer"), "{log}");
+}
+
+#[test]
+fn a_client_without_the_right_answer_gets_no_list() {
+    let (master, server) = (Master::start(), Server::new());
+    server.announce(master.udp);
+    Server::settled(master.udp);
+    for login in [
+        "\\gamename\\bcommander\\validate\\AAAAAAAA\\final\\\\queryid\\1.1\\\\list\\cmp\\gamename\\bcommander\\final\\",
+        "\\list\\cmp\\gamename\\bcommander\\final\\",
+        "GET / HTTP/1.1\r\n\\list\\\\final\\",
+    ] {
+        let mut stream = TcpStream::connect(master.tcp).expect("connected");
+        challenge(&mut stream);
+        stream.write_all(login.as_bytes()).expect("sent");
+        let mut list = Vec::new();
+        stream.read_to_end(&mut list).expect("the end");
+        assert_eq!(list, b"", "{login}");
+    }
+}
+
+#[test]
+fn floods_leave_the_list_and_its_readers_alone() {
+    let (master, server) = (Master::start(), Server::new());
+    server.announce(master.udp);
+    Server::settled(master.udp);
+    // Connections that say nothing: no more than a few are held, and none of them by the reader's wish.
+    let idle: Vec<TcpStream> = (0..10).filter_map(|_| TcpStream::connect(master.tcp).ok()).collect();
+    let strangers: Vec<Server> = (0..50).map(|_| Server::new()).collect();
+    for round in 0..40 {
+        for stranger in &strangers {
+            stranger.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander", 1 + round));
+            stranger.send(master.udp, "\\validate\\x\\hostname\\y");
+            stranger.send(master.udp, &"\\".repeat(1400));
+        }
+    }
+    let mut huge = TcpStream::connect(master.tcp).expect("connected");
+    drop(huge.write_all(&vec![b'\\'; 100_000]));
+    let expected = [&[127, 0, 0, 1], &server.port().to_be_bytes()[..], b"\\final\\"].concat();
+    assert_eq!(master.list("cmp"), expected);
+    drop(idle);
+    let (code, log) = master.stop();
+    assert_eq!(code, Some(0));
+    assert!(log.lines().count() < 200, "{} lines", log.lines().count());
+}
+
+#[test]
+fn a_port_in_use_is_one_clear_line() {
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = taken.local_addr().expect("bound").port().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        .args(["master", "--bind", "127.0.0.1", "--udp", &port, "--tcp", "0"])
+        .output()
+        .expect("bcnet runs");
+    let error = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.starts_with(&format!("bcnet: cannot listen at UDP 127.0.0.1:{port}: ")), "{error}");
+}

@@ -1,0 +1,119 @@
+//! `bcnet query` against servers that behave well and badly, over loopback.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Command, Output};
+use std::thread;
+
+use serde_json::Value;
+
+/// Answers the first question with `datagrams`.
+fn server(datagrams: Vec<Vec<u8>>) -> (u16, thread::JoinHandle<Vec<u8>>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
+    let answer = move || {
+        let mut buffer = [0; 2048];
+        let (len, from) = socket.recv_from(&mut buffer).expect("a question");
+        for datagram in datagrams {
+            socket.send_to(&datagram, from).expect("sent");
+        }
+        buffer[..len].to_vec()
+    };
+    (port, thread::spawn(answer))
+}
+
+fn query(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("query").args(args).output().expect("bcnet runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// A reply in three datagrams, in the wrong order.
+fn split() -> Vec<Vec<u8>> {
+    vec![
+        b"\\player_1\\M\xFCller\\final\\\\queryid\\4.3".to_vec(),
+        b"\\player_0\\Kirk\\queryid\\4.2".to_vec(),
+        b"\\gamename\\bcommander\\hostname\\Test\\numplayers\\2\\maxplayers\\8\\mapname\\DM\\system\\Multi1\\queryid\\4.1".to_vec(),
+    ]
+}
+
+#[test]
+fn a_reply_in_several_datagrams_is_one_answer() {
+    let (port, asked) = server(split());
+    let output = query(&[&format!("127.0.0.1:{port}"), "--json", "--timeout", "20s"]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["address"], format!("127.0.0.1:{port}"));
+    assert_eq!(found["players"], serde_json::json!(["Kirk", "Müller"]));
+    assert_eq!(found["rules"]["hostname"], "Test");
+    assert_eq!(asked.join().expect("answered"), b"\\status\\");
+}
+
+#[test]
+fn a_person_sees_names_and_settings() {
+    let (port, _) = server(split());
+    let output = query(&[&format!("localhost:{port}"), "--timeout", "20s"]);
+    let shown = text(&output.stdout);
+    assert!(shown.starts_with(&format!("127.0.0.1:{port}  Test  ")), "{shown}");
+    assert!(
+        shown.contains("\n  system         Multi1\n") && shown.ends_with("  players\n    Kirk\n    Müller\n"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn raw_shows_the_datagrams_as_they_came() {
+    let (port, _) = server(split());
+    let output = query(&[&format!("127.0.0.1:{port}"), "--raw", "--timeout", "20s"]);
+    let shown = text(&output.stdout);
+    assert_eq!(shown.lines().count(), 3);
+    let first = format!("127.0.0.1:{port} \\player_1\\M\\xFCller\\final\\\\queryid\\4.3\n");
+    assert!(shown.starts_with(&first), "{shown}");
+}
+
+#[test]
+fn hostile_answers_are_no_answer() {
+    let endless: Vec<Vec<u8>> = (0..500).map(|n| format!("\\a\\b\\queryid\\{n}.1").into_bytes()).collect();
+    let junk = vec![vec![], vec![0x5C; 1400], vec![0xFF; 2000], b"\\final\\\\queryid\\1.999999999".to_vec()];
+    for datagrams in [endless, junk] {
+        let (port, _) = server(datagrams);
+        let output = query(&[&format!("127.0.0.1:{port}"), "--timeout", "300ms"]);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""));
+        assert_eq!(text(&output.stderr), format!("bcnet: 127.0.0.1:{port}: no answer within 300ms\n"));
+    }
+}
+
+#[test]
+fn a_lan_scan_lists_who_answers() {
+    // One of the ports that a game looks at, whichever is free.
+    let free = (22102..=22201).rev().find_map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok());
+    let socket = free.expect("a free port");
+    let port = socket.local_addr().expect("bound").port();
+    let server = thread::spawn(move || {
+        let mut buffer = [0; 64];
+        let (_, from) = socket.recv_from(&mut buffer).expect("a question");
+        for datagram in split() {
+            socket.send_to(&datagram, from).expect("sent");
+        }
+    });
+    let output = query(&["--lan", "--broadcast", "127.0.0.1", "--timeout", "1s"]);
+    server.join().expect("asked");
+    let shown = text(&output.stdout);
+    let line = shown.lines().find(|line| line.starts_with(&format!("127.0.0.1:{port} "))).expect("listed");
+    assert!(line.contains("    2/8  DM          Multi1 ") && line.ends_with("  Test"), "{line}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_asked_is_one_line() {
+    for (args, part) in [
+        (&["no-such-host.invalid"][..], "no-such-host.invalid: unknown host"),
+        (&["127.0.0.1", "--timeout", "0s"], "--timeout: it must be more than nothing"),
+    ] {
+        let output = query(args);
+        assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(2), 1));
+        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+    }
+    assert_eq!(query(&["127.0.0.1:0"]).status.code(), Some(2));
+}

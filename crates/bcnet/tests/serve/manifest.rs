@@ -1,0 +1,55 @@
+//! `bcnet manifest` with a player over loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process::Stdio;
+
+use crate::player::Player;
+use crate::server::Directory;
+
+#[test]
+fn a_manifest_is_learned_from_the_first_player_and_can_be_checked() {
+    let directory = Directory::new();
+    let learn = ["manifest", "learn", "--bind", "127.0.0.1", "--port", "0", "--out", "good.manifest"];
+    let mut child = directory.bcnet(&learn).stdout(Stdio::piped()).spawn().expect("bcnet runs");
+    let mut lines =
+        BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    let ready = lines.next().expect("a line");
+    let port = ready.strip_prefix("manifest ready port=").expect(&ready).parse().expect("a port");
+    let mut player = Player::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), "Kirk");
+    player.until(|player| player.over.is_some());
+    assert_eq!(lines.next().as_deref(), Some("good.manifest: written"));
+    assert_eq!(child.wait().expect("ended").code(), Some(0));
+
+    let checked = directory.bcnet(&["manifest", "check", "good.manifest"]).output().expect("bcnet runs");
+    let text = String::from_utf8(checked.stdout).expect("UTF-8");
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(
+        text.contains("name good\n") && text.contains("round 0\nversion 04030201\ndirectory 08070605\n"),
+        "{text}"
+    );
+    assert_eq!(text.lines().filter(|line| line.starts_with("round ")).count(), 5);
+
+    let again = directory.bcnet(&learn).output().expect("bcnet runs");
+    let error = String::from_utf8(again.stderr).expect("UTF-8");
+    assert_eq!((again.status.code(), error.lines().count()), (Some(2), 1));
+    assert!(error.contains("good.manifest: it exists already"), "{error}");
+}
+
+#[test]
+fn a_bad_manifest_is_told_with_its_line() {
+    let directory = Directory::new();
+    let check = |text: &str| {
+        fs::write(directory.path("x.manifest"), text).expect("written");
+        let output = directory.bcnet(&["manifest", "check", "x.manifest"]).output().expect("bcnet runs");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let (code, error) = check("bcnet-manifest 1\nround 0\ndirectory 12\n");
+    assert_eq!(code, Some(1));
+    assert!(error.starts_with("bcnet: x.manifest: line 3: "), "{error}");
+    let (code, error) = check("bcnet-manifest 1\nround 0\ndirectory 12345678\n");
+    assert!(code == Some(1) && error.contains("some of the five rounds are missing"), "{error}");
+    let output = directory.bcnet(&["manifest", "check", "absent"]).output().expect("bcnet runs");
+    assert_eq!(output.status.code(), Some(2));
+}
