@@ -24,6 +24,6 @@ pub use link::{Faults, Link, Passage, Script, Tally};
 pub use meter::{Queues, Totals};
 pub use observer::{Observer, Passing};
 pub use rng::Rng;
-pub use run::{Missed, NodeOutcome, Options, Outcome, Sample, Taken, run};
+pub use run::{Missed, NodeOutcome, Options, Outcome, Sample, Taken, capture, run};
 pub use scenario::Scenario;
 pub use world::World;

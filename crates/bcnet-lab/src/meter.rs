@@ -220,6 +220,8 @@ pub(crate) struct Meter {
     taken: Vec<(usize, PeerId, MessageId)>,
     pub(crate) log: Option<Vec<Log>>,
     pub(crate) trace: Option<Vec<(usize, HandledAck)>>,
+    /// The first datagrams, as many as it has room for.
+    pub(crate) captured: Vec<(Passing, Vec<u8>)>,
 }
 
 impl Meter {
@@ -235,6 +237,7 @@ impl Meter {
             taken: Vec::new(),
             log: None,
             trace: None,
+            captured: Vec::new(),
         }
     }
 
@@ -346,6 +349,9 @@ impl Observer<dyn Engine> for Meter {
             self.handle_taken(from, now);
         }
         self.note_log(passing, bytes.len(), Sent::Datagram);
+        if self.captured.len() < self.captured.capacity() {
+            self.captured.push((passing, bytes.to_vec()));
+        }
         let mut sum = Totals { datagrams: 1, bytes: bytes.len() as u64, ..Totals::default() };
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
         for message in datagram.messages() {

@@ -10,6 +10,7 @@ use crate::engine::{Engine, Manner, Nobody};
 use crate::figure::Value;
 use crate::link::Faults;
 use crate::meter::{Log, Meter, Totals};
+use crate::observer::Passing;
 use crate::scenario::{
     Action, Content, DumpAt, Expect, Kind, Node, NodeRole, Scenario, Settings, Timed, Wanted, Whom,
 };
@@ -181,6 +182,16 @@ pub fn run(scenario: &Scenario, options: &Options) -> Outcome {
     runner.settle();
     runner.experiment();
     runner.finish()
+}
+
+/// Runs a scenario and gives the first datagrams that were sent in it, at most `most`, in the clear.
+#[must_use]
+pub fn capture(scenario: &Scenario, options: &Options, most: usize) -> Vec<(Passing, Vec<u8>)> {
+    let mut runner = Runner::new(scenario, options);
+    runner.meter.captured.reserve_exact(most);
+    runner.settle();
+    runner.experiment();
+    runner.meter.captured
 }
 
 struct Runner<'a> {

@@ -26,6 +26,20 @@ fn every_vector_has_the_same_fields_in_both() {
 }
 
 #[test]
+fn every_scenario_of_the_laboratory_has_the_same_fields_in_both() {
+    if is_here() {
+        let captured = traffic::scenarios();
+        let compared = same_fields("scenarios", &captured);
+        println!("{} datagrams, {} values are the same", captured.len(), compared.values);
+        assert!(
+            captured.len() > 3000 && compared.context["bcnet.ack.stale"] > 1000,
+            "{:?}",
+            compared.context
+        );
+    }
+}
+
+#[test]
 fn a_session_with_every_fault_has_the_same_fields_in_both() {
     if !is_here() {
         return;

@@ -1,10 +1,12 @@
 //! Datagrams for the dissector: the vectors, and a seeded session with everything that can go wrong.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Engine, Faults, Habits, Manner, Observer, Passing, Rng, World};
+use bcnet_lab::{Engine, Faults, Habits, Manner, Observer, Options, Passing, Rng, Scenario, World, capture};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
 use serde_json::Value;
@@ -66,6 +68,31 @@ fn unhex(hex: &str) -> Vec<u8> {
     let digits = hex.as_bytes().as_chunks::<2>().0;
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.iter().map_while(byte).collect()
+}
+
+/// The first datagrams of every scenario of the laboratory, each scenario in a network of its own.
+pub(crate) fn scenarios() -> Vec<Captured> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut files: Vec<PathBuf> =
+        directory.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    assert!(files.len() > 40, "{} scenarios", files.len());
+    let mut found = Vec::new();
+    for (file, network) in files.iter().zip(1..) {
+        let text = fs::read_to_string(file).expect("a scenario");
+        let mut scenario = Scenario::parse(&text).unwrap_or_else(|mistake| panic!("{file:?}: {mistake}"));
+        scenario.duration = scenario.duration.min(Duration::from_secs(60));
+        let address = |node| {
+            let [_, _, c, d] = World::address(node).ip().octets();
+            SocketAddrV4::new(Ipv4Addr::new(10, network, c, d), 22101)
+        };
+        for (passing, plain) in capture(&scenario, &Options::default(), MOST_OF_A_SCENARIO) {
+            let at = Duration::from_micros(passing.now.as_micros());
+            let bytes = if plain.first() == Some(&PeerId::GAMESPY.0) { plain } else { ciphered(plain) };
+            found.push(Captured { at, from: address(passing.from), to: address(passing.to), bytes });
+        }
+    }
+    found
 }
 
 /// What was captured at the host's network card, and what the host and its clients received meanwhile.
@@ -248,6 +275,7 @@ impl Observer<dyn Engine> for Tap {
 }
 
 const CLIENTS: usize = 6;
+const MOST_OF_A_SCENARIO: usize = 150;
 const TRANSPORT: &str = include_str!("../../../../captures/transport.json");
 const SESSION: &str = include_str!("../../../../captures/session.json");
 const CIPHER: &str = include_str!("../../../../captures/cipher.json");
