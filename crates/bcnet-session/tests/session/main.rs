@@ -8,5 +8,6 @@ mod play;
 mod queries;
 mod raw;
 mod rounds;
+mod stock;
 mod vectors;
 mod world;

@@ -108,6 +108,15 @@ fn a_client_of_bare_bytes_joins_chats_and_leaves() {
         "02 04 01 08 00 00 01 09 00 00 01 0A 00 00 32 11 80 06 00 2C 02 00 00 00 05 00 68 65 6C 6C 6F",
         &["01 02 01 06 00 00 32 11 80 0B 00 2C 02 00 00 00 05 00 68 65 6C 6C 6F"],
     );
+    // A part that is repeated for the whole session, as stock clients do: acknowledged, and nothing else.
+    raw.expect("02 02 01 0B 00 00 32 0B A0 02 00 01 17 33 88 11 00", &["01 01 01 02 00 01 01"]);
+    for _ in 0..100 {
+        raw.now = raw.now + Duration::from_secs(2);
+        let heard = raw.say("02 01 32 0B A0 02 00 01 17 33 88 11 00");
+        // With a keepalive, now and then.
+        let (alone, with_keepalive) = (hex("01 01 01 02 00 01 01"), hex("01 02 01 02 00 01 01 02"));
+        assert!(heard == [alone] || heard == [with_keepalive], "{heard:02X?}");
+    }
     // Leave, with a stale ACK: an ACK, as captured.
     raw.expect("02 02 01 0B 00 00 05 0A C0 02 00 02 0A 0A 0A EF", &["01 01 01 02 00 02"]);
     assert_eq!(raw.session.players(raw.now).count(), 0);
