@@ -198,6 +198,12 @@ fn after_six_minutes_a_message_is_given_up_in_silence() {
     bench.run(370.01);
     assert_eq!(bench.stock.dump(PEER).expect("known").retx.len(), 0);
     assert_eq!((bench.stock.tally().given_up, bench.heard.len()), (1, 0));
+    // Without any age limit nothing is kept at all.
+    let mut bench = Bench::host(Params { age_limit: 0.0, ..quiet() });
+    bench.arrive(0.0, &[0x02]).run(10.0);
+    send(&mut bench, b"x", Quality::Reliable);
+    bench.run(20.0);
+    assert_eq!((bench.sent.len(), bench.stock.tally().given_up), (1, 0));
 }
 
 /// Quirk: head insertion.
