@@ -165,7 +165,9 @@ impl Talk {
         let losses = self.capture_losses;
         for side in [Side::First, Side::Second] {
             for channel in [Channel::Control, Channel::Game] {
-                self.half_mut(side).numbers_mut(channel).expire(now, |seq, at, mark| {
+                // Who has gone silent may have had no chance to send it again.
+                let heard = self.half(side).last_sent.unwrap_or(self.started);
+                self.half_mut(side).numbers_mut(channel).expire(heard, |seq, at, mark| {
                     tell.tell_of(at, mark, side, gap(channel, seq, losses));
                 });
             }
