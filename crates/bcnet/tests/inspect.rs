@@ -92,7 +92,8 @@ fn packet_logs_of_the_community_are_read() {
     let log = path("crates/bcnet/tests/packet-log.txt");
     let run = bcnet(&["inspect", log.to_str().expect("UTF-8"), "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    let entries: Vec<Value> = lines(&run).into_iter().filter(|entry| entry.get("finding").is_none()).collect();
+    let entries: Vec<Value> =
+        lines(&run).into_iter().filter(|entry| entry.get("finding").is_none()).collect();
     assert_eq!(entries.len(), 4);
     assert_eq!((&entries[0]["packet"], &entries[0]["direction"]), (&1758.into(), &"C".into()));
     assert_eq!(entries[0]["messages"][1]["seq"], 40);
@@ -193,11 +194,12 @@ fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
     by_time(&mut here);
     by_time(&mut there);
     let directory = directory("join");
-    let [a, b] = [("a.pcap", pcap(&here, RAW)), ("b.pcapng", pcapng(&there, ETHERNET))].map(|(name, bytes)| {
-        let path = directory.join(name);
-        fs::write(&path, bytes).expect("written");
-        path.to_str().expect("UTF-8").to_owned()
-    });
+    let [a, b] =
+        [("a.pcap", pcap(&here, RAW)), ("b.pcapng", pcapng(&there, ETHERNET))].map(|(name, bytes)| {
+            let path = directory.join(name);
+            fs::write(&path, bytes).expect("written");
+            path.to_str().expect("UTF-8").to_owned()
+        });
     for files in [[&a, &b], [&b, &a]] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
@@ -366,7 +368,11 @@ fn record(bytes: &mut Vec<u8>, at: f64, frame: &[u8], order: &Order) {
 /// With nanoseconds, a name and a comment.
 fn pcapng(packets: &[Packet], link: Link) -> Vec<u8> {
     let mut bytes = Vec::new();
-    block(&mut bytes, 0x0A0D_0D0A, &[0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+    block(
+        &mut bytes,
+        0x0A0D_0D0A,
+        &[0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255],
+    );
     let mut interface = link.0.to_le_bytes().to_vec();
     interface.extend([0, 0, 0, 0, 2, 0, 3, 0, b'e', b't', b'h', 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     block(&mut bytes, 1, &interface);
@@ -376,7 +382,8 @@ fn pcapng(packets: &[Packet], link: Link) -> Vec<u8> {
         let nanos = (packet.at * 1e6).round() as u64 * 1000;
         let length = u32::try_from(frame.len()).expect("small");
         let (high, low) = (u32::try_from(nanos >> 32).expect("32 bits"), nanos as u32);
-        let mut body: Vec<u8> = [0, high, low, length, length].into_iter().flat_map(u32::to_le_bytes).collect();
+        let mut body: Vec<u8> =
+            [0, high, low, length, length].into_iter().flat_map(u32::to_le_bytes).collect();
         body.extend(&frame);
         body.resize(body.len().next_multiple_of(4), 0);
         body.extend([1, 0, 2, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);

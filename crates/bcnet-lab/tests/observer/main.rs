@@ -256,13 +256,16 @@ impl Causes {
     }
 }
 
+/// When something left, and when it arrived, if it did.
+type Way = (Time, Option<Time>);
+
 /// What really happened to reliable messages and their ACKs.
 #[derive(Default)]
 struct Truth {
     /// How often each message of each node was sent.
     sends: BTreeMap<(usize, Key), u32>,
     /// When ACKs of a node's message were sent, and when they arrived if they did.
-    acks: BTreeMap<(usize, Key), Vec<(Time, Option<Time>)>>,
+    acks: BTreeMap<(usize, Key), Vec<Way>>,
     /// When each node read its socket last.
     read: [Time; 2],
     /// Why a message was sent again in the datagram with this number.
