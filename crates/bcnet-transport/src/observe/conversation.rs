@@ -445,11 +445,7 @@ impl Passage<'_, '_> {
         let previous = sent.last;
         let times = sent.sends + 1;
         let cause = match sent.acked {
-            Some(acked)
-                if self.sender.has_unread(Arrival::Ack(id)) || at.micros_since(acked) <= late_within =>
-            {
-                Some(RetransmitCause::AckLate)
-            }
+            Some(acked) if at.micros_since(acked) <= late_within => Some(RetransmitCause::AckLate),
             Some(_) => Some(RetransmitCause::AckLost),
             None if sent.wrong_form => Some(RetransmitCause::WrongForm),
             None => None,
@@ -461,6 +457,7 @@ impl Passage<'_, '_> {
             }
         }
         if cause != Some(RetransmitCause::AckLate) {
+            self.sender.forget_unread(Arrival::Ack(id));
             self.sender.sent.unsettle(key);
         }
         let about = sent.about;
