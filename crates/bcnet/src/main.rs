@@ -41,6 +41,9 @@ enum Command {
     /// Send every datagram back, to measure what the system takes for that
     #[command(hide = true)]
     Echo(net::echo::Args),
+    /// Pass datagrams on between one client and a server, to measure what the system takes for that
+    #[command(hide = true)]
+    Forward(proxy::forward::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Run experiments with the original engine and with bcnet on a virtual network
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Echo(args) => net::echo::run(&args),
+        Command::Forward(args) => proxy::forward::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Manifest(args) => manifest::run(&args),
