@@ -307,7 +307,7 @@ fn parts_of_two_senders_are_joined() {
     bench.then(10.1, |stock, now| stock.inject(OTHER, &part(0, 1, 0, b"yours"), now)).run(10.2);
     assert_eq!(
         bench.heard,
-        [(Event::Received { peer: OTHER, channel: Channel::Game }, b"mine yours".to_vec())]
+        [(Event::Received { peer: OTHER, channel: Channel::Game, reliable: true }, b"mine yours".to_vec())]
     );
 }
 
@@ -390,10 +390,8 @@ fn an_unknown_id_makes_a_peer_wherever_it_comes_from() {
     bench.run(0.2);
     assert_eq!(bench.payloads(), [[7], [8]]);
     assert!(
-        bench
-            .heard
-            .iter()
-            .all(|(event, _)| *event == Event::Received { peer: PeerId(9), channel: Channel::Game })
+        bench.heard.iter().all(|(event, _)| *event
+            == Event::Received { peer: PeerId(9), channel: Channel::Game, reliable: true })
     );
     assert_eq!(bench.stock.peers(), [PeerId(9)]);
 }
