@@ -104,6 +104,8 @@ impl Endpoint {
                     if let Some(peer) = self.peers.get_mut(place) {
                         peer.settle_one(ack.id, news, now);
                     }
+                    // Mostly another ACK of a part follows.
+                    continue;
                 }
                 Message::Data(data) if assigned => self.handle_data(place, &data, now),
                 other => {
