@@ -94,6 +94,11 @@ fn mistakes_are_told_with_their_line_and_the_nearest_name() {
         (with("tick = 0.0000001"), 6, "at least 100 microseconds"),
         (with("tick = 0.1\nhz = 10"), 7, "not both"),
         (with("[[link]]\nloss = 1.5"), 7, "1.5 is not possible here"),
+        (
+            with("[[send]]\nat = 0\nfrom = \"host\"\nsize = 5\nrate = 9000\ncount = 40000"),
+            10,
+            "payloads are too many",
+        ),
         (with("[[send]]\nat = 1\nfrom = \"host\""), 6, "a `size` or `bytes`"),
         (with("[[send]]\nat = 1\nfrom = \"host\"\nbytes = \"2A 2\""), 9, "not hex"),
         (

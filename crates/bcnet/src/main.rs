@@ -18,6 +18,7 @@ mod net;
 mod proxy;
 mod query;
 mod serve;
+mod swarm;
 
 use std::io;
 use std::process::ExitCode;
@@ -57,6 +58,8 @@ enum Command {
     Query(query::Args),
     /// Host games
     Serve(serve::Args),
+    /// Send simulated players to a server, and check what they hear of each other
+    Swarm(swarm::Args),
 }
 
 /// What a command has to say when it could do its work.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Proxy(args) => proxy::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Swarm(args) => swarm::run(&args),
     };
     match verdict {
         Ok(Verdict::Clean) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! The predictions that changed constants must break: as checks that tell what is wrong.
 
-use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::stock::{Dump, Params, Stock};
 use bcnet_transport::wire::{Channel, PeerId};
 use bcnet_transport::{Quality, Time};
 
@@ -30,12 +30,15 @@ pub(crate) fn p1(params: Params) -> Check {
     let retx: Vec<_> = dump.retx.iter().map(|retx| (retx.seq, retx.channel, retx.retx)).collect();
     same("retransmit queue at 0.05", retx, vec![(2, Channel::Game, 0)])?;
     same("interval", dump.retx[0].interval, 1.0)?;
+    same("recorded dump at 0.05", recorded(dump), RECORDED_AT_JOIN.to_owned())?;
     bench.arrive(0.06, &ack(2, 0));
     bench.arrive(0.75, &part(2, 0, 3, &[0x21; 405])).arrive(0.76, &part(2, 1, 3, &[0x21; 406]));
     bench.arrive(0.76, &part(2, 2, 3, &[0x21; 21])).arrive(1.20, &game(3, &[0x21, 3]));
     bench.arrive(1.25, &game(4, &[0x21, 4])).arrive(1.55, &game(5, &[0x2A])).run(2.77);
     same("outbox at 2.77", bench.counts(PEER), vec![4, 4, 4, 4, 3, 3, 3, 3, 3, 2])?;
     same("retransmit queue at 2.77", bench.stock.dump(PEER).map(|dump| dump.retx.len()), Some(0))?;
+    let dump = bench.stock.dump(PEER).ok_or("no peer 2")?;
+    same("recorded dump at 2.77", recorded(dump), RECORDED_AFTER_JOIN.to_owned())?;
     bench.arrive(3.05, &game(6, &[0x03]));
     chatter(&mut bench, 3.05, 5.49);
     same("outbox at 5.49", bench.counts(PEER), vec![8, 8, 8, 8, 7, 7, 7, 7, 7, 6, 4])?;
@@ -44,6 +47,31 @@ pub(crate) fn p1(params: Params) -> Check {
     chatter(&mut bench, 6.65, 8.5);
     if bench.counts(PEER).len() > 1 { Err("more than one entry at 8.5".to_owned()) } else { Ok(()) }
 }
+
+/// A dump without its time.
+fn recorded(dump: Dump) -> String {
+    dump.to_string().split_once(' ').map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+}
+
+/// What was recorded of a running game when a client joined and 2.7 s later: without the times, and with every `frag=0`
+/// that the record of the first leaves out.
+const RECORDED_AT_JOIN: &str = "peer=2 retxQ=1 ackOutQ=4
+  retx[0] seq=0x0002 frag=0 rel=1 retx=0 intv=1.00
+  ack[0] seq=0x0000 frag=0 below32=1 retx=1
+  ack[1] seq=0x0001 frag=0 below32=1 retx=1
+  ack[2] seq=0x0000 frag=0 below32=0 retx=1
+  ack[3] seq=0x0001 frag=0 below32=0 retx=1";
+const RECORDED_AFTER_JOIN: &str = "peer=2 retxQ=0 ackOutQ=10
+  ack[0] seq=0x0000 frag=0 below32=1 retx=4
+  ack[1] seq=0x0001 frag=0 below32=1 retx=4
+  ack[2] seq=0x0000 frag=0 below32=0 retx=4
+  ack[3] seq=0x0001 frag=0 below32=0 retx=4
+  ack[4] seq=0x0002 frag=1 idx=0 below32=0 retx=3
+  ack[5] seq=0x0002 frag=1 idx=1 below32=0 retx=3
+  ack[6] seq=0x0002 frag=1 idx=2 below32=0 retx=3
+  ack[7] seq=0x0003 frag=0 below32=0 retx=3
+  ack[8] seq=0x0004 frag=0 below32=0 retx=3
+  ack[9] seq=0x0005 frag=0 below32=0 retx=2";
 
 /// Ten unreliable messages per second from `start`, and all frames up to `end`.
 pub(crate) fn chatter(bench: &mut Bench, start: f64, end: f64) {

@@ -83,6 +83,19 @@ fn a_wrong_password_and_a_ban_are_told_by_a_boot() {
     assert_eq!(asking(&[], banned), (booted(BootReason::BANNED), vec![]));
 }
 
+/// Those without an id are told apart by their address.
+#[test]
+fn a_stranger_that_is_turned_away_is_in_nobodys_way() {
+    let mut bench = Bench::host(Params { password: Some(vec![0x53, 0]), ..quiet() });
+    let ask = |last: u8, password: &[u8]| {
+        datagram(0xFF, &[control(0x03, 0, &[&[10, 0, 0, last, 7, 0, 0, 0], password, &[0, 0]].concat())])
+    };
+    bench.stock.handle_datagram(address(2), &ask(2, &[]), Time::ZERO);
+    bench.stock.handle_datagram(address(3), &ask(3, &[0x53, 0]), Time::ZERO);
+    bench.step();
+    assert_eq!(events(&bench), [Event::Joined { peer: PEER }]);
+}
+
 #[test]
 fn ids_count_up_and_leave_out_the_reserved_one() {
     let mut bench = Bench::host(quiet());

@@ -198,6 +198,12 @@ fn after_six_minutes_a_message_is_given_up_in_silence() {
     bench.run(370.01);
     assert_eq!(bench.stock.dump(PEER).expect("known").retx.len(), 0);
     assert_eq!((bench.stock.tally().given_up, bench.heard.len()), (1, 0));
+    // Without any age limit nothing is kept at all.
+    let mut bench = Bench::host(Params { age_limit: 0.0, ..quiet() });
+    bench.arrive(0.0, &[0x02]).run(10.0);
+    send(&mut bench, b"x", Quality::Reliable);
+    bench.run(20.0);
+    assert_eq!((bench.sent.len(), bench.stock.tally().given_up), (1, 0));
 }
 
 /// Quirk: head insertion.
@@ -301,7 +307,7 @@ fn parts_of_two_senders_are_joined() {
     bench.then(10.1, |stock, now| stock.inject(OTHER, &part(0, 1, 0, b"yours"), now)).run(10.2);
     assert_eq!(
         bench.heard,
-        [(Event::Received { peer: OTHER, channel: Channel::Game }, b"mine yours".to_vec())]
+        [(Event::Received { peer: OTHER, channel: Channel::Game, reliable: true }, b"mine yours".to_vec())]
     );
 }
 
@@ -384,10 +390,8 @@ fn an_unknown_id_makes_a_peer_wherever_it_comes_from() {
     bench.run(0.2);
     assert_eq!(bench.payloads(), [[7], [8]]);
     assert!(
-        bench
-            .heard
-            .iter()
-            .all(|(event, _)| *event == Event::Received { peer: PeerId(9), channel: Channel::Game })
+        bench.heard.iter().all(|(event, _)| *event
+            == Event::Received { peer: PeerId(9), channel: Channel::Game, reliable: true })
     );
     assert_eq!(bench.stock.peers(), [PeerId(9)]);
 }

@@ -5,7 +5,7 @@ use bcnet_lab::stock::{Params, Stock, Tally};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Event, Quality, Time};
 
-use super::bench::{PEER, address, millis};
+use super::bench::{PEER, address, control, datagram, millis, plain, quiet, request};
 
 /// All that can be seen from outside.
 #[derive(Debug, PartialEq)]
@@ -131,6 +131,41 @@ fn collect(stock: &mut Stock, node: usize, now: Time, seen: &mut Seen, launch: &
     while let Some(event) = stock.poll_event(&mut payload) {
         seen.heard.push((now, node, event, payload.clone()));
     }
+}
+
+/// Runs only the frames that are due, up to `end` seconds; tells when the last one was.
+fn run_due(stock: &mut Stock, end: u64) -> Time {
+    let mut last = Time::ZERO;
+    while let Some(due) = stock.next_due().filter(|due| due.as_micros() < end * 1_000_000) {
+        last = Time::from_micros(due.as_micros().next_multiple_of(3000));
+        stock.service(last);
+        while stock.poll_transmit(&mut [0; 512]).is_some() {}
+    }
+    last
+}
+
+/// It is given up between two of its retransmissions, and then nothing is left to do.
+#[test]
+fn the_frame_that_gives_a_message_up_is_due() {
+    let mut stock = Stock::host(quiet());
+    stock.inject(PEER, &[0x02], Time::ZERO);
+    stock.service(Time::ZERO);
+    stock.send(PEER, b"x", Quality::Reliable, Time::ZERO).expect("known");
+    let last = run_due(&mut stock, 1000);
+    assert_eq!((stock.tally().given_up, stock.idle()), (1, true));
+    assert!((360_000_000..360_010_000).contains(&last.as_micros()), "{last}");
+}
+
+/// What a stranger left in the queue is thrown away in the frame after the stranger, not whenever something else is due.
+#[test]
+fn the_frame_after_a_timeout_is_due() {
+    let locked = Params { password: Some(vec![0x53, 0]), silence: Some(45.0), ..plain(quiet()) };
+    let mut stock = Stock::host(locked);
+    let asked = datagram(0xFF, &[request(2, 7), control(0x05, 5, &[2, 10, 0, 0, 2])]);
+    stock.handle_datagram(address(2), &asked, Time::ZERO);
+    let last = run_due(&mut stock, 100);
+    assert_eq!((stock.tally().dropped, stock.idle()), (1, true));
+    assert!((45_000_000..45_010_000).contains(&last.as_micros()), "{last}");
 }
 
 /// A day of an idle pair takes few frames.

@@ -38,7 +38,8 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
             paths.push(path);
         }
     }
-    paths.sort();
+    // By name: "battle" before "battle-day", which the endings of the paths would turn round.
+    paths.sort_by_key(|path| stem(path));
     paths.iter().map(|path| entry(stem(path), path.display().to_string(), &read(path)?)).collect()
 }
 

@@ -57,7 +57,7 @@ impl Row<'_> {
     pub(super) fn factor_text(&self) -> String {
         match (self.stock, self.bcnet) {
             (Some(stock), Some(bcnet)) if stock == bcnet => "=".into(),
-            (Some(_), Some(bcnet)) if bcnet == 0.0 => "gone".into(),
+            (Some(_), Some(0.0)) => "gone".into(),
             _ => self.factor().map_or_else(|| "-".into(), |factor| format!("{}x", number(factor))),
         }
     }

@@ -28,7 +28,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut poll = Poll::new()?;
     let mut sockets = Vec::new();
     for port in args.port..args.port.saturating_add(args.sockets) {
-        let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+        // Only for this machine: to anybody else it would be a means to hide behind.
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let socket = Socket::bind(address, Io::BEST).with_context(|| format!("UDP {address}"))?;
         let source = socket.as_udp().as_raw_fd();
         poll.registry().register(&mut SourceFd(&source), Token(sockets.len()), Interest::READABLE)?;

@@ -159,3 +159,25 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));
     assert_eq!(alice.over, None);
 }
+
+#[test]
+fn bans_that_were_written_by_hand_count_after_a_reload() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    std::fs::write(server.directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n")
+        .expect("written");
+    signal(server.id(), "HUP");
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "banned"]);
+}
+
+#[test]
+fn a_restart_begins_the_next_round_for_everyone() {
+    let server = Server::start(&[]);
+    let mut alice = Player::join(server.address(), "Alice");
+    assert_eq!(server.ask(&["status"])["sessions"][0]["round"], 1);
+    server.ask(&["restart"]);
+    alice.until(|alice| alice.has(&[0x39]));
+    assert_eq!(server.ask(&["status"])["sessions"][0]["round"], 2);
+    server.logged(&["event=\"round_started\"", "round=2"]);
+}

@@ -199,7 +199,7 @@ fn head_of(line: &str) -> Option<Head> {
             _ => {}
         }
         if let Some(number) = word.strip_prefix('#') {
-            head.number = head.number.or(number.parse().ok());
+            head.number = head.number.or_else(|| number.parse().ok());
         }
         if let Some(len) = word.strip_prefix("len=") {
             head.len = len.parse().ok();

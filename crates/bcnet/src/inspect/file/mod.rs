@@ -5,17 +5,24 @@
 
 mod filter;
 mod frame;
+mod join;
 mod log;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod pcap;
+mod plot;
+mod report;
+mod series;
 mod source;
 mod summary;
+mod table;
 mod view;
 
 use std::collections::VecDeque;
-use std::io::{self, BufWriter, IsTerminal};
-use std::path::Path;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bcnet_transport::Time;
 use bcnet_transport::observe::{ConversationId, Finding, Limits, NO_MARK, Observer, Seen, Side};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
@@ -27,10 +34,23 @@ pub(super) use source::Packet;
 use source::{Batch, Skipped, Source, Step};
 
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct Options {
     /// Tell what is in the capture: conversations, traffic, faults by their weight
     #[arg(long, conflicts_with = "json")]
     summary: bool,
+
+    /// Print one row per message, with commas
+    #[arg(long, conflicts_with_all = ["json", "summary"])]
+    csv: bool,
+
+    /// Write one row per message to a Parquet file
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv"])]
+    parquet: Option<PathBuf>,
+
+    /// Write a page with plots that explains what was found, for a browser
+    #[arg(long, value_name = "OUT.html")]
+    report: Option<PathBuf>,
 
     /// Wait for more at the end of the file, as it is written
     #[arg(long)]
@@ -82,14 +102,57 @@ struct End<'a> {
 }
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
-    let [path] = args.files.as_slice() else { anyhow::bail!("two captures at once are not possible yet") };
     let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
+    let path = match args.files.as_slice() {
+        [a, b] => return join::run([a, b], args.json, out),
+        [path] => path,
+        _ => anyhow::bail!("name a capture"),
+    };
+    inspect(args, path, sinks(args, path, out)?)
+}
+
+/// Everyone who is to be told.
+fn sinks<'a>(
+    args: &InspectArgs,
+    path: &Path,
+    out: impl Write + 'a,
+) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
+    let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
     let filter = args.file.filter.clone();
-    if args.file.summary {
-        return inspect(args, path, summary::Summary::new(out));
+    if let Some(report) = &args.file.report {
+        ensure!(report != path, "{}: is the input; name another file for --report", report.display());
+        sinks.push(Box::new(report::Report::new(report.clone())));
     }
-    let form = if args.json { view::Form::Json } else { view::Form::Lines };
-    inspect(args, path, view::View::new(out, form, filter, args.file.follow))
+    #[cfg(feature = "parquet")]
+    if let Some(path) = &args.file.parquet {
+        let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
+        sinks.push(Box::new(table::Table::new(rows, filter)));
+        return Ok(sinks);
+    }
+    if args.file.summary {
+        sinks.push(Box::new(summary::Summary::new(out)));
+    } else if args.file.csv {
+        sinks.push(Box::new(table::Table::new(table::Csv::new(out), filter)));
+    } else if sinks.is_empty() || args.json {
+        let form = if args.json { view::Form::Json } else { view::Form::Lines };
+        sinks.push(Box::new(view::View::new(out, form, filter, args.file.follow)));
+    }
+    Ok(sinks)
+}
+
+/// All of them, one after the other.
+impl Sink for Vec<Box<dyn Sink + '_>> {
+    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
+        self.iter_mut().try_for_each(|sink| sink.see(sight))
+    }
+
+    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        self.iter_mut().try_for_each(|sink| sink.find(finding, place, observer))
+    }
+
+    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+        self.iter_mut().try_for_each(|sink| sink.finish(end))
+    }
 }
 
 fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<Verdict> {

@@ -157,7 +157,7 @@ impl Source {
             let file = File::open(path)?;
             let metadata = file.metadata()?;
             ensure!(!metadata.is_dir(), "is a directory; name a capture or a packet log");
-            let size = (metadata.is_file() && !follow).then(|| metadata.len());
+            let size = (metadata.is_file() && !follow).then_some(metadata.len());
             (Box::new(file), size)
         };
         // The end of a pipe is its end.

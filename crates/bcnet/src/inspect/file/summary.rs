@@ -25,55 +25,75 @@ pub(super) struct Tallied {
 
 /// All findings by kind.
 #[derive(Debug, Default)]
-pub(super) struct Tally(BTreeMap<&'static str, Tallied>);
+pub(super) struct Tally([Option<Tallied>; KINDS.len()]);
 
 impl Tally {
     pub(super) fn add(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
-        let (title, weight) = title(&finding.what);
-        if let Some(known) = self.0.get_mut(title) {
-            known.count += 1;
-            return;
+        let kind = kind(&finding.what);
+        match &mut self.0[kind] {
+            Some(known) => known.count += 1,
+            unknown => {
+                let talk = observer.conversation(finding.conversation);
+                let who = talk.map(|talk| side_name(&talk, finding.side)).unwrap_or_default();
+                let (title, weight) = KINDS[kind];
+                *unknown = Some(Tallied { weight, title, count: 1, first: *finding, place, who });
+            }
         }
-        let talk = observer.conversation(finding.conversation);
-        let who = talk.map(|talk| side_name(&talk, finding.side)).unwrap_or_default();
-        self.0.insert(title, Tallied { weight, title, count: 1, first: *finding, place, who });
     }
 
     /// The heaviest first.
     pub(super) fn ranked(&self) -> Vec<&Tallied> {
-        let mut all: Vec<_> = self.0.values().collect();
+        let mut all: Vec<_> = self.0.iter().flatten().collect();
         all.sort_by_key(|tallied| (std::cmp::Reverse((tallied.weight, tallied.count)), tallied.title));
         all
     }
 }
 
-/// How a kind of finding is called, and how bad it is: 0 is no fault at all.
-const fn title(what: &What) -> (&'static str, u8) {
+/// Where a kind of finding stands in [`KINDS`].
+const fn kind(what: &What) -> usize {
     match what {
-        What::Timeout { .. } => ("timeouts", 9),
-        What::StuckFragments { .. } => ("stuck split messages", 9),
-        What::SequenceGap { .. } => ("numbers left out", 8),
-        What::UnknownType(_) => ("datagrams with unknown types", 8),
-        What::Malformed(_) => ("malformed datagrams", 8),
-        What::Silence { .. } => ("long silences", 7),
-        What::Starvation { .. } => ("times game data waited behind ACKs", 6),
-        What::Retransmission { cause: RetransmitCause::WrongForm, .. } => {
-            ("retransmissions, ACK of the wrong form", 6)
-        }
-        What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => {
-            ("retransmissions, no ACK sent", 5)
-        }
-        What::Retransmission { cause: RetransmitCause::AckLost, .. } => ("retransmissions, ACK lost", 4),
-        What::Retransmission { cause: RetransmitCause::AckLate, .. } => ("retransmissions, ACK late", 4),
-        What::DuplicateDelivery { .. } => ("messages delivered twice", 3),
-        What::StaleAck { .. } => ("stale ACKs", 2),
-        What::RepeatedAck { .. } => ("messages acknowledged repeatedly", 2),
-        What::NonStock(_) => ("oddities of senders that are not stock", 1),
-        What::AcksOnce => ("senders that acknowledge once, as stock does not", 0),
-        What::CaptureLoss(_) => ("things that the capture has missed", 0),
-        _ => ("other findings", 1),
+        What::Timeout { .. } => 0,
+        What::StuckFragments { .. } => 1,
+        What::SequenceGap { .. } => 2,
+        What::UnknownType(_) => 3,
+        What::Malformed(_) => 4,
+        What::Silence { .. } => 5,
+        What::Starvation { .. } => 6,
+        What::Retransmission { cause: RetransmitCause::WrongForm, .. } => 7,
+        What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => 8,
+        What::Retransmission { cause: RetransmitCause::AckLost, .. } => 9,
+        What::Retransmission { cause: RetransmitCause::AckLate, .. } => 10,
+        What::DuplicateDelivery { .. } => 11,
+        What::StaleAck { .. } => 12,
+        What::RepeatedAck { .. } => 13,
+        What::NonStock(_) => 14,
+        What::AcksOnce => 15,
+        What::CaptureLoss(_) => 16,
+        _ => 17,
     }
 }
+
+/// How each kind of finding is called, and how bad it is: 0 is no fault at all.
+const KINDS: [(&str, u8); 18] = [
+    ("timeouts", 9),
+    ("stuck split messages", 9),
+    ("numbers left out", 8),
+    ("datagrams with unknown types", 8),
+    ("malformed datagrams", 8),
+    ("long silences", 7),
+    ("times game data waited behind ACKs", 6),
+    ("retransmissions, ACK of the wrong form", 6),
+    ("retransmissions, no ACK sent", 5),
+    ("retransmissions, ACK lost", 4),
+    ("retransmissions, ACK late", 4),
+    ("messages delivered twice", 3),
+    ("stale ACKs", 2),
+    ("messages acknowledged repeatedly", 2),
+    ("oddities of senders that are not stock", 1),
+    ("senders that acknowledge once, as stock does not", 0),
+    ("things that the capture has missed", 0),
+    ("other findings", 1),
+];
 
 pub(super) struct Summary<W> {
     out: W,
@@ -117,9 +137,23 @@ impl<W: Write> Summary<W> {
                 opcodes.entry(opcode).or_default()[place] = count;
             }
         }
+        let mut opcodes: Vec<_> = opcodes.into_iter().collect();
+        opcodes
+            .sort_by_key(|(opcode, counts)| (std::cmp::Reverse(counts[0].bytes + counts[1].bytes), *opcode));
+        let rest = opcodes.split_off(opcodes.len().min(MOST_OPCODES));
         for (opcode, [one_count, other_count]) in opcodes {
             let title = format!("  0x{opcode:02X} {}", Opcode(opcode).name().unwrap_or("unknown"));
             row(&title, [share(one_count, one), share(other_count, other)])?;
+        }
+        if !rest.is_empty() {
+            let sum = |place: usize| {
+                let add = |sum: Count, count: Count| Count {
+                    messages: sum.messages + count.messages,
+                    bytes: sum.bytes + count.bytes,
+                };
+                rest.iter().map(|(_, counts)| counts[place]).fold(Count::default(), add)
+            };
+            row(&format!("  {} other opcodes", rest.len()), [share(sum(0), one), share(sum(1), other)])?;
         }
         Ok(())
     }
@@ -185,7 +219,7 @@ impl<W: Write> Sink for Summary<W> {
 }
 
 /// `client peer 2 (10.0.0.2:22101)`.
-fn side_name(talk: &Conversation<'_>, side: Side) -> String {
+pub(super) fn side_name(talk: &Conversation<'_>, side: Side) -> String {
     format!("{} ({})", short_name(talk, side), talk.address(side))
 }
 
@@ -218,3 +252,6 @@ pub(super) fn thousands(number: u64) -> String {
     }
     text
 }
+
+/// The rest of the opcodes share a line.
+const MOST_OPCODES: usize = 24;

@@ -1,0 +1,151 @@
+//! Rows as a Parquet file, column by column.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+use super::table::{Row, Rows};
+
+pub(super) struct Parquet {
+    /// None once the file is finished.
+    out: Option<SerializedFileWriter<File>>,
+    columns: Columns,
+}
+
+/// The rows that are not written yet; in the order of [`SCHEMA`].
+#[derive(Default)]
+struct Columns {
+    packet: Vec<i64>,
+    time: Vec<i64>,
+    from: Vec<ByteArray>,
+    to: Vec<ByteArray>,
+    sender: Vec<i32>,
+    kind: Vec<ByteArray>,
+    len: Vec<i32>,
+    channel: Optional<ByteArray>,
+    seq: Optional<i32>,
+    part: Optional<i32>,
+    total: Optional<i32>,
+    opcode: Optional<i32>,
+    name: Optional<ByteArray>,
+    payload_len: Vec<i32>,
+    findings: Vec<ByteArray>,
+}
+
+/// Values that need not be there, and for each row whether it is.
+struct Optional<T> {
+    values: Vec<T>,
+    there: Vec<i16>,
+}
+
+impl<T> Default for Optional<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), there: Vec::new() }
+    }
+}
+
+impl<T> Optional<T> {
+    fn push(&mut self, value: Option<T>) {
+        self.there.push(i16::from(value.is_some()));
+        self.values.extend(value);
+    }
+}
+
+impl Parquet {
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+        let schema = Arc::new(parse_message_type(SCHEMA)?);
+        let properties = Arc::new(WriterProperties::builder().build());
+        let out = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+        Ok(Self { out: Some(out), columns: Columns::default() })
+    }
+
+    fn write(&mut self) -> Result<(), ParquetError> {
+        let columns = std::mem::take(&mut self.columns);
+        let Some(out) = self.out.as_mut().filter(|_| !columns.packet.is_empty()) else { return Ok(()) };
+        let mut group = out.next_row_group()?;
+        let group_mut = &mut group;
+        column::<Int64Type>(group_mut, &columns.packet, None)?;
+        column::<Int64Type>(group_mut, &columns.time, None)?;
+        column::<ByteArrayType>(group_mut, &columns.from, None)?;
+        column::<ByteArrayType>(group_mut, &columns.to, None)?;
+        column::<Int32Type>(group_mut, &columns.sender, None)?;
+        column::<ByteArrayType>(group_mut, &columns.kind, None)?;
+        column::<Int32Type>(group_mut, &columns.len, None)?;
+        column::<ByteArrayType>(group_mut, &columns.channel.values, Some(&columns.channel.there))?;
+        for optional in [&columns.seq, &columns.part, &columns.total, &columns.opcode] {
+            column::<Int32Type>(group_mut, &optional.values, Some(&optional.there))?;
+        }
+        column::<ByteArrayType>(group_mut, &columns.name.values, Some(&columns.name.there))?;
+        column::<Int32Type>(group_mut, &columns.payload_len, None)?;
+        column::<ByteArrayType>(group_mut, &columns.findings, None)?;
+        group.close().map(drop)
+    }
+}
+
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    there: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    column.typed::<T>().write_batch(values, there, None)?;
+    column.close()
+}
+
+impl Rows for Parquet {
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        let columns = &mut self.columns;
+        let text = |text: &str| ByteArray::from(text.as_bytes().to_vec());
+        columns.packet.push(row.packet.cast_signed());
+        columns.time.push(row.time.cast_signed());
+        columns.from.push(text(&row.from));
+        columns.to.push(text(&row.to));
+        columns.sender.push(row.sender.into());
+        columns.kind.push(text(row.kind));
+        columns.len.push(row.len.cast_signed());
+        columns.channel.push(row.channel.map(|channel| text(&channel.to_string())));
+        columns.seq.push(row.seq.map(i32::from));
+        columns.part.push(row.part.map(i32::from));
+        columns.total.push(row.total.map(i32::from));
+        columns.opcode.push(row.opcode.map(i32::from));
+        columns.name.push(row.name.map(text));
+        columns.payload_len.push(row.payload_len.cast_signed());
+        columns.findings.push(text(&row.findings));
+        if columns.packet.len() >= GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.write().map_err(io::Error::other)?;
+        match self.out.take() {
+            Some(out) => out.close().map(drop).map_err(io::Error::other),
+            None => Ok(()),
+        }
+    }
+}
+
+const SCHEMA: &str = "message message {
+    required int64 packet;
+    required int64 time (timestamp(micros, true));
+    required binary from (utf8);
+    required binary to (utf8);
+    required int32 sender;
+    required binary kind (utf8);
+    required int32 len;
+    optional binary channel (utf8);
+    optional int32 seq;
+    optional int32 part;
+    optional int32 total;
+    optional int32 opcode;
+    optional binary name (utf8);
+    required int32 payload_len;
+    required binary findings (utf8);
+}";
+/// Rows that are written together.
+const GROUP: usize = 1 << 14;

@@ -1,0 +1,457 @@
+//! `bcnet inspect` on captures and packet logs, as a user runs it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use bcnet_transport::cipher;
+use serde_json::Value;
+
+#[test]
+fn every_link_type_and_both_formats_show_the_same() {
+    let expected = inspect(&pcap(&session(), RAW), &["--json"]);
+    assert_eq!((expected.code, expected.stderr.as_str()), (0, ""));
+    assert!(messages(&expected) > 20, "{}", expected.stdout);
+    for link in [NULL, ETHERNET, VLAN, LOOP, COOKED, COOKED_2, IPV4] {
+        for capture in [pcap(&session(), link), pcapng(&session(), link)] {
+            let run = inspect(&capture, &["--json"]);
+            assert_eq!((run.code, run.stderr.as_str()), (0, ""), "link {link:?}");
+            assert_eq!(without_offsets(&run), without_offsets(&expected), "link {link:?}");
+        }
+    }
+    let swapped = pcap_with(&session(), RAW, &u32::to_be_bytes);
+    assert_eq!(without_offsets(&inspect(&swapped, &["--json"])), without_offsets(&expected));
+}
+
+#[test]
+fn what_is_not_the_games_is_counted_and_nothing_else() {
+    let mut packets = session();
+    let dns = "10.0.0.9:53".parse().expect("an address");
+    packets.push(Packet { at: 9.0, from: dns, to: HOST, bytes: b"\x12\x34\x01\x00\x00\x01".to_vec() });
+    let mut capture = pcap(&packets, RAW);
+    let fragment = {
+        let mut ip = ip(&packets[0]);
+        ip[6] = 0x20;
+        ip
+    };
+    record(&mut capture, 10.0, &fragment, &u32::to_le_bytes);
+    record(&mut capture, 10.0, &ip(&packets[0])[..40], &u32::to_le_bytes);
+    let run = inspect(&capture, &["--json"]);
+    assert_eq!(without_offsets(&run), without_offsets(&inspect(&pcap(&session(), RAW), &["--json"])));
+    let skipped = "bcnet: standard input: not looked at: 1 IPv4 fragments, which the game does not make, 1 packets cut short by the capture, 1 UDP datagrams of something else\n";
+    assert_eq!((run.code, run.stderr.as_str()), (0, skipped));
+}
+
+#[test]
+fn everything_before_the_damage_is_shown() {
+    for capture in [pcap(&session(), ETHERNET), pcapng(&session(), ETHERNET)] {
+        let whole = datagrams(&inspect(&capture, &["--json"]));
+        let step = capture.len() / 23;
+        for cut in (30..capture.len() - 1).step_by(step) {
+            let run = inspect(&capture[..cut], &["--json"]);
+            assert!(whole.starts_with(&datagrams(&run)), "cut at {cut}");
+            if run.code == 0 {
+                // The cut is between two packets.
+                continue;
+            }
+            assert_eq!(run.code, 1, "cut at {cut}: {}", run.stderr);
+            assert!(run.stderr.contains("damaged at byte "), "{}", run.stderr);
+        }
+    }
+    let mut capture = pcap(&session(), RAW);
+    let length = capture.len();
+    capture.extend([0xFF; 40]);
+    let run = inspect(&capture, &["--json"]);
+    assert_eq!(datagrams(&run), datagrams(&inspect(&capture[..length], &["--json"])));
+    assert_eq!(run.code, 1);
+    let damage = format!("damaged at byte {length}: a packet says to have 4294967295 bytes");
+    assert!(run.stderr.contains(&damage), "{}", run.stderr);
+}
+
+#[test]
+fn any_bytes_behind_the_head_of_a_capture_are_survived() {
+    let mut state = 11_u32;
+    for capture in [pcap(&session(), ETHERNET), pcapng(&session(), ETHERNET)] {
+        for _ in 0..40 {
+            let mut broken = capture.clone();
+            for _ in 0..8 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let at = 24 + (state >> 8) as usize % (broken.len() - 24);
+                broken[at] ^= (state >> 3) as u8;
+            }
+            let run = inspect(&broken, &["--summary"]);
+            assert!(run.code < 2, "{}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn packet_logs_of_the_community_are_read() {
+    let log = path("crates/bcnet/tests/packet-log.txt");
+    let run = bcnet(&["inspect", log.to_str().expect("UTF-8"), "--json"], b"");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let entries: Vec<Value> =
+        lines(&run).into_iter().filter(|entry| entry.get("finding").is_none()).collect();
+    assert_eq!(entries.len(), 4);
+    assert_eq!((&entries[0]["packet"], &entries[0]["direction"]), (&1758.into(), &"C".into()));
+    assert_eq!(entries[0]["messages"][1]["seq"], 40);
+    assert_eq!(entries[0]["from"], "10.10.10.239:22101");
+    assert_eq!(entries[1]["messages"][0]["kind"], "keepalive");
+    assert_eq!(entries[2]["messages"][0]["channel"], "control");
+    assert_eq!(entries[3]["gamespy"], "\\heartbeat\\0\\gamename\\bcommander\\statechanged\\1");
+    // Some tools leave lines out, or cut dumps short.
+    let text = fs::read_to_string(&log).expect("the log");
+    let cut = text.replace("02 02 01 27 00 00 01 28 00 00 ", "02 02 01 27 00 ");
+    let run = bcnet(&["inspect", "-", "--json"], cut.as_bytes());
+    assert_eq!(lines(&run).len(), lines(&inspect(text.as_bytes(), &["--json"])).len() - 1);
+    assert!(run.stderr.contains("1 packets cut short"), "{}", run.stderr);
+    let run = bcnet(&["inspect", "-"], b"neither this nor that\n");
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("is neither pcap nor pcapng nor a packet log"), "{}", run.stderr);
+}
+
+#[test]
+fn a_summary_ranks_faults_with_their_first_evidence() {
+    let run = inspect(&pcap(&session(), RAW), &["--summary"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    for part in [
+        "standard input: 24 packets",
+        "conversation 1: peer 2 (10.0.0.2:4711) and host (10.0.0.1:26000)",
+        "0x2C Chat",
+        "retransmissions, no ACK sent",
+        "stale ACKs",
+        "first: packet 11 at byte 581",
+        "stale ACK of connect control seq=0, sent 2 times",
+    ] {
+        assert!(run.stdout.contains(part), "{part}\n{}", run.stdout);
+    }
+    let place = |part: &str| run.stdout.find(part).expect("found above");
+    assert!(place("retransmissions, no ACK sent") < place("stale ACKs"));
+}
+
+#[test]
+fn filters_choose_datagrams_messages_and_times() {
+    let capture = pcap(&session(), RAW);
+    let shown = |flags: &[&str]| {
+        let run = inspect(&capture, &[flags, &["--csv"]].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stdout.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = shown(&[]);
+    assert!(shown(&["--kind", "ack"]).iter().all(|row| row.contains(",ack,")));
+    assert_eq!(shown(&["--opcode", "chat"]), shown(&["--opcode", "0x2c"]));
+    assert_eq!(shown(&["--opcode", "Chat"]).len(), 9);
+    // The request was sent without an id.
+    assert_eq!(shown(&["--peer", "2"]), all[1..]);
+    assert_eq!(shown(&["--peer", "10.0.0.3"]).len(), 0);
+    assert_eq!(shown(&["--peer", "10.0.0.2:4711"]), all);
+    let early = shown(&["--to", "0.95"]);
+    let late = shown(&["--from", "0.951"]);
+    assert!(!early.is_empty() && !late.is_empty());
+    assert_eq!([early, late].concat(), all);
+    let anomalies = shown(&["--anomalies"]);
+    assert!(anomalies.iter().any(|row| row.ends_with(",stale_ack")) && anomalies.len() < all.len());
+    for bad in [["--peer", "x"], ["--kind", "x"], ["--opcode", "x"], ["--from", "x"]] {
+        assert_eq!(inspect(&capture, &bad).code, 2, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_pipe_is_followed_as_it_is_written() {
+    let capture = pcap(&session(), RAW);
+    let mut child = command(&["inspect", "-", "--follow"]).spawn().expect("bcnet starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    // The first packet and not a byte more.
+    let first = 24 + 16 + ip(&session()[0]).len();
+    stdin.write_all(&capture[..first]).expect("written");
+    stdin.flush().expect("written");
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a line comes while the pipe is open");
+    assert!(line.contains("connect request"), "{line}");
+    drop(stdin);
+    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+}
+
+#[test]
+fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for number in 0_u16..200 {
+        let at = 1.0 + f64::from(number) * 0.05;
+        let ping = chat(2, number, at);
+        // The other clock is 5.5 s ahead; the way takes 40 ms, once in ten 200 ms.
+        let delay = if number % 10 == 9 { 0.2 } else { 0.04 };
+        if number % 20 != 7 {
+            there.push(Packet { at: at + 5.5 + delay, ..ping.clone() });
+        }
+        here.push(ping);
+        let answer = chat(1, number, at + 0.01);
+        there.push(Packet { at: answer.at + 5.5, ..answer.clone() });
+        here.push(Packet { at: answer.at + 0.04, ..answer });
+    }
+    let by_time = |packets: &mut Vec<Packet>| packets.sort_by(|a, b| a.at.total_cmp(&b.at));
+    by_time(&mut here);
+    by_time(&mut there);
+    let directory = directory("join");
+    let [a, b] =
+        [("a.pcap", pcap(&here, RAW)), ("b.pcapng", pcapng(&there, ETHERNET))].map(|(name, bytes)| {
+            let path = directory.join(name);
+            fs::write(&path, bytes).expect("written");
+            path.to_str().expect("UTF-8").to_owned()
+        });
+    for files in [[&a, &b], [&b, &a]] {
+        let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let [client, host] = &lines(&run)[..] else { panic!("{}", run.stdout) };
+        assert_eq!((client["sent"].as_u64(), client["lost"].as_u64()), (Some(200), Some(10)));
+        assert_eq!((host["sent"].as_u64(), host["lost"].as_u64()), (Some(200), Some(0)));
+        assert_eq!((client["late"].as_u64(), host["late"].as_u64()), (Some(20), Some(0)));
+        let close = |value: &Value, to: f64| (value.as_f64().expect("a number") - to).abs() < 0.001;
+        assert!(close(&client["least"], 0.04) && close(&client["median"], 0.04), "{client}");
+        assert!(close(&client["most"], 0.2) && close(&host["most"], 0.04), "{client} {host}");
+        let offset = if files[0] == &a { 5.5 } else { -5.5 };
+        assert!(close(&client["clock_offset"], offset), "{client}");
+    }
+    let text = bcnet(&["inspect", &a, &b], b"").stdout;
+    assert!(text.contains("10, 5.00 %") && text.contains("40.0 / 40.0 / 200.0 / 200.0"), "{text}");
+}
+
+#[test]
+fn a_report_stands_alone() {
+    let directory = directory("report");
+    let (capture, report) = (directory.join("<b>.pcap"), directory.join("out.html"));
+    fs::write(&capture, pcap(&session(), RAW)).expect("written");
+    let [capture, report] = [capture, report].map(|path| path.to_str().expect("UTF-8").to_owned());
+    let run = bcnet(&["inspect", &capture, "--report", &report], b"");
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+    let page = fs::read_to_string(&report).expect("a report");
+    assert!(page.contains("&lt;b&gt;.pcap") && !page.contains("<b>"));
+    assert_eq!(page.matches("<svg").count(), 6);
+    assert!(page.contains("sent again, a second or more later"));
+    for from_elsewhere in ["http", "src=", "href=", "<script", "url("] {
+        assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
+    }
+    let run = bcnet(&["inspect", &capture, "--report", &capture], b"");
+    assert!(run.code == 2 && run.stderr.contains("is the input"), "{}", run.stderr);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_file_has_a_row_for_each_message() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    let directory = directory("parquet");
+    let path = directory.join("out.parquet");
+    let run = inspect(&pcap(&session(), RAW), &["--parquet", path.to_str().expect("UTF-8")]);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+    let reader = SerializedFileReader::new(fs::File::open(&path).expect("a file")).expect("Parquet");
+    let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
+    let csv = inspect(&pcap(&session(), RAW), &["--csv"]).stdout;
+    assert_eq!(rows.len(), csv.lines().count() - 1);
+    assert_eq!(rows[0].get_string(5).expect("a kind"), "connect");
+}
+
+/// What a run printed, and how it ended.
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+#[derive(Debug, Clone)]
+struct Packet {
+    at: f64,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    /// Ciphered.
+    bytes: Vec<u8>,
+}
+
+/// A client joins on ports that nobody expects, and chats. The third line is lost and sent again, and ACKs are repeated.
+fn session() -> Vec<Packet> {
+    let request = "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00";
+    let reply = "01 02 01 00 00 02 03 06 C0 00 00 02";
+    let mut packets = vec![packet(0.0, request), packet(0.02, reply), packet(0.05, "02 01 01 00 00 02")];
+    for number in 0_u16..8 {
+        let at = 0.1 + f64::from(number) * 0.2;
+        packets.push(chat(2, number, at));
+        if number != 2 {
+            packets.push(packet(at + 0.02, &format!("01 01 01 {number:02X} 00 00")));
+        }
+        if number == 3 {
+            packets.push(packet(at + 0.03, "01 02 01 00 00 02 01 00 00 00"));
+        }
+    }
+    let again = chat(2, 2, 1.5);
+    packets.push(again);
+    packets.push(packet(1.53, "01 01 01 02 00 00"));
+    packets.push(packet(1.6, "01 01 02"));
+    packets.push(packet(1.7, "02 01 02"));
+    packets.push(Packet { bytes: b"\\status\\".to_vec(), ..packet(1.9, "02 01 02") });
+    packets.sort_by(|a, b| a.at.total_cmp(&b.at));
+    packets
+}
+
+/// A line of chat.
+fn chat(sender: u8, number: u16, at: f64) -> Packet {
+    let [low, high] = number.to_le_bytes();
+    let hex = format!("{sender:02X} 01 32 0E 80 {low:02X} {high:02X} 2C {sender:02X} 00 00 00 02 00 68 69");
+    packet(at, &hex)
+}
+
+/// A datagram from the host or the client, as its first byte says.
+fn packet(at: f64, plain: &str) -> Packet {
+    let mut bytes: Vec<u8> =
+        plain.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
+    cipher::encrypt(&mut bytes);
+    let (from, to) = if bytes[0] == 1 { (HOST, CLIENT) } else { (CLIENT, HOST) };
+    Packet { at, from, to, bytes }
+}
+
+const HOST: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 1), 26000);
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 2), 4711);
+
+/// A link type, and what stands in front of IP.
+type Link = (u32, &'static [u8]);
+const NULL: Link = (0, &[2, 0, 0, 0]);
+const ETHERNET: Link = (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 8, 0]);
+const VLAN: Link = (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x88, 0xA8, 0, 7, 0x81, 0, 0, 9, 8, 0]);
+const RAW: Link = (101, &[]);
+const LOOP: Link = (108, &[0, 0, 0, 2]);
+const COOKED: Link = (113, &[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0]);
+const IPV4: Link = (228, &[]);
+const COOKED_2: Link = (276, &[8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0]);
+
+fn ip(packet: &Packet) -> Vec<u8> {
+    let length = |extra: usize| u16::try_from(packet.bytes.len() + extra).expect("small").to_be_bytes();
+    let mut bytes = vec![0x45, 0];
+    bytes.extend(length(28));
+    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    bytes.extend(packet.from.ip().octets());
+    bytes.extend(packet.to.ip().octets());
+    bytes.extend(packet.from.port().to_be_bytes());
+    bytes.extend(packet.to.port().to_be_bytes());
+    bytes.extend(length(8));
+    bytes.extend([0, 0]);
+    bytes.extend(&packet.bytes);
+    bytes
+}
+
+fn pcap(packets: &[Packet], link: Link) -> Vec<u8> {
+    pcap_with(packets, link, &u32::to_le_bytes)
+}
+
+type Order = dyn Fn(u32) -> [u8; 4];
+
+fn pcap_with(packets: &[Packet], link: Link, order: &Order) -> Vec<u8> {
+    let little = order(1)[0] == 1;
+    let version = if little { 0x0004_0002 } else { 0x0002_0004 };
+    let head = [0xA1B2_C3D4, version, 0, 0, 262_144, link.0];
+    let mut bytes: Vec<u8> = head.into_iter().flat_map(order).collect();
+    for packet in packets {
+        record(&mut bytes, packet.at, &[link.1, &ip(packet)].concat(), order);
+    }
+    bytes
+}
+
+fn record(bytes: &mut Vec<u8>, at: f64, frame: &[u8], order: &Order) {
+    let micros = (at * 1e6).round() as u64;
+    let length = u32::try_from(frame.len()).expect("small");
+    let (seconds, rest) = (u32::try_from(micros / 1_000_000), u32::try_from(micros % 1_000_000));
+    let head = [seconds.expect("early"), rest.expect("small"), length, length];
+    bytes.extend(head.into_iter().flat_map(order));
+    bytes.extend(frame);
+}
+
+/// With nanoseconds, a name and a comment.
+fn pcapng(packets: &[Packet], link: Link) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    block(
+        &mut bytes,
+        0x0A0D_0D0A,
+        &[0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255],
+    );
+    let mut interface = link.0.to_le_bytes().to_vec();
+    interface.extend([0, 0, 0, 0, 2, 0, 3, 0, b'e', b't', b'h', 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    block(&mut bytes, 1, &interface);
+    block(&mut bytes, 0x0BAD, &[1, 2, 3, 4]);
+    for packet in packets {
+        let frame = [link.1, &ip(packet)].concat();
+        let nanos = (packet.at * 1e6).round() as u64 * 1000;
+        let length = u32::try_from(frame.len()).expect("small");
+        let (high, low) = (u32::try_from(nanos >> 32).expect("32 bits"), nanos as u32);
+        let mut body: Vec<u8> =
+            [0, high, low, length, length].into_iter().flat_map(u32::to_le_bytes).collect();
+        body.extend(&frame);
+        body.resize(body.len().next_multiple_of(4), 0);
+        body.extend([1, 0, 2, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
+        block(&mut bytes, 6, &body);
+    }
+    bytes
+}
+
+fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let length = u32::try_from(body.len() + 12).expect("small").to_le_bytes();
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(length);
+    bytes.extend(body);
+    bytes.extend(length);
+}
+
+fn inspect(capture: &[u8], flags: &[&str]) -> Run {
+    bcnet(&[&["inspect", "-"], flags].concat(), capture)
+}
+
+fn bcnet(args: &[&str], input: &[u8]) -> Run {
+    let mut child = command(args).spawn().expect("bcnet starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input = input.to_owned();
+    let feeder = std::thread::spawn(move || stdin.write_all(&input));
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("bcnet ends");
+    let _ = feeder.join().expect("the feeder does not panic");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Run { code: status.code().expect("an exit code"), stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn lines(run: &Run) -> Vec<Value> {
+    run.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+/// Without findings: what nothing has explained by the end of a capture is told there.
+fn datagrams(run: &Run) -> Vec<Value> {
+    lines(run).into_iter().filter(|entry| entry.get("finding").is_none()).collect()
+}
+
+/// Formats have their packets in different places.
+fn without_offsets(run: &Run) -> Vec<Value> {
+    let mut lines = lines(run);
+    for entry in &mut lines {
+        entry.as_object_mut().expect("an object").remove("offset");
+    }
+    lines
+}
+
+fn messages(run: &Run) -> usize {
+    lines(run).iter().filter_map(|entry| entry["messages"].as_array()).map(Vec::len).sum()
+}
+
+/// An empty directory of this test.
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inspect").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+fn path(below_root: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(below_root)
+}

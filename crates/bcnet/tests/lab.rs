@@ -1,0 +1,181 @@
+//! `bcnet lab` as a user runs it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// What a run printed, and how it ended.
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn json(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+}
+
+/// The dump of a stock server three seconds after a client joined, as it was recorded but for its clock.
+#[test]
+fn a_dump_reads_as_the_recorded_one() {
+    let run = lab(&["dump", "p01", "--at", "2.77"]);
+    let recorded = "\
+# host
+[2.770] peer=2 retxQ=0 ackOutQ=10
+  ack[0] seq=0x0000 frag=0 below32=1 retx=4
+  ack[1] seq=0x0001 frag=0 below32=1 retx=4
+  ack[2] seq=0x0000 frag=0 below32=0 retx=4
+  ack[3] seq=0x0001 frag=0 below32=0 retx=4
+  ack[4] seq=0x0002 frag=1 idx=0 below32=0 retx=3
+  ack[5] seq=0x0002 frag=1 idx=1 below32=0 retx=3
+  ack[6] seq=0x0002 frag=1 idx=2 below32=0 retx=3
+  ack[7] seq=0x0003 frag=0 below32=0 retx=3
+  ack[8] seq=0x0004 frag=0 below32=0 retx=3
+  ack[9] seq=0x0005 frag=0 below32=0 retx=2
+";
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, recorded, ""));
+}
+
+#[test]
+fn a_dump_as_json_has_the_documented_form() {
+    let run = lab(&["dump", "p01", "--at", "0.05", "--json"]);
+    let ack = |seq: u32, channel: &str| json!({"seq": seq, "channel": channel, "part": null, "retx": 1});
+    let expected = json!({
+        "t": 0.05, "node": "host", "peer": 2,
+        "retx": [{"seq": 2, "channel": "game", "part": null, "retx": 0, "interval": 1.0}],
+        "acks": [ack(0, "control"), ack(1, "control"), ack(0, "game"), ack(1, "game")],
+    });
+    assert_eq!(run.json(), [expected]);
+}
+
+#[test]
+fn a_run_prints_one_object_per_dump_and_one_per_run() {
+    let run = lab(&["run", "p17", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let objects = run.json();
+    let total = objects.last().expect("a run");
+    assert_eq!(
+        (total["scenario"].as_str(), total["engine"].as_str(), total["seed"].as_u64()),
+        (Some("p17"), Some("stock"), Some(1))
+    );
+    let figures = ["useful_acks", "useless_acks", "ack_bytes", "retransmits", "delivered", "expectations"];
+    let values = figures.map(|figure| total[figure].as_u64().unwrap_or_else(|| panic!("{figure}")));
+    assert_eq!(values[..4], [100, 800, 3600, 0]);
+    assert!(total["comparisons"].as_u64() > Some(0) && total["delay_ms"]["p99"].as_f64() > Some(0.0));
+    assert!(
+        total["ack_queue"]["mean"].as_f64() > Some(0.0) && total["retx_queue"]["peak"].as_u64() == Some(1)
+    );
+    assert_eq!(total["missed"], json!([]));
+    let bcnet = lab(&["run", "p17", "--json", "--engine", "bcnet", "--seed", "9"]).json();
+    assert_eq!(
+        (&bcnet[0]["useless_acks"], &bcnet[0]["comparisons"], &bcnet[0]["seed"]),
+        (&json!(0), &Value::Null, &json!(9))
+    );
+}
+
+#[test]
+fn a_trace_has_a_line_for_every_ack() {
+    let run = lab(&["run", "p17", "--trace"]);
+    let lines: Vec<&str> = run.stdout.lines().filter(|line| line.contains("HandleACK: ack seq=0x")).collect();
+    assert_eq!(lines.len(), 900);
+    assert!(lines.iter().filter(|line| line.contains("| retxQ=0")).count() > 500);
+    assert!(run.stdout.contains("% of 900 ACKs found nothing waiting"));
+}
+
+#[test]
+fn a_missed_expectation_tells_what_was_expected_and_seen() {
+    let text = fs::read_to_string(root().join("scenarios/p03.toml")).expect("there");
+    let path = scratch("missed.toml", &text.replace("is = [8]", "is = [7]"));
+    let run = lab(&["run", path.to_str().expect("UTF-8")]);
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("acks of host for peer 2 at 5.34: expected [7], seen [8]"), "{}", run.stdout);
+    assert!(run.stdout.contains("2 of 3 expectations met"), "{}", run.stdout);
+}
+
+#[test]
+fn a_mistake_names_file_and_line_and_nothing_runs() {
+    let path = scratch("mistake.toml", "title = \"t\"\nduration = 1\n[[nod]]\nname = \"a\"\n");
+    let name = path.to_str().expect("UTF-8");
+    let run = lab(&["run", "p03", name]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert_eq!(run.stderr, format!("bcnet: {name}:3: no key is called `nod`; `node` is\n"));
+    let run = lab(&["run", "p99"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("p99: no such file, and no scenario is called that"), "{}", run.stderr);
+    let run = lab(&["dump", "p03", "--at", "1e9"]);
+    assert!(run.code == 2 && run.stderr.contains("lasts from 0 to 8 seconds"), "{}", run.stderr);
+}
+
+/// Every scenario of the project is in the program, and the list works where there is no directory of them.
+#[test]
+fn the_list_has_every_scenario_anywhere() {
+    let elsewhere = scratch("empty/here", "");
+    let built_in = lab_in(&["list"], elsewhere.parent().expect("a directory"));
+    let names: BTreeSet<String> =
+        built_in.stdout.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    let files =
+        fs::read_dir(root().join("scenarios")).expect("scenarios").map(|file| file.expect("readable").path());
+    let files: BTreeSet<String> =
+        files.map(|path| path.file_stem().expect("named").to_string_lossy().into_owned()).collect();
+    assert_eq!(names, files);
+    assert_eq!(lab_in(&["list"], &root()).stdout, built_in.stdout);
+}
+
+/// The tour meets all expectations, and its report is whole, alone, and made of the figures of the table.
+#[test]
+fn the_tour_makes_one_table_and_one_report() {
+    let report = scratch("tour.html", "");
+    let run = lab(&["tour", "--json", "--report", report.to_str().expect("UTF-8")]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let [tour] = &run.json()[..] else { panic!("one object") };
+    let rows = tour["rows"].as_array().expect("rows");
+    assert!(rows.len() >= 30 && tour["missed"] == 0 && tour["expectations"].as_u64() >= Some(150));
+    assert!(rows.iter().all(|row| row["stock"].is_number() && row["bcnet"].is_number()), "{rows:#?}");
+    let html = fs::read_to_string(report).expect("written");
+    assert_eq!(html.matches("<svg").count(), 5);
+    assert!(html.ends_with("</main></body></html>\n") && !html.contains("http") && !html.contains("<script"));
+    for row in rows {
+        assert!(
+            html.contains(&format!("<code>{}</code>", row["scenario"].as_str().expect("named"))),
+            "{row}"
+        );
+    }
+    let battle = rows.iter().find(|row| row["scenario"] == "battle").expect("a battle");
+    let (stock, bcnet) = (battle["stock"].as_f64().expect("bytes"), battle["bcnet"].as_f64().expect("bytes"));
+    assert!(bcnet / stock <= 0.12, "{battle}");
+    let thousands = format!("{},{:03}", stock as u64 / 1000, stock as u64 % 1000);
+    assert!(html.contains(&thousands), "{thousands}");
+}
+
+fn lab(args: &[&str]) -> Run {
+    lab_in(args, Path::new(env!("CARGO_TARGET_TMPDIR")))
+}
+
+fn lab_in(args: &[&str], directory: &Path) -> Run {
+    let command =
+        Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("lab").args(args).current_dir(directory).output();
+    let output = command.expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Run {
+        code: output.status.code().expect("ended"),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A file of this test's own.
+fn scratch(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    fs::write(&path, text).expect("written");
+    path
+}
