@@ -100,12 +100,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.log_json, file: None })?;
     let setup = setup(args)?;
     let metrics = args.metrics.map(|address| {
         TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
     });
     let mut relay = Relay::new(setup, Clock::start())?;
-    let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.log_json, file: None })?;
     options::listen_to_signals(relay.orders(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
