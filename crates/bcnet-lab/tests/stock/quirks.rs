@@ -113,11 +113,8 @@ fn nothing_is_due_until_the_clock_moves() {
 #[test]
 fn what_is_sent_with_an_old_clock_is_sent_again_at_once() {
     let mut bench = host_of(&[PEER]);
-    bench.then(10.1, |stock, now| {
-        stock.send(PEER, b"hash", Quality::Reliable, now).expect("known");
-        stock.block(millis(1200), now);
-    });
-    bench.run(13.0);
+    bench.then(10.1, |stock, now| stock.send(PEER, b"hash", Quality::Reliable, now).expect("known"));
+    bench.hold_up(1.2).run(13.0);
     assert_eq!(bench.times(), [11_301, 11_304]);
     // Without the pause it would have waited for a second.
     let mut bench = host_of(&[PEER]);
