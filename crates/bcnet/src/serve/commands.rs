@@ -235,6 +235,7 @@ fn status(room: &Room, now: Time) -> Value {
         "heartbeats": counters.heartbeats,
         "admitted": counters.admitted,
         "refused": counters.refused,
+        "ignored": counters.ignored,
         "messages_in": counters.messages_in,
         "relayed": counters.relayed,
         "anomalies": counters.anomalies.total(),
