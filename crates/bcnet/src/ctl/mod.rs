@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// Puts the user's name under a ban that has none.
 fn signed(mut request: Request) -> Request {
     if let Request::Ban { by, .. } = &mut request {
-        let user = || ["SUDO_USER", "USER"].into_iter().find_map(|name| std::env::var(name).ok());
+        let user = || ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
         *by = by.take().or_else(user);
     }
     request

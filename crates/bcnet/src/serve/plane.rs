@@ -74,6 +74,9 @@ impl Plane {
                 Some(Duration::from_text(text).map_err(|problem| Refusal(format!("expiry: {problem}")))?)
             }
         };
+        if lasts == Some(Duration::ZERO) {
+            return Err(Refusal("expiry: such a ban would be over at once; say 7d, say, or never".into()));
+        }
         let now = wall_now().as_secs();
         let expires = lasts.map(|lasts| Moment(now.saturating_add(lasts.as_secs())));
         let ban = Ban { expires, since: Moment(now), ..ban };
