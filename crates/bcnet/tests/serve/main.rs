@@ -8,3 +8,4 @@ mod manifest;
 mod player;
 mod server;
 mod sockets;
+mod whole;
