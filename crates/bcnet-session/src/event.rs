@@ -1,5 +1,6 @@
 //! What a session tells its caller.
 
+use std::fmt;
 use std::net::SocketAddrV4;
 
 use bcnet_transport::Leave;
@@ -156,4 +157,14 @@ pub enum EndReason {
     Time = 1,
     /// The host starts the next one.
     Restart = -1,
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Over => "over",
+            Self::Time => "time",
+            Self::Restart => "restart",
+        })
+    }
 }

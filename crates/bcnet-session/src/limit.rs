@@ -1,6 +1,7 @@
 //! Who may do something how often, in bounded memory.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use bcnet_transport::Time;
 
@@ -32,6 +33,11 @@ impl Bucket {
         }
         enough
     }
+
+    /// Puts a token back.
+    pub(crate) fn give(&mut self, burst: u32) {
+        self.level = self.level.saturating_add(TOKEN).min(u64::from(burst) * TOKEN);
+    }
 }
 
 /// S-07: how often each /24 network is answered. A fixed table: a network shares its place with the few that hash
@@ -56,7 +62,7 @@ impl Networks {
             self.all = Bucket::new(rate.saturating_mul(ALL), now);
         }
         let network = u32::from(from) >> 8;
-        let start = self.place(network);
+        let start = place(network, self.seed, PLACES);
         let Some(near) = self.places.get_mut(start..start + WAYS) else { return false };
         let found = near.iter().position(|place| place.is_some_and(|(other, _)| other == network));
         let at = found.unwrap_or_else(|| oldest(near));
@@ -68,11 +74,86 @@ impl Networks {
         bucket.take(1, rate, rate, now)
             && self.all.take(1, rate.saturating_mul(ALL), rate.saturating_mul(ALL), now)
     }
+}
 
-    fn place(&self, network: u32) -> usize {
-        let mixed = (u64::from(network) ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        usize::try_from(mixed).unwrap_or(0) % (PLACES / WAYS) * WAYS
+/// S-13: who may ask to be let in, in a fixed table of /24 networks. While few ask, everyone may. While many do, only
+/// those who have asked before, as clients do and forgers of addresses do not; whoever then proves to be real does not
+/// count.
+#[derive(Debug)]
+pub(crate) struct Door {
+    seed: u64,
+    asked: Vec<Option<Asked>>,
+    all: Bucket,
+}
+
+/// A network that somebody has asked from.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    network: u32,
+    since: Time,
+    last: Time,
+    bucket: Bucket,
+}
+
+impl Door {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self { seed, asked: Vec::new(), all: Bucket::new(ASKING, Time::ZERO) }
     }
+
+    /// Whether the request of `from` is listened to.
+    pub(crate) fn opens(&mut self, from: Ipv4Addr, now: Time) -> bool {
+        self.asked.resize(ASKED, None);
+        let before = match self.find(from) {
+            Some(asked) => {
+                asked.last = now;
+                if !asked.bucket.take(1, 1, ASKING_NETWORK, now) {
+                    return false;
+                }
+                now.since(asked.since) >= ASKED_BEFORE
+            }
+            None => {
+                self.remember(from, now);
+                false
+            }
+        };
+        self.all.take(1, 1, ASKING, now) || before
+    }
+
+    /// Somebody who was listened to is real.
+    pub(crate) fn proven(&mut self, from: Ipv4Addr) {
+        self.all.give(ASKING);
+        if let Some(asked) = self.find(from) {
+            asked.bucket.give(ASKING_NETWORK);
+        }
+    }
+
+    fn find(&mut self, from: Ipv4Addr) -> Option<&mut Asked> {
+        let network = u32::from(from) >> 8;
+        self.near(network).iter_mut().flatten().find(|asked| asked.network == network)
+    }
+
+    /// Those who came just now are not forgotten for newer ones, or a flood would wash away whoever asks again.
+    fn remember(&mut self, from: Ipv4Addr, now: Time) {
+        let network = u32::from(from) >> 8;
+        let mut bucket = Bucket::new(ASKING_NETWORK, now);
+        bucket.take(1, 1, ASKING_NETWORK, now);
+        let oldest = self.near(network).iter_mut().min_by_key(|place| place.map(|asked| asked.last));
+        if let Some(place) = oldest.filter(|place| place.is_none_or(|it| now.since(it.last) >= REMEMBERED)) {
+            *place = Some(Asked { network, since: now, last: now, bucket });
+        }
+    }
+
+    /// Where a network may be.
+    fn near(&mut self, network: u32) -> &mut [Option<Asked>] {
+        let start = place(network, self.seed, ASKED);
+        self.asked.get_mut(start..start + WAYS).unwrap_or_default()
+    }
+}
+
+/// The first of the places that a network may have.
+fn place(network: u32, seed: u64, places: usize) -> usize {
+    let mixed = (u64::from(network) ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    usize::try_from(mixed).unwrap_or(0) % (places / WAYS) * WAYS
 }
 
 /// The place that is free or was used least lately.
@@ -86,11 +167,19 @@ const PLACES: usize = 1024;
 const WAYS: usize = 4;
 /// How many networks' worth of replies leave at most.
 const ALL: u32 = 50;
+/// Requests to be let in at once; one more comes back per second. The transport has room for 32 in ten seconds.
+const ASKING: u32 = 20;
+/// Of them, from one network: everyone of a local network may come at once.
+const ASKING_NETWORK: u32 = 16;
+/// Networks that have asked, for how long at least they are remembered, and when asking again is another time. A stock
+/// client asks every second.
+const ASKED: usize = 512;
+const REMEMBERED: Duration = Duration::from_millis(1500);
+const ASKED_BEFORE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_bucket_gives_back_what_time_brings() {
@@ -113,6 +202,47 @@ mod tests {
             answered += u32::from(networks.allow(Ipv4Addr::from(0xC000_0200 + step % 256), 10, now));
         }
         assert!((100..=110).contains(&answered), "{answered}");
+    }
+
+    /// S-13
+    #[test]
+    fn one_network_leaves_room_for_others() {
+        let mut door = Door::new(3);
+        let loud = Ipv4Addr::new(192, 0, 2, 1);
+        let opened = (0..10_000).filter(|n| door.opens(loud, Time::from_micros(n * 1000))).count();
+        assert!((16..=26).contains(&opened), "{opened} in ten seconds");
+        let quiet = Ipv4Addr::new(198, 51, 100, 1);
+        let now = Time::from_micros(10_000_000);
+        assert!(door.opens(quiet, now) || door.opens(quiet, now + Duration::from_secs(1)));
+    }
+
+    /// S-13: a thousand forged networks a second.
+    #[test]
+    fn in_a_flood_who_asks_again_is_listened_to() {
+        let mut door = Door::new(3);
+        let (mut forged, mut tries) = (0_u32, 0);
+        for step in 0..20_000_u32 {
+            let now = Time::from_micros(u64::from(step) * 1000);
+            forged += u32::from(door.opens(Ipv4Addr::from(0x0B00_0000 + (step << 8)), now));
+            if step >= 5000 && step % 1000 == 0 {
+                tries += 1;
+                if door.opens(Ipv4Addr::new(198, 51, 100, 1), now) {
+                    break;
+                }
+            }
+        }
+        assert!((2..=10).contains(&tries), "{tries}");
+        assert!(forged <= 20 + 15, "{forged}");
+    }
+
+    #[test]
+    fn whoever_is_real_does_not_count() {
+        let mut door = Door::new(3);
+        let from = Ipv4Addr::new(192, 0, 2, 1);
+        for _ in 0..1000 {
+            assert!(door.opens(from, Time::ZERO));
+            door.proven(from);
+        }
     }
 
     /// S-07

@@ -1,5 +1,7 @@
 //! Payloads that the server makes itself. Each is written into a buffer that the caller keeps.
 
+use std::fmt;
+
 use crate::config::Config;
 use crate::text::latin1;
 
@@ -60,6 +62,12 @@ pub struct Score {
     pub deaths: i32,
     /// Points.
     pub points: i32,
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} points, {} kills, {} deaths", self.points, self.kills, self.deaths)
+    }
 }
 
 /// Writes payloads one after the other into the same memory.

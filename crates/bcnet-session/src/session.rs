@@ -16,7 +16,7 @@ use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Time, Tra
 
 use crate::config::Config;
 use crate::event::{EndReason, Event};
-use crate::limit::{Bucket, Networks};
+use crate::limit::{Bucket, Door, Networks};
 use crate::master::Masters;
 use crate::member::{Member, State};
 use crate::message::{Payload, Score};
@@ -46,6 +46,7 @@ pub struct Session {
     /// Scores of those who left, by name.
     remembered: VecDeque<(String, Score)>,
     networks: Networks,
+    door: Door,
     masters: Masters,
     query_number: u32,
     /// GameSpy texts to send.
@@ -79,6 +80,7 @@ impl Session {
             epoch: Time::ZERO,
             remembered: VecDeque::new(),
             networks: Networks::new(seed),
+            door: Door::new(seed),
             due: masters.due(),
             masters,
             query_number: 1,
@@ -97,6 +99,10 @@ impl Session {
     /// A datagram arrived, as it came from the socket; with the transport's `cipher` off, deciphered, unless it begins
     /// with `\`.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        if bytes.first() == Some(&PeerId::UNASSIGNED.0) && !self.is_heard(from, now) {
+            self.counters.ignored += 1;
+            return;
+        }
         self.endpoint.handle_datagram(from, bytes, now);
         self.pump(now);
     }

@@ -123,6 +123,8 @@ pub struct Counters {
     pub admitted: u64,
     /// Clients turned away.
     pub refused: u64,
+    /// Datagrams of those who ask to be let in that were not listened to, because too many ask.
+    pub ignored: u64,
     /// Game messages that came from players in the game.
     pub messages_in: u64,
     /// Copies passed on to others.

@@ -3,6 +3,7 @@
 //! Lines go to standard error and, if wanted, to a file that is begun anew every day. Threads of their own write
 //! them, and what they cannot keep up with is left out: a terminal that stands still must not stop the game.
 
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -64,6 +65,7 @@ fn daily(path: &Path, keep: usize) -> anyhow::Result<RollingFileAppender> {
     let name = || path.display().to_string();
     let directory =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(directory).with_context(name)?;
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     RollingFileAppender::builder()
         .rotation(Rotation::DAILY)

@@ -16,6 +16,12 @@ use crate::stats::Anomaly;
 use crate::text;
 
 impl Session {
+    /// S-13: whether somebody without an id is listened to: who asks to be let in, or is in and did not hear of it.
+    pub(super) fn is_heard(&mut self, from: SocketAddrV4, now: Time) -> bool {
+        let known = self.members.iter().flatten().any(|member| member.address == from);
+        known || self.door.opens(*from.ip(), now)
+    }
+
     /// S-10 to S-13: somebody asks to be let in.
     pub(super) fn requested(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
         if let Err(reason) = self.may_join(from, password, now) {
@@ -130,6 +136,8 @@ impl Session {
         }
         if let Some(member) = self.member_mut(peer) {
             member.slot = Some(free);
+            let address = *member.address.ip();
+            self.door.proven(address);
         }
         true
     }

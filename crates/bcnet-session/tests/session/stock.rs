@@ -6,8 +6,8 @@ use std::time::Duration;
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link};
 use bcnet_session::{Config, Session};
-use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Event, Quality, Time};
+use bcnet_transport::wire::{Datagram, Delivery, Message, PeerId, Role, Text, Writer};
+use bcnet_transport::{Event, Quality, Time, cipher};
 
 use crate::world::{HOST, reply};
 
@@ -21,6 +21,9 @@ struct Player {
     received: Vec<Vec<u8>>,
     identities: usize,
     gone: Vec<PeerId>,
+    /// Nothing that the session sends arrives; nothing that it sends arrives.
+    deaf: bool,
+    mute: bool,
     links: [Link; 2],
 }
 
@@ -45,6 +48,8 @@ impl Arena {
                 received: Vec::new(),
                 identities: 0,
                 gone: Vec::new(),
+                deaf: false,
+                mute: false,
                 links: [Link::new(faults.clone(), seed), Link::new(faults.clone(), seed + 1)],
             }
         };
@@ -78,7 +83,9 @@ impl Arena {
             let bytes = &buffer[..transmit.len];
             let player =
                 self.players.iter_mut().find(|player| player.address == transmit.to).expect("a player");
-            fly(&mut self.flying, &mut player.links[0], (HOST, transmit.to), bytes, now);
+            if !player.deaf {
+                fly(&mut self.flying, &mut player.links[0], (HOST, transmit.to), bytes, now);
+            }
         }
         for player in &mut self.players {
             player.engine.service(now);
@@ -86,9 +93,38 @@ impl Arena {
             player.hear(now);
             while let Some(transmit) = player.engine.poll_transmit(&mut buffer) {
                 let way = (player.address, transmit.to);
-                fly(&mut self.flying, &mut player.links[1], way, &buffer[..transmit.len], now);
+                if !player.mute {
+                    fly(&mut self.flying, &mut player.links[1], way, &buffer[..transmit.len], now);
+                }
             }
         }
+    }
+
+    /// Player 0 says something long. Its engine's messages, each as a datagram of its own, that nobody has got yet.
+    fn parts(&mut self, payload: &[u8]) -> Vec<Vec<u8>> {
+        let (now, engine) = (self.now, &mut self.players[0].engine);
+        engine.send(PeerId::HOST, payload, Quality::Reliable, now).expect("room");
+        let (mut parts, mut buffer) = (Vec::new(), [0; 2048]);
+        // As many frames as the engine needs to send all of it once.
+        while engine.lengths(PeerId::HOST).expect("the host").first > 0 {
+            engine.service(now);
+            while let Some(transmit) = engine.poll_transmit(&mut buffer) {
+                parts.extend(split(&mut buffer[..transmit.len]));
+            }
+        }
+        parts
+    }
+
+    /// Datagrams of player 0 arrive, in this order.
+    fn deliver(&mut self, datagrams: &[&Vec<u8>]) {
+        for datagram in datagrams {
+            self.session.handle_datagram(self.players[0].address, &mut datagram.to_vec(), self.now);
+        }
+    }
+
+    /// How often player 1 has heard something.
+    fn heard(&self, payload: &[u8]) -> usize {
+        self.players[1].received.iter().filter(|heard| *heard == payload).count()
     }
 
     fn in_game(&self) -> usize {
@@ -116,6 +152,22 @@ fn fly(
     for passage in link.pass(bytes.len(), now).into_iter().flatten() {
         flying.push((passage.at, from, to, bytes.to_vec()));
     }
+}
+
+/// The parts of messages in a datagram, each in one of its own.
+fn split(datagram: &mut [u8]) -> Vec<Vec<u8>> {
+    cipher::decrypt(datagram);
+    let parsed = Datagram::parse(datagram, Some(Role::Client)).expect("of a stock client");
+    let is_part = |message: &Message<'_>| matches!(message, Message::Data(data) if matches!(data.delivery, Delivery::Fragment(..)));
+    let alone = |message: Message<'_>| {
+        let mut buffer = [0; 512];
+        let mut writer = Writer::new(&mut buffer, parsed.sender());
+        assert!(writer.push(&message));
+        let alone = writer.finish().expect("a part");
+        cipher::encrypt(alone);
+        alone.to_vec()
+    };
+    parsed.messages().filter(is_part).map(alone).collect()
 }
 
 impl Player {
@@ -205,6 +257,81 @@ fn stock_clients_join_and_talk_on_a_bad_network() {
         assert_eq!(arena.in_game(), 2, "seed {seed}");
         talk(&mut arena);
     }
+}
+
+/// A payload of three parts, as long as an answer about ships.
+fn long(number: u8) -> Vec<u8> {
+    [&[0xCD, 0xFF, number][..], &[number; 850]].concat()
+}
+
+fn talking() -> Arena {
+    let mut arena = Arena::new(2, &Faults { delay: Duration::from_millis(30), ..Faults::default() }, 11);
+    arena.run(3 * SECOND);
+    assert_eq!(arena.in_game(), 2);
+    arena
+}
+
+/// T-67, S-33
+#[test]
+fn parts_of_a_stock_client_come_in_any_order() {
+    let mut arena = talking();
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (order, number) in orders.into_iter().zip(0..) {
+        let parts = arena.parts(&long(number));
+        assert_eq!(parts.len(), 3);
+        for at in order {
+            assert_eq!(arena.heard(&long(number)), 0);
+            arena.deliver(&[&parts[at]]);
+            arena.run(SECOND / 10);
+        }
+        arena.run(SECOND);
+        assert_eq!(arena.heard(&long(number)), 1, "{order:?}");
+        assert!(arena.is_settled(), "{order:?}");
+    }
+}
+
+/// T-60, T-69: each repeat is acknowledged, before the message is whole and after; it is passed on once.
+#[test]
+fn parts_that_are_repeated_without_end_are_acknowledged_and_processed_once() {
+    let mut arena = talking();
+    let parts = arena.parts(&long(1));
+    let id = arena.players[0].engine.id();
+    let acks = |arena: &Arena| arena.session.peer_counters(id).expect("a player").acks_out;
+    let before = acks(&arena);
+    (arena.players[0].deaf, arena.players[0].mute) = (true, true);
+    for _ in 0..200 {
+        arena.deliver(&[&parts[0], &parts[2]]);
+        arena.run(3 * FRAME);
+    }
+    assert_eq!((arena.heard(&long(1)), acks(&arena) - before), (0, 400));
+    for _ in 0..200 {
+        arena.deliver(&[&parts[2], &parts[1], &parts[0]]);
+        arena.run(3 * FRAME);
+    }
+    assert_eq!((arena.heard(&long(1)), acks(&arena) - before), (1, 1000));
+    (arena.players[0].deaf, arena.players[0].mute) = (false, false);
+    arena.run(6 * SECOND);
+    assert_eq!(arena.heard(&long(1)), 1);
+    assert_eq!(arena.session.counters().anomalies.total(), 0);
+    assert!(arena.is_settled());
+}
+
+/// T-60: a stock client that hears no ACK sends its parts again and again. When it hears again, it stops.
+#[test]
+fn a_stock_client_that_was_deaf_stops_repeating() {
+    let mut arena = talking();
+    arena.players[0].deaf = true;
+    let now = arena.now;
+    arena.players[0].engine.send(PeerId::HOST, &long(1), Quality::Reliable, now).expect("room");
+    arena.run(30 * SECOND);
+    assert_eq!(arena.heard(&long(1)), 1);
+    assert!(arena.players[0].engine.lengths(PeerId::HOST).expect("the host").retx >= 3);
+    let id = arena.players[0].engine.id();
+    assert!(arena.session.peer_counters(id).expect("a player").duplicates >= 3 * 5);
+    arena.players[0].deaf = false;
+    arena.run(6 * SECOND);
+    assert_eq!((arena.heard(&long(1)), arena.in_game()), (1, 2));
+    assert!(arena.is_settled());
 }
 
 /// S-50, S-53

@@ -15,7 +15,7 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::Verdict;
+use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems, short};
 pub(crate) use load::{Flags, Origin, load};
 pub(crate) use settings::{
@@ -76,6 +76,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn check(flags: &Flags, out: &mut impl Write) -> anyhow::Result<Verdict> {
     match load(flags, env::vars_os()) {
         Ok(loaded) => {
+            let mut bad = false;
+            for path in loaded.settings.sessions.iter().flat_map(|session| &session.manifests) {
+                if let Err(error) = manifest::read(path) {
+                    bad = true;
+                    writeln!(out, "{error:#}")?;
+                }
+            }
+            if bad {
+                return Ok(Verdict::Findings);
+            }
             let sessions = loaded.settings.sessions.len();
             writeln!(out, "fine: {sessions} session{}", if sessions == 1 { "" } else { "s" })?;
             Ok(Verdict::Clean)

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Some(path) => path.clone(),
         None => configured(args.config.clone())?,
     };
-    let envelope = Envelope { session: args.session.clone(), request: args.request.clone() };
+    let envelope = Envelope { session: args.session.clone(), request: signed(args.request.clone()) };
     match ask(&path, &envelope)? {
         Answer::Error(reason) => {
             eprintln!("bcnet: {reason}");
@@ -65,6 +65,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             Ok(Verdict::Clean)
         }
     }
+}
+
+/// Puts the user's name under a ban that has none.
+fn signed(mut request: Request) -> Request {
+    if let Request::Ban { by, .. } = &mut request {
+        let user = || ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+        *by = by.take().or_else(user);
+    }
+    request
 }
 
 /// Where the server listens. A configuration that is wrong does not matter while a server listens at the usual place:

@@ -38,6 +38,10 @@ pub(crate) enum Request {
         #[arg(long, value_name = "TEXT")]
         #[serde(default)]
         reason: Option<String>,
+        /// Who decides it; else who runs this command
+        #[arg(long, value_name = "NAME")]
+        #[serde(default)]
+        by: Option<String>,
     },
     /// Take a ban back
     Unban {

@@ -58,7 +58,7 @@ const LEAVERS: Columns = &[
     ("REASON", "reason"),
     ("AGO", "ago_s"),
 ];
-const BANS: Columns = &[("NETWORK", "network"), ("EXPIRES", "expires"), ("REASON", "reason")];
+const BANS: Columns = &[("NETWORK", "network"), ("EXPIRES", "expires"), ("BY", "by"), ("REASON", "reason")];
 const SESSIONS: Columns = &[
     ("SESSION", "name"),
     ("PORT", "port"),
@@ -121,11 +121,16 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let answer = json!({"bans": [
-            {"network": "10.0.0.0/8", "expires": "never", "reason": null},
-            {"network": "1.2.3.4/32", "expires": "in 2d", "reason": "Zoë did it"},
+            {"network": "10.0.0.0/8", "expires": "never", "by": "zoe", "reason": null},
+            {"network": "1.2.3.4/32", "expires": "in 2d", "by": "", "reason": "Zoë did it"},
         ]});
-        let text = "NETWORK     EXPIRES  REASON\n10.0.0.0/8  never    -\n1.2.3.4/32  in 2d    Zoë did it\n";
-        assert_eq!(show(&Request::Bans, &answer), text);
+        let lines = [
+            "NETWORK     EXPIRES  BY   REASON",
+            "10.0.0.0/8  never    zoe  -",
+            "1.2.3.4/32  in 2d         Zoë did it",
+            "",
+        ];
+        assert_eq!(show(&Request::Bans, &answer), lines.join("\n"));
         assert_eq!(show(&Request::Bans, &json!({})), "no bans\n");
     }
 }

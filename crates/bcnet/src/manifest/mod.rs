@@ -60,8 +60,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             ensure!(!out.exists(), "{}: it exists already; choose another name or delete it", out.display());
             let name =
                 name.clone().unwrap_or_else(|| out.file_stem().unwrap_or_default().to_string_lossy().into());
-            let socket = UdpSocket::bind((*bind, *port))
-                .with_context(|| format!("cannot listen at UDP {bind}:{port}"))?;
+            let socket = UdpSocket::bind((*bind, *port)).with_context(|| {
+                format!("cannot listen at UDP {bind}:{port}; choose another --port or --bind")
+            })?;
             let mut manifest = learn(&socket)?;
             manifest.name = name;
             replace(out, manifest.to_string().as_bytes()).with_context(|| out.display().to_string())?;
@@ -78,6 +79,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             Ok(verdict)
         }
     }
+}
+
+/// The manifest in a file.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
+    Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())
 }
 
 fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {

@@ -66,10 +66,11 @@ impl Shared {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let taken =
-        |kind: &'static str, port: u16| move || format!("cannot listen at {kind} {}:{port}", args.bind);
-    let udp = UdpSocket::bind((args.bind, args.udp)).with_context(taken("UDP", args.udp))?;
-    let tcp = TcpListener::bind((args.bind, args.tcp)).with_context(taken("TCP", args.tcp))?;
+    let taken = |kind: &'static str, port: u16, flag: &'static str| {
+        move || format!("cannot listen at {kind} {}:{port}; choose another {flag} or --bind", args.bind)
+    };
+    let udp = UdpSocket::bind((args.bind, args.udp)).with_context(taken("UDP", args.udp, "--udp"))?;
+    let tcp = TcpListener::bind((args.bind, args.tcp)).with_context(taken("TCP", args.tcp, "--tcp"))?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.json, file: None })?;
     let ready = format!("master ready udp={} tcp={}\n", udp.local_addr()?.port(), tcp.local_addr()?.port());

@@ -89,15 +89,18 @@ impl Game {
         if text.trim().is_empty() {
             return Err(Refusal("there is nothing to say".into()));
         }
-        tracing::info!(event = "say", to, text);
         let Some(player) = to else {
             for &index in rooms {
-                self.rooms[index].session.say(text, now);
+                let room = &mut self.rooms[index];
+                tracing::info!(event = "say", port = room.address.port(), text);
+                room.session.say(text, now);
             }
             return Ok(json!({ "done": format!("said in {}", sessions(rooms.len())) }));
         };
         let (index, player) = self.find(rooms, player, now)?;
-        if self.rooms[index].session.say_to(player.id, text, now) {
+        let room = &mut self.rooms[index];
+        if room.session.say_to(player.id, text, now) {
+            tracing::info!(event = "say", port = room.address.port(), to = player.name, text);
             Ok(json!({ "done": format!("said to {}", player.name) }))
         } else {
             Err(Refusal(format!("{} is not in the game yet", player.name)))
@@ -235,6 +238,7 @@ fn status(room: &Room, now: Time) -> Value {
         "heartbeats": counters.heartbeats,
         "admitted": counters.admitted,
         "refused": counters.refused,
+        "ignored": counters.ignored,
         "messages_in": counters.messages_in,
         "relayed": counters.relayed,
         "anomalies": counters.anomalies.total(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::Event;
+use bcnet_session::{Event, Summary};
 use bcnet_transport::Time;
 
 use super::limit::Limit;
@@ -81,10 +81,11 @@ impl Journal {
                 tracing::info!(event = name, port, round, %system);
             }
             Event::RoundEnded { summary } => {
-                let (round, seconds) = (summary.round, summary.duration.as_secs());
+                let Summary { round, system, duration, reason, scores } = summary;
                 let scores: Vec<_> =
-                    summary.scores.iter().map(|(player, score)| format!("{player}: {score:?}")).collect();
-                tracing::info!(event = name, port, round, seconds, reason = ?summary.reason, scores = scores.join(", "));
+                    scores.iter().map(|(player, score)| format!("{player}: {score}")).collect();
+                let (seconds, scores) = (duration.as_secs(), scores.join("; "));
+                tracing::info!(event = name, port, round, %system, seconds, %reason, scores);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
             _ => tracing::info!(event = name, port),

@@ -37,8 +37,15 @@ impl Plane {
     /// Does what `bcnet ctl` asks.
     pub(super) fn carry_out(&self, envelope: Envelope) -> Result<Value, Refusal> {
         match envelope.request {
-            Request::Ban { target, expiry, reason } => {
-                self.ban(envelope.session, &target, expiry.as_deref(), reason.unwrap_or_default())
+            Request::Ban { target, expiry, reason, by } => {
+                let network = self.network(envelope.session, &target)?;
+                let ban = Ban {
+                    address: network,
+                    reason: line("reason", reason)?,
+                    by: line("by", by)?,
+                    ..Ban::default()
+                };
+                self.ban(ban, expiry.as_deref())
             }
             Request::Unban { target } => self.unban(&target),
             Request::Bans => Ok(json!({ "bans": list(&self.state().bans, "") })),
@@ -57,15 +64,8 @@ impl Plane {
         self.orders.ask(move |game, now| game.answer(&envelope, now)).unwrap_or_else(|| Err(ending()))
     }
 
-    fn ban(
-        &self,
-        session: Option<String>,
-        target: &str,
-        expiry: Option<&str>,
-        reason: String,
-    ) -> Result<Value, Refusal> {
-        let address = self.network(session, target)?;
-        let reason = Line::from_text(&reason).map_err(|problem| Refusal(format!("reason: {problem}")))?;
+    /// Puts a ban in force, from now on.
+    fn ban(&self, ban: Ban, expiry: Option<&str>) -> Result<Value, Refusal> {
         let mut state = self.state();
         let lasts = match expiry {
             None => state.settings.server.ban_expiry,
@@ -74,17 +74,21 @@ impl Plane {
                 Some(Duration::from_text(text).map_err(|problem| Refusal(format!("expiry: {problem}")))?)
             }
         };
+        if lasts == Some(Duration::ZERO) {
+            return Err(Refusal("expiry: such a ban would be over at once; say 7d, say, or never".into()));
+        }
         let now = wall_now().as_secs();
         let expires = lasts.map(|lasts| Moment(now.saturating_add(lasts.as_secs())));
-        let ban = Ban { address, expires, reason, since: Moment(now), ..Ban::default() };
+        let ban = Ban { expires, since: Moment(now), ..ban };
         let mut bans = state.bans.clone();
         bans.expire(now);
         if !bans.add(ban.clone()) {
             return Err(Refusal("there is no room for more bans; join addresses to networks".into()));
         }
         self.keep(&mut state, bans)?;
-        tracing::info!(event = "banned", network = %address, expires = expires.map(|end| end.to_string()), reason = ban.reason.0);
-        Ok(json!({ "done": format!("banned {ban}"), "network": address.to_string() }))
+        let (network, by, reason) = (ban.address, &ban.by.0, &ban.reason.0);
+        tracing::info!(event = "banned", %network, expires = expires.map(|end| end.to_string()), by, reason);
+        Ok(json!({ "done": format!("banned {ban}"), "network": network.to_string() }))
     }
 
     fn unban(&self, target: &str) -> Result<Value, Refusal> {
@@ -206,7 +210,11 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<String> {
     compare("log", old.log != new.log);
     compare("capture", old.capture != new.capture);
     for (n, (old, new)) in old.sessions.iter().zip(&new.sessions).enumerate() {
-        compare(&format!("session.{}.port", n + 1), old.port != new.port);
+        let mut compare = |key: &str, differs| compare(&format!("session.{}.{key}", n + 1), differs);
+        compare("port", old.port != new.port);
+        compare("keepalive", old.keepalive != new.keepalive);
+        compare("silence_timeout", old.silence_timeout != new.silence_timeout);
+        compare("undeliverable_timeout", old.undeliverable_timeout != new.undeliverable_timeout);
     }
     changed
 }
@@ -237,10 +245,16 @@ fn list(bans: &Bans, text: &str) -> Vec<Value> {
             "network": ban.address.to_string(),
             "since": ban.since.to_string(),
             "expires": ban.expires.map_or_else(|| "never".into(), |end| end.to_string()),
+            "by": ban.by.0,
             "reason": ban.reason.0,
         })
     };
     bans.search(text).map(show).collect()
+}
+
+/// A text of one line that a request may have.
+fn line<const MOST: usize>(name: &str, text: Option<String>) -> Result<Line<MOST>, Refusal> {
+    Line::from_text(&text.unwrap_or_default()).map_err(|problem| Refusal(format!("{name}: {problem}")))
 }
 
 fn ending() -> Refusal {

@@ -2,20 +2,20 @@
 
 use std::collections::hash_map::RandomState;
 use std::env;
-use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use bcnet_session::{Checksums, Config, Manifest, Mission, SayAs, System};
+use bcnet_session::{Checksums, Config, Mission, SayAs, System};
 use tracing::level_filters::LevelFilter;
 
 use super::recorder::Ring;
 use super::room::Room;
 use crate::config::{self, Settings};
 use crate::log;
+use crate::manifest;
 use crate::net::{Io, Socket};
 
 /// Binds a socket for every session.
@@ -103,7 +103,7 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         checksums: match session.checksums {
             config::Checksums::Permissive => Checksums::Permissive,
             config::Checksums::Strict => Checksums::Strict(
-                session.manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?,
+                session.manifests.iter().map(|path| manifest::read(path)).collect::<Result<_, _>>()?,
             ),
         },
         extra_files: session.extra_files,
@@ -135,11 +135,6 @@ fn mission(mission: &config::Mission) -> Mission {
         config::Mission::Stock(kind @ Factions) => stock(3, kind.word(), true),
         config::Mission::Script(script) => Mission { script: script.clone(), ..Mission::default() },
     }
-}
-
-fn manifest(path: &Path) -> anyhow::Result<Manifest> {
-    let name = || path.display().to_string();
-    Manifest::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)
 }
 
 pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {

@@ -44,7 +44,7 @@ fn a_kick_hits_its_player_only() {
 fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     let server = Server::start(&[]);
     let mut alice = Player::join(server.address(), "Alice");
-    let done = server.ask(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming"]);
+    let done = server.ask(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming", "--by", "Picard"]);
     assert_eq!(done["network"], "127.0.0.1");
     assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
     let mut again = Player::connect(server.address(), "Alice");
@@ -56,10 +56,8 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
 
     let server = Server::start_in(directory, &[], 1);
     let bans = server.ask(&["bans"]);
-    assert_eq!(
-        (&bans["bans"][0]["network"], &bans["bans"][0]["reason"]),
-        (&json!("127.0.0.1"), &json!("ramming"))
-    );
+    let ban = &bans["bans"][0];
+    assert_eq!([&ban["network"], &ban["by"], &ban["reason"]], ["127.0.0.1", "Picard", "ramming"]);
     let mut again = Player::connect(server.address(), "Alice");
     assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
     let found = server.ask(&["search", "RAMM"]);
@@ -67,9 +65,11 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     assert_eq!(server.ask(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");
     Player::join(server.address(), "Alice");
     // A whole network.
-    server.ask(&["ban", "127.0.0.0/8", "--expiry", "never"]);
+    let mut ban = server.directory.bcnet(&["ctl", "ban", "127.0.0.0/8", "--expiry", "never"]);
+    let status = ban.env_remove("SUDO_USER").env("USER", "riker").status().expect("runs");
+    assert!(status.success());
     let table = text(&server.directory.ctl(&["bans"]).stdout);
-    assert_eq!(table, "NETWORK      EXPIRES  REASON\n127.0.0.0/8  never\n");
+    assert_eq!(table, "NETWORK      EXPIRES  BY     REASON\n127.0.0.0/8  never    riker\n");
 }
 
 #[test]
@@ -79,6 +79,8 @@ fn wrong_bans_are_refused_in_one_line() {
         (&["ban", "10.0.0.1/24"][..], "did you mean 10.0.0.0/24?"),
         (&["ban", "10.0.0.0/0"], "1 to 32 bits"),
         (&["ban", "10.0.0.1", "--expiry", "soon"], "expiry: "),
+        (&["ban", "10.0.0.1", "--expiry", "0s"], "over at once"),
+        (&["ban", "10.0.0.1", "--by", "x\ny"], "by: "),
         (&["ban", "Nobody"], "no player Nobody"),
         (&["unban", "10.0.0.1"], "is not banned"),
         (&["--session", "mars", "players"], "no session mars"),

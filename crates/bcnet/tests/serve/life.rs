@@ -154,6 +154,15 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     signal(server.id(), "HUP");
     server.logged(&["event=\"reload_failed\"", "line 3"]);
     assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
+    // What a running server does not take over is named.
+    std::fs::write(
+        &file,
+        "[log]\nlevel = \"debug\"\n[[session]]\nsilence_timeout = \"30s\"\nkeepalive = \"4s\"\n",
+    )
+    .expect("written");
+    let done = server.ask(&["reload"]);
+    let restart = ["log", "session.1.keepalive", "session.1.silence_timeout"];
+    assert_eq!(done["needs_restart"], serde_json::json!(restart));
     std::fs::write(&file, "[[session]]\n[[session]]\n").expect("written");
     let output = server.directory.ctl(&["reload"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));
@@ -173,11 +182,16 @@ fn bans_that_were_written_by_hand_count_after_a_reload() {
 
 #[test]
 fn a_restart_begins_the_next_round_for_everyone() {
-    let server = Server::start(&[]);
+    let server =
+        Server::start(&["--set", "session.rotation=Albirea, Multi3", "--set", "session.time_limit=5"]);
     let mut alice = Player::join(server.address(), "Alice");
     assert_eq!(server.ask(&["status"])["sessions"][0]["round"], 1);
     server.ask(&["restart"]);
     alice.until(|alice| alice.has(&[0x39]));
-    assert_eq!(server.ask(&["status"])["sessions"][0]["round"], 2);
-    server.logged(&["event=\"round_started\"", "round=2"]);
+    let status = &server.ask(&["status"])["sessions"][0];
+    assert_eq!((&status["round"], &status["system"]), (&2.into(), &"Albirea".into()));
+    assert!(status["time_left_s"].as_u64().is_some_and(|left| (200..=300).contains(&left)), "{status}");
+    let summary = server.logged(&["event=\"round_ended\"", "round=1", "system=Multi1", "reason=restart"]);
+    assert!(summary.contains("scores=\"Alice: 0 points, 0 kills, 0 deaths\""), "{summary}");
+    server.logged(&["event=\"round_started\"", "round=2", "system=Albirea"]);
 }

@@ -9,3 +9,4 @@ mod player;
 mod proxy;
 mod server;
 mod sockets;
+mod whole;

@@ -53,3 +53,25 @@ fn a_bad_manifest_is_told_with_its_line() {
     let output = directory.bcnet(&["manifest", "check", "absent"]).output().expect("bcnet runs");
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn a_server_with_a_bad_manifest_does_not_start() {
+    let directory = Directory::new();
+    fs::write(
+        directory.path("bcnet.toml"),
+        "[[session]]\nchecksums = \"strict\"\nmanifests = [\"x.manifest\"]\n",
+    )
+    .expect("written");
+    let run = |args: &[&str]| {
+        let output = directory.bcnet(args).output().expect("bcnet runs");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).expect("UTF-8"))
+    };
+    let problem = "x.manifest: No such file or directory (os error 2)\n";
+    assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
+    assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
+    fs::write(directory.path("x.manifest"), "nonsense\n").expect("written");
+    let problem = "x.manifest: line 1: the first line must be `bcnet-manifest 1`\n";
+    assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
+    assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
+}

@@ -16,17 +16,23 @@ pub(crate) struct Player {
     pub(crate) heard: Vec<Vec<u8>>,
     /// Why it is over, if it is.
     pub(crate) over: Option<Leave>,
-    name: String,
+    pub(crate) name: String,
     started: Instant,
 }
 
 impl Player {
     /// Asks to be let in.
     pub(crate) fn connect(to: SocketAddrV4, name: &str) -> Self {
+        Self::connect_with(to, name, "")
+    }
+
+    pub(crate) fn connect_with(to: SocketAddrV4, name: &str, password: &str) -> Self {
+        let password = Text::encode(password).expect("no NUL");
+        let password = Text::new(&password).expect("whole units");
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let nonce = u32::from(socket.local_addr().expect("bound").port());
         let endpoint =
-            Endpoint::connect(Config::default(), to, Ipv4Addr::LOCALHOST, nonce, Text::default(), Time::ZERO);
+            Endpoint::connect(Config::default(), to, Ipv4Addr::LOCALHOST, nonce, password, Time::ZERO);
         #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
         let started = Instant::now();
         Self { endpoint, socket, heard: Vec::new(), over: None, name: name.into(), started }
@@ -39,7 +45,7 @@ impl Player {
         player
     }
 
-    fn is_in_game(&self) -> bool {
+    pub(crate) fn is_in_game(&self) -> bool {
         self.has(&[0x35]) && self.has(&[0x17]) && self.owes_nothing()
     }
 
@@ -61,6 +67,13 @@ impl Player {
     pub(crate) fn chat_of(&self, text: &str) -> Vec<u8> {
         let length = (text.len() as u16).to_le_bytes();
         [&[0x2C, self.endpoint.id().0, 0, 0, 0], &length[..], text.as_bytes()].concat()
+    }
+
+    /// Says goodbye, and plays on until that was heard.
+    pub(crate) fn leave(&mut self) {
+        let now = self.now();
+        self.endpoint.leave(Ipv4Addr::LOCALHOST, now);
+        self.until(|player| player.endpoint.is_closed());
     }
 
     /// Plays on until `done`.
@@ -142,6 +155,15 @@ pub(crate) fn join_two(to: SocketAddrV4, names: [&str; 2]) -> [Player; 2] {
     let mut second = Player::connect(to, names[1]);
     together(&mut first, &mut second, Player::is_in_game);
     [first, second]
+}
+
+/// All play on until they are `done`.
+pub(crate) fn all_until(players: &mut [Player], done: impl Fn(&[Player]) -> bool) {
+    while !done(players) {
+        for player in &mut *players {
+            player.turn(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Both play on until the second is `done`.
