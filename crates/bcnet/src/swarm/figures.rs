@@ -96,6 +96,16 @@ impl Figures {
         self.delays.get_mut(at).into_iter().for_each(|count| *count += 1);
     }
 
+    /// All datagrams, of both directions.
+    pub(super) fn traffic(&self) -> Datagrams {
+        let sizes = self.sent.sizes.iter().zip(&self.received.sizes).map(|(sent, received)| sent + received);
+        Datagrams {
+            count: self.sent.count + self.received.count,
+            bytes: self.sent.bytes + self.received.bytes,
+            sizes: sizes.collect(),
+        }
+    }
+
     /// How many things went wrong.
     pub(super) const fn findings(&self) -> u64 {
         self.lost

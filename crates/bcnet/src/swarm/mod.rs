@@ -10,6 +10,7 @@ mod payload;
 mod plan;
 mod player;
 mod report;
+mod yardstick;
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::query;
 use field::{Field, Way};
 use player::{Manner, Player};
 use report::{Live, Usage};
+use yardstick::Echoed;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -80,6 +82,14 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     watch: Option<u32>,
 
+    /// Afterwards, send as many datagrams of the same sizes to a `bcnet echo` at this place
+    #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::host, requires = "watch_echo")]
+    echo: Option<HostPort<22101>>,
+
+    /// The process that echoes
+    #[arg(long, hide = true)]
+    watch_echo: Option<u32>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -113,9 +123,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     field.acts = false;
     drain(&mut field)?;
     (field.figures.sent, field.figures.received) = traffic;
+    let echoed = measure_echo(args, &field)?;
     let verdict = if field.figures.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
-    report::print(args, &field.figures, &usage)?;
+    report::print(args, &field.figures, usage, echoed)?;
     Ok(verdict)
+}
+
+/// What an echo of the same traffic takes, if that is wanted.
+fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Option<f64>)>> {
+    let Some(echo) = &args.echo else { return Ok(None) };
+    let usage = Usage::start(args.watch_echo);
+    let traffic = field.figures.traffic();
+    let time = Duration::from_secs(args.seconds);
+    let echoed = yardstick::run(field, args.sessions, query::resolve(echo)?, &traffic, time);
+    Ok(Some((echoed, usage.end())))
 }
 
 fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
