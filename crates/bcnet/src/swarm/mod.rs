@@ -3,6 +3,7 @@
 //! They run the original engine, do what recorded players did, and check what they hear of each other against what the
 //! others were told to say. What the server should do is nowhere taken from the server's code.
 
+mod check;
 mod field;
 mod figures;
 mod ledger;
@@ -30,13 +31,15 @@ use yardstick::Echoed;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 everyone heard everything once, in order and unchanged; 1 not; 2 nobody got in.
+Exit codes: 0 everyone heard everything once, in order and unchanged, or every rule tried is kept; 1 not; 2 nobody
+got in.
 
 Examples:
   bcnet swarm 127.0.0.1 --players 8 --seconds 60
   bcnet swarm 127.0.0.1 --sessions 250 --players 8 --json
   bcnet swarm 127.0.0.1 --players 3 --loss 0.05 --delay 80
-  bcnet swarm 127.0.0.1 --hold --names Cady,Uhura")]
+  bcnet swarm 127.0.0.1 --hold --names Cady,Uhura
+  bcnet swarm 127.0.0.1 --check")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
     #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
@@ -74,6 +77,14 @@ pub(crate) struct Args {
     #[arg(long)]
     hold: bool,
 
+    /// Instead, try rule by rule of PROTOCOL.md what the server does
+    #[arg(long, conflicts_with_all = ["hold", "sessions", "players"])]
+    check: bool,
+
+    /// With --check: also the rules that take up to a minute
+    #[arg(long, requires = "check")]
+    slow: bool,
+
     /// Names of the players, in each session; as many as there are players if --players is not given
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
@@ -102,6 +113,9 @@ fn share(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let server = query::resolve(&args.host)?;
+    if args.check {
+        return check::run(server, &args.password, args.slow, args.json);
+    }
     let mut field = fill(args, server)?;
     join(&mut field, server)?;
     if args.hold {

@@ -38,9 +38,9 @@ impl Live {
                 "players", "out/s", "in/s", "states/s", "copies/s", "worst ms", "findings"
             );
         }
-        let counts =
-            [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
-        let [sent, received, states, copies] = [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
+        let counts = [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
+        let [sent, received, states, copies] =
+            [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
         (self.last, self.lines) = (counts, self.lines + 1);
         eprintln!(
             "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
@@ -117,6 +117,8 @@ pub(super) fn print(
     writeln!(out, "states         {} said, {heard} of about {due} copies heard", figures.states_said)?;
     writeln!(out, "datagrams      {} sent, {} received", figures.sent.count, figures.received.count)?;
     writeln!(out, "players        {joined} joined, {left} left, {vanished} vanished, {refused} refused")?;
+    let (frames, late) = (figures.frames, figures.late_frames);
+    writeln!(out, "frames         {frames}, {late} of them late for want of processor time")?;
     writeln!(
         out,
         "findings       {lost} lost, {doubled} doubled, {reordered} out of order, {changed} changed, {echoed} \

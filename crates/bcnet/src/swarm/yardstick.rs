@@ -22,7 +22,13 @@ pub(super) struct Echoed {
 }
 
 /// Has the players' sockets send as many datagrams to `echo` and the ports after it as `traffic` had, for `time`.
-pub(super) fn run(field: &Field, sessions: u16, echo: SocketAddrV4, traffic: &Datagrams, time: Duration) -> Echoed {
+pub(super) fn run(
+    field: &Field,
+    sessions: u16,
+    echo: SocketAddrV4,
+    traffic: &Datagrams,
+    time: Duration,
+) -> Echoed {
     let (mut rng, mut batch, mut echoed) = (Rng::new(1), Batch::new(), Echoed::default());
     let sizes = Sizes::new(traffic);
     let players = field.seats.len().max(1);
