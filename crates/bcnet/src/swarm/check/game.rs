@@ -301,13 +301,7 @@ fn ships(target: &Target) -> anyhow::Result<Outcome> {
     one.say(&[order]);
     one.listen(SOON / 3, |_| false);
     let mut late = target.stranger()?;
-    let joined = std::thread::scope(|scope| {
-        let joining = scope.spawn(|| late.join(&target.password));
-        while !joining.is_finished() {
-            one.listen(SOON / 50, |_| false);
-        }
-        joining.join().unwrap_or(false)
-    });
+    let joined = target.join(&mut late, std::slice::from_mut(&mut one));
     late.listen(SOON / 3, |it| it.payloads().contains(&ship.as_slice()));
     let told = late.payloads().contains(&ship.as_slice());
     one.leave();

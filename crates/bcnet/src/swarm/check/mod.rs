@@ -60,22 +60,31 @@ impl Target {
         let mut players: Vec<Visitor> = Vec::new();
         for number in 0..N {
             let mut player = Visitor::new(self.server, &format!("Probe {number}"))?;
-            // Those who are there already must answer while the newcomer comes.
-            let joined = std::thread::scope(|scope| {
-                let joining = scope.spawn(|| player.join(&self.password));
-                while !joining.is_finished() {
-                    for other in &mut players {
-                        other.listen(visitor::SOON / 50, |_| false);
-                    }
+            if !self.join(&mut player, &mut players) {
+                // On a busy machine an answer may come too late.
+                player.leave();
+                player = Visitor::new(self.server, &format!("Probe {number}"))?;
+                if !self.join(&mut player, &mut players) {
+                    return Ok(None);
                 }
-                joining.join().unwrap_or(false)
-            });
-            if !joined {
-                return Ok(None);
             }
             players.push(player);
         }
         Ok(players.try_into().ok())
+    }
+
+    /// Gets `player` into the game while `others`, who are there already, go on answering. Whether that worked.
+    fn join(&self, player: &mut Visitor, others: &mut [Visitor]) -> bool {
+        std::thread::scope(|scope| {
+            let joining = scope.spawn(|| player.join(&self.password));
+            while !joining.is_finished() {
+                for other in &mut *others {
+                    other.listen(visitor::SOON / 50, |_| false);
+                }
+                std::thread::yield_now();
+            }
+            joining.join().unwrap_or(false)
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bcnet_transport::wire::Kind;
 
-use super::visitor::{Heard, ROUNDS, SOON, Visitor, hex};
+use super::visitor::{Heard, SOON, Visitor, hex};
 use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
 use crate::swarm::payload;
 
@@ -434,14 +434,4 @@ fn silence(target: &Target) -> anyhow::Result<Outcome> {
     let seconds = other.clock.now().since(start).as_secs();
     other.leave();
     Ok(Outcome::when(told && (40..50).contains(&seconds), format!("told: {told}, after {seconds} s")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_are_those_of_the_file_check() {
-        assert!(ROUNDS.iter().all(|round| payload::files(*round).is_some()));
-    }
 }
