@@ -141,6 +141,8 @@ impl Field {
     fn play(&mut self, index: u32, now: Time) {
         let Some(seat) = self.seats.get_mut(index as usize) else { return };
         if seat.frame <= now {
+            self.figures.frames += 1;
+            self.figures.late_frames += u64::from(now.since(seat.frame) > LATE);
             if let Some(ledger) = self.ledgers.get_mut(seat.session) {
                 seat.player.frame(self.acts, ledger, now, &mut self.figures);
             }
@@ -151,7 +153,9 @@ impl Field {
                     seat.flying.push_back((now + self.way.delay, bytes));
                 }
             }
-            seat.frame = now + FRAME + JITTER.mul_f64(self.rng.share());
+            // A frame that comes late does not put off those behind it, unless it is very late.
+            let start = if now.since(seat.frame) > LATE { now } else { seat.frame };
+            seat.frame = start + FRAME + JITTER.mul_f64(self.rng.share());
         }
         while let Some((_, bytes)) = seat.flying.pop_front_if(|(at, _)| *at <= now) {
             self.figures.sent.add(bytes.len());
@@ -216,4 +220,5 @@ fn socket() -> io::Result<Socket> {
 /// A frame is 85 to 105 ms after the last.
 const FRAME: Duration = Duration::from_millis(85);
 const JITTER: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_millis(95);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);

@@ -34,6 +34,9 @@ pub(super) struct Figures {
     pub(super) left: u64,
     pub(super) vanished: u64,
     pub(super) refused: u64,
+    /// Frames, and how many came more than a frame too late because the machine had no time for them.
+    pub(super) frames: u64,
+    pub(super) late_frames: u64,
     pub(super) sent: Datagrams,
     pub(super) received: Datagrams,
 }
@@ -82,6 +85,8 @@ impl Default for Figures {
             left: 0,
             vanished: 0,
             refused: 0,
+            frames: 0,
+            late_frames: 0,
             sent: Datagrams::default(),
             received: Datagrams::default(),
         }
@@ -96,15 +101,19 @@ impl Figures {
         self.delays.get_mut(at).into_iter().for_each(|count| *count += 1);
     }
 
+    /// All datagrams, of both directions.
+    pub(super) fn traffic(&self) -> Datagrams {
+        let sizes = self.sent.sizes.iter().zip(&self.received.sizes).map(|(sent, received)| sent + received);
+        Datagrams {
+            count: self.sent.count + self.received.count,
+            bytes: self.sent.bytes + self.received.bytes,
+            sizes: sizes.collect(),
+        }
+    }
+
     /// How many things went wrong.
     pub(super) const fn findings(&self) -> u64 {
-        self.lost
-            + self.doubled
-            + self.reordered
-            + self.changed
-            + self.echoed
-            + self.dropped
-            + self.absent
+        self.lost + self.doubled + self.reordered + self.changed + self.echoed + self.dropped + self.absent
     }
 
     /// The delay, in milliseconds, that this share of all copies did not exceed.
@@ -140,6 +149,7 @@ impl Figures {
             "refused": self.refused,
             "dropped": self.dropped,
             "absent": self.absent,
+            "frames": { "all": self.frames, "late": self.late_frames },
             "datagrams": {
                 "sent": self.sent.count,
                 "received": self.received.count,

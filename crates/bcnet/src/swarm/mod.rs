@@ -3,6 +3,7 @@
 //! They run the original engine, do what recorded players did, and check what they hear of each other against what the
 //! others were told to say. What the server should do is nowhere taken from the server's code.
 
+mod check;
 mod field;
 mod figures;
 mod ledger;
@@ -10,6 +11,7 @@ mod payload;
 mod plan;
 mod player;
 mod report;
+mod yardstick;
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -25,16 +27,19 @@ use crate::query;
 use field::{Field, Way};
 use player::{Manner, Player};
 use report::{Live, Usage};
+use yardstick::Echoed;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 everyone heard everything once, in order and unchanged; 1 not; 2 nobody got in.
+Exit codes: 0 everyone heard everything once, in order and unchanged, or every rule tried is kept; 1 not; 2 nobody
+got in.
 
 Examples:
   bcnet swarm 127.0.0.1 --players 8 --seconds 60
   bcnet swarm 127.0.0.1 --sessions 250 --players 8 --json
   bcnet swarm 127.0.0.1 --players 3 --loss 0.05 --delay 80
-  bcnet swarm 127.0.0.1 --hold --names Cady,Uhura")]
+  bcnet swarm 127.0.0.1 --hold --names Cady,Uhura
+  bcnet swarm 127.0.0.1 --check")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
     #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
@@ -72,6 +77,14 @@ pub(crate) struct Args {
     #[arg(long)]
     hold: bool,
 
+    /// Instead, try rule by rule of PROTOCOL.md what the server does
+    #[arg(long, conflicts_with_all = ["hold", "sessions", "players"])]
+    check: bool,
+
+    /// With --check: also the rules that take up to a minute
+    #[arg(long, requires = "check")]
+    slow: bool,
+
     /// Names of the players, in each session; as many as there are players if --players is not given
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
@@ -79,6 +92,14 @@ pub(crate) struct Args {
     /// Tell what the process with this number takes of the processor while the players play
     #[arg(long, hide = true)]
     watch: Option<u32>,
+
+    /// Afterwards, send as many datagrams of the same sizes to a `bcnet echo` at this place
+    #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::host, requires = "watch_echo")]
+    echo: Option<HostPort<22101>>,
+
+    /// The process that echoes
+    #[arg(long, hide = true)]
+    watch_echo: Option<u32>,
 
     /// Print JSON
     #[arg(long)]
@@ -92,6 +113,9 @@ fn share(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let server = query::resolve(&args.host)?;
+    if args.check {
+        return check::run(server, &args.password, args.slow, args.json);
+    }
     let mut field = fill(args, server)?;
     join(&mut field, server)?;
     if args.hold {
@@ -113,9 +137,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     field.acts = false;
     drain(&mut field)?;
     (field.figures.sent, field.figures.received) = traffic;
+    let echoed = measure_echo(args, &field)?;
     let verdict = if field.figures.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
-    report::print(args, &field.figures, &usage)?;
+    report::print(args, &field.figures, usage, echoed)?;
     Ok(verdict)
+}
+
+/// What an echo of the same traffic takes, if that is wanted.
+fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Option<f64>)>> {
+    let Some(echo) = &args.echo else { return Ok(None) };
+    let usage = Usage::start(args.watch_echo);
+    let traffic = field.figures.traffic();
+    let time = Duration::from_secs(args.seconds);
+    let echoed = yardstick::run(field, args.sessions, query::resolve(echo)?, &traffic, time);
+    Ok(Some((echoed, usage.end())))
 }
 
 fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {

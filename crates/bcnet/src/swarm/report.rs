@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::Args;
 use super::field::Field;
 use super::figures::Figures;
+use super::yardstick::Echoed;
 
 /// A line per second, if somebody looks.
 pub(super) struct Live {
@@ -37,9 +38,9 @@ impl Live {
                 "players", "out/s", "in/s", "states/s", "copies/s", "worst ms", "findings"
             );
         }
-        let counts =
-            [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
-        let [sent, received, states, copies] = [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
+        let counts = [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
+        let [sent, received, states, copies] =
+            [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
         (self.last, self.lines) = (counts, self.lines + 1);
         eprintln!(
             "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
@@ -61,10 +62,10 @@ impl Usage {
         Self { process, seconds: process.and_then(cpu_seconds) }
     }
 
-    /// What was taken since the start.
-    pub(super) fn end(self) -> Self {
+    /// The seconds of a processor that were taken since the start, if the system tells.
+    pub(super) fn end(self) -> Option<f64> {
         let now = self.process.and_then(cpu_seconds);
-        Self { seconds: now.zip(self.seconds).map(|(now, then)| now - then), ..self }
+        now.zip(self.seconds).map(|(now, then)| now - then)
     }
 }
 
@@ -80,7 +81,12 @@ fn cpu_seconds(process: u32) -> Option<f64> {
 /// Per second, on every Linux.
 const TICKS: f64 = 100.0;
 
-pub(super) fn print(args: &Args, figures: &Figures, usage: &Usage) -> anyhow::Result<()> {
+pub(super) fn print(
+    args: &Args,
+    figures: &Figures,
+    cpu: Option<f64>,
+    echoed: Option<(Echoed, Option<f64>)>,
+) -> anyhow::Result<()> {
     let out = &mut io::stdout().lock();
     if args.json {
         let mut report = json!({
@@ -91,7 +97,11 @@ pub(super) fn print(args: &Args, figures: &Figures, usage: &Usage) -> anyhow::Re
         });
         if let (Value::Object(report), Value::Object(figures)) = (&mut report, figures.json()) {
             report.extend(figures);
-            report.insert("cpu_seconds".into(), json!(usage.seconds));
+            report.insert("cpu_seconds".into(), json!(cpu));
+            if let Some((Echoed { sent, received }, cpu)) = echoed {
+                let echo = json!({ "sent": sent, "received": received, "cpu_seconds": cpu });
+                report.insert("echo".into(), echo);
+            }
         }
         writeln!(out, "{report}")?;
         return Ok(());
@@ -107,6 +117,8 @@ pub(super) fn print(args: &Args, figures: &Figures, usage: &Usage) -> anyhow::Re
     writeln!(out, "states         {} said, {heard} of about {due} copies heard", figures.states_said)?;
     writeln!(out, "datagrams      {} sent, {} received", figures.sent.count, figures.received.count)?;
     writeln!(out, "players        {joined} joined, {left} left, {vanished} vanished, {refused} refused")?;
+    let (frames, late) = (figures.frames, figures.late_frames);
+    writeln!(out, "frames         {frames}, {late} of them late for want of processor time")?;
     writeln!(
         out,
         "findings       {lost} lost, {doubled} doubled, {reordered} out of order, {changed} changed, {echoed} \
