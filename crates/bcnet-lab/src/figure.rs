@@ -5,7 +5,7 @@ use std::fmt;
 use bcnet_transport::Time;
 
 use crate::meter::{Log, Sent};
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::scenario::{Scenario, Wanted, Whom};
 use crate::stock::ACK_ENTRY_BYTES;
 
@@ -229,6 +229,16 @@ impl Measure {
         )
     }
 
+    /// The share of payloads that are delivered within it, if it is a delay.
+    const fn share_of_delays(self) -> Option<f64> {
+        match self {
+            Self::DelayMedian => Some(0.5),
+            Self::DelayP99 => Some(0.99),
+            Self::DelayMost => Some(1.0),
+            _ => None,
+        }
+    }
+
     /// Whether it is read from the log of everything that was sent.
     const fn is_of_the_log(self) -> bool {
         matches!(self, Self::DatagramSizes | Self::DatagramTimes | Self::AckTimes | Self::RetransmitTimes)
@@ -282,12 +292,26 @@ impl Figure {
             Measure::Garbled => one(total.garbled),
             Measure::Silent => one(total.silent),
             Measure::BytesPerPayload => ratio(total.bytes, total.delivered),
-            Measure::DelayMedian => outcome.delay(self.node, 0.5),
-            Measure::DelayP99 => outcome.delay(self.node, 0.99),
-            Measure::DelayMost => outcome.delay(self.node, 1.0),
-            _ => None,
+            measure => measure.share_of_delays().and_then(|share| outcome.delay(self.node, share)),
         };
         value.map(Value::One)
+    }
+
+    /// Reads the figure from runs with different seeds: a delay from all payloads together, anything else as the mean.
+    /// `None` if a run has no such number.
+    #[must_use]
+    pub fn of_all(&self, runs: &[Outcome]) -> Option<f64> {
+        if let Some(share) = self.measure.share_of_delays() {
+            return Outcome::pooled_delay(runs, self.node, share);
+        }
+        let each = runs.iter().map(|run| match self.of(run) {
+            Some(Value::One(value)) => Some(value),
+            // Nothing waits for a peer that is not there.
+            None if self.measure.is_of_queues() => Some(0.0),
+            _ => None,
+        });
+        let each = each.collect::<Option<Vec<f64>>>()?;
+        (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
     }
 
     fn of_queues(&self, outcome: &Outcome) -> Option<Value> {

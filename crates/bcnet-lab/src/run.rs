@@ -7,14 +7,12 @@ use bcnet_transport::{Config, Endpoint, Quality, Time};
 
 use crate::battle::{Battle, Shot};
 use crate::engine::{Engine, Manner, Nobody};
-use crate::figure::Value;
 use crate::link::Faults;
-use crate::meter::{Log, Meter, Totals};
+use crate::meter::{Meter, Totals};
 use crate::observer::Passing;
-use crate::scenario::{
-    Action, Content, DumpAt, Expect, Kind, Node, NodeRole, Scenario, Settings, Timed, Wanted, Whom,
-};
-use crate::stock::{Dump, HandledAck, Params, Stock};
+use crate::outcome::{NodeOutcome, Outcome, Sample, Taken};
+use crate::scenario::{Action, Content, DumpAt, Kind, Node, NodeRole, Scenario, Settings, Timed, Whom};
+use crate::stock::{Params, Stock};
 use crate::world::{World, address};
 
 /// How a scenario is run, where that is not said in its file.
@@ -28,151 +26,6 @@ pub struct Options {
     pub trace: bool,
     /// A dump of all queues at this moment, besides those of the file.
     pub dump: Option<Time>,
-}
-
-/// What came out of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The engine of nodes that name none.
-    pub engine: Kind,
-    /// The seed.
-    pub seed: u64,
-    /// How long the experiment lasted, in virtual time.
-    pub duration: Duration,
-    /// What each node did.
-    pub nodes: Vec<NodeOutcome>,
-    /// The dumps, in the order of time.
-    pub dumps: Vec<Taken>,
-    /// The state at regular moments.
-    pub samples: Vec<Sample>,
-    /// Every ACK that was handled, and by which node, if that was asked for.
-    pub trace: Vec<(usize, HandledAck)>,
-    /// Everything that was sent, if a figure needs it.
-    pub(crate) log: Vec<Log>,
-    /// Who sent it, and how many microseconds it took, sorted by those.
-    delays: Vec<(usize, u32)>,
-    /// A fingerprint of all traffic: equal for equal runs.
-    pub fingerprint: u64,
-}
-
-/// What one node did.
-#[derive(Debug)]
-pub struct NodeOutcome {
-    /// Its name.
-    pub name: String,
-    /// Its engine; a node that is nobody has none.
-    pub engine: Option<Kind>,
-    /// What it did.
-    pub totals: Totals,
-    /// What would have ended its program.
-    pub crash: Option<String>,
-}
-
-/// A dump and where it was taken.
-#[derive(Debug)]
-pub struct Taken {
-    /// When it was asked for.
-    pub at: Time,
-    /// The number of the node.
-    pub node: usize,
-    /// The peer as it was asked for.
-    pub asked: Option<Whom>,
-    /// The queues.
-    pub dump: Dump,
-}
-
-/// The state at one moment.
-#[derive(Debug)]
-pub struct Sample {
-    /// When.
-    pub at: Time,
-    /// Of each node: the ACKs in all its outboxes, what it has sent and compared so far.
-    pub nodes: Vec<(usize, Totals)>,
-}
-
-/// An expectation that was not met.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Missed {
-    /// The line in the file.
-    pub line: usize,
-    /// The figure, with whom and when.
-    pub figure: String,
-    /// What it should have been.
-    pub expected: String,
-    /// What it was.
-    pub seen: String,
-}
-
-impl Outcome {
-    /// What all nodes did together.
-    #[must_use]
-    pub fn total(&self) -> Totals {
-        let mut total = Totals::default();
-        self.nodes.iter().for_each(|node| total += node.totals);
-        total
-    }
-
-    /// The delay, in milliseconds, within which this share of reliable payloads was delivered; of those from one node,
-    /// or of all.
-    #[must_use]
-    pub fn delay(&self, from: Option<usize>, share: f64) -> Option<f64> {
-        let of: Vec<u32> = self
-            .delays
-            .iter()
-            .filter(|(sender, _)| from.is_none_or(|from| from == *sender))
-            .map(|(_, micros)| *micros)
-            .collect();
-        let last = of.len().checked_sub(1)?;
-        Some(f64::from(*of.get((last as f64 * share).round() as usize)?) / 1000.0)
-    }
-
-    /// How many reliable payloads have a delay.
-    #[must_use]
-    pub fn delays(&self) -> usize {
-        self.delays.len()
-    }
-
-    /// How many expectations concern this run.
-    #[must_use]
-    pub fn checked(&self, scenario: &Scenario) -> usize {
-        scenario.expects.iter().filter(|expect| self.concerns(expect)).count()
-    }
-
-    /// The expectations that were not met.
-    #[must_use]
-    pub fn missed(&self, scenario: &Scenario) -> Vec<Missed> {
-        let concerned = scenario.expects.iter().filter(|expect| self.concerns(expect));
-        concerned.filter_map(|expect| self.check(expect, scenario)).collect()
-    }
-
-    fn concerns(&self, expect: &Expect) -> bool {
-        expect.engine.is_none_or(|engine| engine == self.engine)
-    }
-
-    fn check(&self, expect: &Expect, scenario: &Scenario) -> Option<Missed> {
-        let value = expect.figure.of(self);
-        if value.as_ref().is_some_and(|value| expect.wanted.is_met_by(value)) {
-            return None;
-        }
-        let seen = value.map_or_else(|| "nothing to measure".into(), |value| value.to_string());
-        let (line, figure) = (expect.line, expect.figure.describe(scenario));
-        Some(Missed { line, figure, expected: expect.wanted.to_string(), seen })
-    }
-}
-
-impl Wanted {
-    fn is_met_by(&self, value: &Value) -> bool {
-        let near = |a: &f64, b: &f64, within: f64| (a - b).abs() <= within + 1e-9;
-        match (self, value) {
-            (Self::Is(wanted, within), Value::One(value)) => near(wanted, value, *within),
-            (Self::Between(least, most), Value::One(value)) => (*least..=*most).contains(value),
-            (Self::Are(wanted, within), Value::Many(values)) => {
-                wanted.len() == values.len()
-                    && wanted.iter().zip(values).all(|(wanted, value)| near(wanted, value, *within))
-            }
-            _ => false,
-        }
-    }
 }
 
 /// Runs a scenario.
@@ -511,7 +364,6 @@ fn params(node: &Node) -> Params {
     };
     Params {
         cipher: false,
-        tick: node.habits.tick,
         keepalive: seconds(keepalive, default.keepalive),
         silence: seconds(silence, default.silence),
         linger: linger.map_or(default.linger, |length| length.as_secs_f32()),

@@ -74,6 +74,24 @@ fn an_ack_is_useful_once() {
     assert!(line.contains("HandleACK: ack seq=0x0000 below32=0 | retxQ=1"), "{line}");
 }
 
+/// When every comparison takes time the next frame comes late.
+#[test]
+fn comparisons_hold_up_the_next_frame() {
+    let messages: Vec<String> = (0..20).map(|seq| format!("\"32 06 80 {seq:02X} 00 2A\"")).collect();
+    let text = format!(
+        "title = \"t\"\nduration = 5.0\n\
+         [[node]]\nname = \"host\"\nrole = \"host\"\ncomparison_cost = 0.01\n\
+         [[node]]\nname = \"client\"\nrole = \"nobody\"\n\
+         [[inject]]\nat = 0.0\ninto = \"host\"\nfrom = \"client\"\nid = 2\nmessages = [{}]\n\
+         [[expect]]\nfigure = {{ of = \"comparisons\" }}\nis = 190\n\
+         [[expect]]\nfigure = {{ of = \"datagram_times\", until = 2.0 }}\nis = [1.902]\n",
+        messages.join(", ")
+    );
+    let scenario = Scenario::parse(&text).expect("a good one");
+    let missed = bcnet_lab::run(&scenario, &Options::default()).missed(&scenario);
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
 #[test]
 fn mistakes_are_told_with_their_line_and_the_nearest_name() {
     let node = "[[node]]\nname = \"host\"\nrole = \"host\"\n";
@@ -94,6 +112,11 @@ fn mistakes_are_told_with_their_line_and_the_nearest_name() {
         (with("tick = 0.0000001"), 6, "at least 100 microseconds"),
         (with("tick = 0.1\nhz = 10"), 7, "not both"),
         (with("[[link]]\nloss = 1.5"), 7, "1.5 is not possible here"),
+        (
+            with("[[send]]\nat = 0\nfrom = \"host\"\nsize = 5\nrate = 9000\ncount = 40000"),
+            10,
+            "payloads are too many",
+        ),
         (with("[[send]]\nat = 1\nfrom = \"host\""), 6, "a `size` or `bytes`"),
         (with("[[send]]\nat = 1\nfrom = \"host\"\nbytes = \"2A 2\""), 9, "not hex"),
         (

@@ -1,7 +1,7 @@
 //! One conversation, healed.
 
 use bcnet_transport::wire::{
-    Ack, Body, Control, Datagram, Delivery, Message, MessageId, PeerId, Role, Writer,
+    Ack, Body, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Writer,
 };
 use bcnet_transport::{Time, cipher};
 use std::time::Duration;
@@ -52,6 +52,23 @@ pub struct Healed {
     pub bytes: u64,
 }
 
+/// A datagram, ciphered and deciphered. Who has many deciphers them together, which is several times faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// As it is on the wire.
+    pub wire: &'a [u8],
+    /// The same, deciphered ([`cipher::decrypt`]).
+    pub plain: &'a [u8],
+}
+
+impl Seen<'_> {
+    /// Whether it is GameSpy text, which is not ciphered.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.wire.first() == Some(&PeerId::GAMESPY.0)
+    }
+}
+
 /// What becomes of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed<'a> {
@@ -69,6 +86,8 @@ struct Side {
     id: Option<PeerId>,
     /// When something of it was passed on last.
     passed: Option<Time>,
+    /// Whether it has sent an ACK that said nothing new: a stock engine sends each one nine times.
+    repeats_acks: bool,
     healed: Healed,
 }
 
@@ -83,10 +102,6 @@ impl Side {
 pub struct Healer {
     up: Side,
     down: Side,
-    /// The nonce of the connection attempt; with another one everything begins anew.
-    nonce: Option<u32>,
-    /// The last datagram, deciphered.
-    plain: Vec<u8>,
     forward: Vec<u8>,
     answer: Vec<u8>,
 }
@@ -96,8 +111,6 @@ impl Default for Healer {
         Self {
             up: Side::default(),
             down: Side::default(),
-            nonce: None,
-            plain: Vec::new(),
             forward: vec![0; LARGEST],
             answer: vec![0; LARGEST],
         }
@@ -114,22 +127,16 @@ impl Healer {
         }
     }
 
-    /// Takes a datagram as it is on the wire and says what to send. Text and what is not well formed goes on as it is.
-    pub fn pass<'a>(&'a mut self, way: Way, bytes: &'a [u8], now: Time) -> Passed<'a> {
-        self.plain.clear();
-        self.plain.extend_from_slice(bytes);
-        if bytes.first() == Some(&PeerId::GAMESPY.0) || bytes.len() > LARGEST {
-            return Passed { forward: Some(bytes), answer: None };
+    /// Takes a datagram and says what to send. Text and what is not well formed goes on as it is.
+    pub fn pass<'a>(&'a mut self, way: Way, seen: Seen<'a>, now: Time) -> Passed<'a> {
+        let unchanged = Passed { forward: Some(seen.wire), answer: None };
+        if seen.is_text() || seen.wire.len() > LARGEST {
+            return unchanged;
         }
-        cipher::decrypt(&mut self.plain);
-        let plain = std::mem::take(&mut self.plain);
-        let (forward, answer) = match Datagram::parse(&plain, Some(way.sender())) {
-            Ok(datagram) => self.sift(way, &datagram, now),
-            Err(_) => (Kept::All, 0),
-        };
-        self.plain = plain;
-        let forward = match forward {
-            Kept::All => Some(bytes),
+        let Ok(datagram) = Datagram::parse(seen.plain, Some(way.sender())) else { return unchanged };
+        let (kept, answer) = self.sift(way, &datagram, now);
+        let forward = match kept {
+            Kept::All => Some(seen.wire),
             Kept::Some(len) => self.forward.get(..len).filter(|rest| !rest.is_empty()),
         };
         Passed { forward, answer: self.answer.get(..answer).filter(|answer| !answer.is_empty()) }
@@ -148,41 +155,46 @@ impl Healer {
         let voice = far.id.filter(|id| *id != PeerId::UNASSIGNED);
         let mut answers = voice.map(|id| Writer::new(answer, id));
         let mut rest = Writer::with_limit(forward, datagram.sender(), LARGEST);
-        let mut kept = 0;
+        let (mut kept, mut written) = (0, true);
+        far.known.begin_datagram();
         for message in datagram.messages() {
-            if sift_one(near, far, &message, answers.as_mut()) && rest.push(&message) {
+            if sift_one(near, far, &message, answers.as_mut()) {
                 kept += 1;
+                written &= rest.push(&message);
             }
         }
         let answer = answers.and_then(Writer::finish).map_or(0, seal);
-        if kept == datagram.count() {
+        if kept == datagram.count() || !written {
             near.passed = Some(now);
             return (Kept::All, answer);
         }
         // Something must be heard now and then, or the far side gives up.
         let said = kept > 0 || near.is_quiet(now) && rest.push(&Message::Keepalive);
-        let len = rest.finish().map_or(0, seal);
-        near.healed.bytes += (datagram.as_bytes().len() - len) as u64;
-        near.healed.emptied += u64::from(kept == 0);
         if said {
             near.passed = Some(now);
         }
+        let len = rest.finish().map_or(0, seal);
+        near.healed.bytes += (datagram.as_bytes().len() - len) as u64;
+        near.healed.emptied += u64::from(kept == 0);
         (Kept::Some(len), answer)
     }
 
-    /// A client that asks to be let in with another nonce than before starts a new conversation.
+    /// A client that asks to be let in starts a new conversation: numbers begin anew, and what was acknowledged before says
+    /// nothing. Asking twice does no harm, there is little to forget by then.
     fn begin_anew(&mut self, way: Way, datagram: &Datagram<'_>) {
-        let nonce = datagram.messages().find_map(|message| match message {
-            Message::Control(Control { body: Body::ConnectRequest { nonce, .. }, .. }) => Some(nonce),
-            _ => None,
-        });
-        if way == Way::Up && nonce.is_some() && nonce != self.nonce {
-            self.nonce = nonce;
+        if way == Way::Up && asks_to_join(datagram) {
             for side in [&mut self.up, &mut self.down] {
                 *side = Side { healed: side.healed, ..Side::default() };
             }
         }
     }
+}
+
+/// Whether a datagram of a client holds a request to be let in.
+pub(crate) fn asks_to_join(datagram: &Datagram<'_>) -> bool {
+    datagram
+        .messages()
+        .any(|message| matches!(message, Message::Control(Control { body: Body::ConnectRequest { .. }, .. })))
 }
 
 /// Whether a message goes on.
@@ -196,24 +208,27 @@ fn sift_one(
         return keep_ack(near, far, *id);
     }
     let Some(id) = message.id() else { return true };
+    if answers.is_some_and(|answers| answer_repeat(near, id, answers)) {
+        return false;
+    }
     let part = match message {
-        Message::Data(data) => match data.delivery {
-            Delivery::Fragment(_, part) => Some(part),
-            _ => None,
-        },
+        Message::Data(Data { delivery: Delivery::Fragment(_, part), .. }) => Some(*part),
         _ => None,
     };
-    let settled = near.known.get(id).filter(|record| record.settled);
-    if let (Some(record), Some(answers)) = (settled, answers) {
-        let form = accepted_form(id, record.answers);
-        if answers.push(&Message::Ack(Ack::new(form))) {
-            record.answers = record.answers.saturating_add(1);
-            near.healed.repeats += 1;
-            near.healed.answers += 1;
-            return false;
-        }
-    }
     near.known.pass(id, part);
+    true
+}
+
+/// Answers a message that its receiver has acknowledged, in its place. `false` if it has not, or there is no room.
+fn answer_repeat(near: &mut Side, id: MessageId, answers: &mut Writer<'_>) -> bool {
+    let Some(record) = near.known.get(id).filter(|record| record.settled) else { return false };
+    if !answers.push(&Message::Ack(Ack::new(accepted_form(id, record.answers)))) {
+        return false;
+    }
+    // Stays at its end in turns, so that both forms go on.
+    record.answers = if record.answers == u8::MAX { u8::MAX - 1 } else { record.answers + 1 };
+    near.healed.repeats += 1;
+    near.healed.answers += 1;
     true
 }
 
@@ -225,12 +240,13 @@ fn keep_ack(near: &mut Side, far: &mut Side, id: MessageId) -> bool {
             true
         }
         Some(_) => {
+            near.repeats_acks = true;
             near.healed.acks += 1;
             false
         }
         None => {
             if id.part.is_none() {
-                far.known.plain_ack(id.seq);
+                far.known.plain_ack(id.seq, near.repeats_acks);
             }
             true
         }

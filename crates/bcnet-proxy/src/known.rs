@@ -19,12 +19,24 @@ pub(crate) struct Record {
 /// The parts of one payload whose receiver answers them without telling which.
 #[derive(Debug, Clone, Copy, Default)]
 struct Plain {
-    /// How many parts were passed on, repeats included, since the count began.
+    /// How many parts were passed on, repeats included.
     sends: u32,
     /// How many ACKs without a part came back.
     acks: u32,
+    /// How many of them came together, and in which datagram.
+    together: u32,
+    datagram: u64,
     /// How many parts there are, once the first one told.
     total: Option<u8>,
+}
+
+impl Plain {
+    /// Whether every part has arrived. One that sends each ACK once has sent as many of them as parts were passed on.
+    /// One that repeats its ACKs has one for each part that arrived, and no datagram has the same one twice.
+    fn is_answered(&self, repeats_acks: bool) -> bool {
+        let Some(total) = self.total.map(u32::from) else { return false };
+        if repeats_acks { self.together >= total } else { self.sends >= total && self.acks >= self.sends }
+    }
 }
 
 /// The reliable messages of one direction, the newest [`MOST`] of them.
@@ -36,6 +48,8 @@ pub(crate) struct Known {
     records: BTreeMap<u32, Record>,
     order: VecDeque<u32>,
     plain: BTreeMap<u16, Plain>,
+    /// The number of the datagram that brings ACKs now.
+    datagram: u64,
 }
 
 impl Known {
@@ -64,21 +78,25 @@ impl Known {
             self.plain.pop_first();
         }
         let plain = self.plain.entry(seq.0).or_default();
-        plain.sends += 1;
+        plain.sends = plain.sends.saturating_add(1);
         plain.total = plain.total.or_else(|| part.total().map(NonZeroU8::get));
     }
 
-    /// An ACK without a part came for a payload that went out in parts. All parts are settled as soon as there was a
-    /// time when every part had been sent and as many such ACKs had come back as parts were sent.
-    pub(crate) fn plain_ack(&mut self, seq: Seq) {
+    /// The ACKs that come from now on are those of another datagram.
+    pub(crate) const fn begin_datagram(&mut self) {
+        self.datagram += 1;
+    }
+
+    /// An ACK without a part came for a payload that went out in parts. All of them are settled when it is sure that they
+    /// arrived.
+    pub(crate) fn plain_ack(&mut self, seq: Seq, repeats_acks: bool) {
         let Some(plain) = self.plain.get_mut(&seq.0) else { return };
-        plain.acks += 1;
-        let Plain { sends, acks, total: Some(total) } = *plain else { return };
-        if acks < sends || sends < u32::from(total) {
-            return;
-        }
+        plain.acks = plain.acks.saturating_add(1);
+        plain.together = if plain.datagram == self.datagram { plain.together + 1 } else { 1 };
+        plain.datagram = self.datagram;
+        let (answered, total) = (plain.is_answered(repeats_acks), plain.total.unwrap_or(0));
         let parts = (0..total).map(|part| MessageId { channel: Channel::Game, seq, part: Some(part) });
-        if !parts.clone().all(|id| self.records.contains_key(&key(id))) {
+        if !answered || !parts.clone().all(|id| self.records.contains_key(&key(id))) {
             return;
         }
         for id in parts {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role, Seq, Writer};
 use bcnet_transport::{Deadlines, Time, cipher};
 
-use crate::heal::{Healed, Healer, Way};
+use crate::heal::{Healed, Healer, Seen, Way, asks_to_join};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Every reason there is.
+    pub const ALL: [Self; 6] =
+        [Self::Banned, Self::Flood, Self::NoSource, Self::Crowded, Self::Stranger, Self::Malformed];
+
     /// A short name for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -144,6 +148,19 @@ pub struct Output<'a> {
     pub answer: Option<(Leg, &'a [u8])>,
 }
 
+/// A player, as the proxy knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Player {
+    /// Its real address.
+    pub address: SocketAddrV4,
+    /// Where the server sees it.
+    pub source: Source,
+    /// What was healed of what it sent.
+    pub up: Healed,
+    /// What was healed of what it was sent.
+    pub down: Healed,
+}
+
 /// One client, and what is known of its conversation.
 #[derive(Debug)]
 struct Client {
@@ -201,13 +218,14 @@ impl Proxy {
         }
     }
 
-    /// The players, each with its source and what was healed of what it sent and of what it was sent.
-    pub fn players(&self) -> impl Iterator<Item = (SocketAddrV4, Source, Healed, Healed)> {
-        self.clients
-            .iter()
-            .flatten()
-            .filter(|client| client.player)
-            .map(|client| (client.address, client.source, client.healed(Way::Up), client.healed(Way::Down)))
+    /// The players, in the order of their sources' numbers.
+    pub fn players(&self) -> impl Iterator<Item = Player> {
+        self.clients.iter().flatten().filter(|client| client.player).map(|client| Player {
+            address: client.address,
+            source: client.source,
+            up: client.healed(Way::Up),
+            down: client.healed(Way::Down),
+        })
     }
 
     /// Whose source this is.
@@ -258,20 +276,19 @@ impl Proxy {
     }
 
     /// A datagram came to the listening socket.
-    pub fn handle_client<'a>(&'a mut self, from: SocketAddrV4, bytes: &'a [u8], now: Time) -> Output<'a> {
-        let number = match self.accept(from, bytes, now) {
-            Ok(number) => number,
-            Err(refusal) => return self.refuse(from, bytes, refusal),
-        };
-        self.pass(number, Way::Up, bytes, now)
+    pub fn handle_client<'a>(&'a mut self, from: SocketAddrV4, seen: Seen<'a>, now: Time) -> Output<'a> {
+        match self.accept(from, seen, now) {
+            Ok(number) => self.pass(number, Way::Up, seen, now),
+            Err(refusal) => self.refuse(from, seen, refusal),
+        }
     }
 
     /// A datagram came from the server to a source.
-    pub fn handle_server<'a>(&'a mut self, source: u32, bytes: &'a [u8], now: Time) -> Output<'a> {
-        self.pass(source, Way::Down, bytes, now)
+    pub fn handle_server<'a>(&'a mut self, source: u32, seen: Seen<'a>, now: Time) -> Output<'a> {
+        self.pass(source, Way::Down, seen, now)
     }
 
-    fn pass<'a>(&'a mut self, number: u32, way: Way, bytes: &'a [u8], now: Time) -> Output<'a> {
+    fn pass<'a>(&'a mut self, number: u32, way: Way, seen: Seen<'a>, now: Time) -> Output<'a> {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
@@ -282,9 +299,9 @@ impl Proxy {
             Way::Down => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
-            return Output { forward: Some((ahead, bytes)), answer: None };
+            return Output { forward: Some((ahead, seen.wire)), answer: None };
         };
-        let passed = healer.pass(way, bytes, now);
+        let passed = healer.pass(way, seen, now);
         Output {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
@@ -292,19 +309,19 @@ impl Proxy {
     }
 
     /// The conversation that a datagram of a client belongs to; a new one if it may begin one.
-    fn accept(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> Result<u32, Refusal> {
+    fn accept(&mut self, from: SocketAddrV4, seen: Seen<'_>, now: Time) -> Result<u32, Refusal> {
         if self.is_banned(*from.ip()) {
             return Err(Refusal::Banned);
         }
-        let player = bytes.first() != Some(&PeerId::GAMESPY.0);
+        let player = !seen.is_text();
         if let Some(number) = self.by_address.get(&(from, player)).copied() {
             self.check_rate(number, now)?;
-            if player && self.config.drop_malformed && !is_well_formed(bytes) {
+            if player && self.config.drop_malformed && read(seen).is_none() {
                 return Err(Refusal::Malformed);
             }
             return Ok(number);
         }
-        if player && !asks_to_join(bytes) {
+        if player && !wants_in(seen) {
             return Err(Refusal::Stranger);
         }
         self.open(from, player, now)
@@ -313,12 +330,9 @@ impl Proxy {
     fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
         let own = if player {
             self.pool.pop_front().ok_or(Refusal::NoSource)?
-        } else if self.clients.iter().flatten().filter(|client| !client.player).count()
-            >= self.config.browsers
-        {
-            return Err(Refusal::Crowded);
         } else {
-            None
+            let browsers = self.clients.iter().flatten().filter(|client| !client.player).count();
+            (browsers < self.config.browsers).then_some(None).ok_or(Refusal::Crowded)?
         };
         let number = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
@@ -360,14 +374,14 @@ impl Proxy {
         if self.config.rate > 0 && client.sent > self.config.rate { Err(Refusal::Flood) } else { Ok(()) }
     }
 
-    fn refuse(&mut self, client: SocketAddrV4, bytes: &[u8], refusal: Refusal) -> Output<'_> {
+    fn refuse(&mut self, client: SocketAddrV4, seen: Seen<'_>, refusal: Refusal) -> Output<'_> {
         if let Some(count) = self.refused.get_mut(refusal as usize) {
             *count += 1;
         }
         if self.events.len() < MOST_EVENTS {
             self.events.push_back(Event::Refused { client, refusal });
         }
-        let Some(reason) = refusal.boot().filter(|_| asks_to_join(bytes)) else { return Output::default() };
+        let Some(reason) = refusal.boot().filter(|_| wants_in(seen)) else { return Output::default() };
         let mut writer = Writer::new(&mut self.boot, PeerId::HOST);
         let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
         let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
@@ -388,27 +402,14 @@ impl Proxy {
     }
 }
 
-/// Whether a datagram holds a request to be let in.
-fn asks_to_join(bytes: &[u8]) -> bool {
-    with_datagram(bytes, |datagram| {
-        datagram.messages().any(|message| {
-            matches!(message, Message::Control(Control { body: Body::ConnectRequest { .. }, .. }))
-        })
-    })
-    .unwrap_or(false)
+/// Whether a client asks to become a player.
+fn wants_in(seen: Seen<'_>) -> bool {
+    read(seen).is_some_and(|datagram| asks_to_join(&datagram))
 }
 
-fn is_well_formed(bytes: &[u8]) -> bool {
-    with_datagram(bytes, |_| ()).is_some()
-}
-
-/// Looks into a datagram of a client, if it is well formed.
-fn with_datagram<T>(bytes: &[u8], look: impl FnOnce(&Datagram<'_>) -> T) -> Option<T> {
-    let mut plain = [0; 2048];
-    let plain = plain.get_mut(..bytes.len())?;
-    plain.copy_from_slice(bytes);
-    cipher::decrypt(plain);
-    Datagram::parse(plain, Some(Role::Client)).ok().map(|datagram| look(&datagram))
+/// A datagram of a client, if it is well formed.
+fn read(seen: Seen<'_>) -> Option<Datagram<'_>> {
+    Datagram::parse(seen.plain, Some(Role::Client)).ok()
 }
 
 /// How long a browser may wait for an answer.

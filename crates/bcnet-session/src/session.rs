@@ -211,7 +211,10 @@ impl Session {
         let mut received = std::mem::take(&mut self.received);
         while let Some(event) = self.endpoint.poll_event(&mut received) {
             match event {
-                transport::Event::Received { peer, .. } => self.received(peer, &mut received, now),
+                transport::Event::Received { peer, reliable, .. } => {
+                    let quality = if reliable { Quality::Reliable } else { Quality::Unreliable };
+                    self.received(peer, &mut received, quality, now);
+                }
                 transport::Event::Request { from, .. } => self.requested(from, &received, now),
                 transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
                 transport::Event::Left { peer, reason } => self.left(peer, reason, now),
@@ -225,10 +228,10 @@ impl Session {
         self.received = received;
     }
 
-    /// A game message arrived.
-    fn received(&mut self, peer: PeerId, payload: &mut Vec<u8>, now: Time) {
+    /// A game message arrived in this quality.
+    fn received(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
         match self.member(peer).map(|member| member.state) {
-            Some(State::InGame) => self.play(peer, payload, now),
+            Some(State::InGame) => self.play(peer, payload, quality, now),
             Some(_) => self.handshake(peer, payload, now),
             None => {}
         }

@@ -40,6 +40,9 @@ pub enum Event {
         peer: PeerId,
         /// On which channel: [`Channel::Game`], as control messages become events of their own.
         channel: Channel,
+        /// Whether it came reliably: once and in order. If not, it may be late or come twice, and others get lost; who
+        /// passes it on may do so with [`Quality::Unreliable`](crate::Quality::Unreliable).
+        reliable: bool,
     },
     /// A peer is gone. To a client whose host is gone or who was booted: the session is over if `peer` is the host or
     /// the client itself.

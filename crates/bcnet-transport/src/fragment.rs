@@ -152,6 +152,12 @@ impl Pool {
         self.sets.push(set);
     }
 
+    /// How many blocks are in use.
+    #[cfg(test)]
+    pub(crate) const fn used(&self) -> usize {
+        self.used
+    }
+
     /// Gives memory back if nothing is held.
     pub(crate) fn shrink(&mut self) {
         if self.used == 0 {

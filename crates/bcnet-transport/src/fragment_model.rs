@@ -117,6 +117,14 @@ fn a_set_gives_back_what_a_map_of_parts_gives_back() {
         let mut out = vec![0; set.len()];
         set.take(&mut out, &mut pool);
         assert_eq!(out, naive.into_values().flatten().collect::<Vec<u8>>(), "seed {seed}");
-        assert_eq!(pool.used, 0, "seed {seed}");
+        assert_eq!((pool.used, pool.sets.len()), (0, 1), "seed {seed}: the set is used again");
     }
+    // One that is not complete is freed with its parts.
+    let mut set = pool.set();
+    let index = NonZeroU8::new(7).expect("not zero");
+    set.insert(Part::Later { index }, pool.store(&[1; BLOCK + 1]));
+    assert_eq!(pool.used, 2);
+    pool.free_set(set);
+    assert_eq!((pool.used, pool.sets.len()), (0, 1));
+    assert_eq!((pool.set().count(), pool.set().len()), (0, 0));
 }

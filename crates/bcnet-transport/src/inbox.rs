@@ -223,10 +223,8 @@ impl Ahead {
         match (self.entries.get(ahead), part) {
             (None | Some(Held::Nothing), None) => None,
             (None | Some(Held::Nothing), Some(part)) => {
-                // A set of its own: only its own total can contradict its index.
-                let fits =
-                    part.total().is_none_or(|total| part.index() < total.get()) && part.index() < u8::MAX;
-                (!fits).then_some(Accepted::Refused(Refusal::Contradiction))
+                // No set has so many parts.
+                (part.index() == u8::MAX).then_some(Accepted::Refused(Refusal::Contradiction))
             }
             (Some(Held::Whole(_)), None) => Some(Accepted::Duplicate),
             (Some(Held::Parts(set)), Some(part)) => match set.check(part) {

@@ -148,5 +148,19 @@ fn the_inbox_does_what_a_naive_one_does() {
         assert_eq!(full > 0, limit < 1 << 20, "seed {seed}: {full} found no room");
         inbox.clear(&mut pool);
         assert!(!inbox.is_waiting());
+        assert_eq!(pool.used(), 0, "seed {seed}: blocks were lost");
+    }
+}
+
+/// T-69: the limit is what may be held, to the byte; what is waited for may take more.
+#[test]
+fn as_much_is_held_as_the_limit_says() {
+    let cost = Pool::cost(10) + 2 * size_of::<Held>();
+    for (limit, expected) in [(cost, Accepted::Kept), (cost - 1, Accepted::Refused(Refusal::Full))] {
+        let (mut inbox, mut pool) = (Inbox::default(), Pool::default());
+        assert_eq!(inbox.accept(Seq(1), None, &[0; 10], limit, &mut pool), expected);
+        let total = NonZeroU8::new(2).expect("not zero");
+        let part = Some(Part::First { total });
+        assert_eq!(inbox.accept(Seq(0), part, &[0; 10], limit, &mut pool), Accepted::Kept);
     }
 }

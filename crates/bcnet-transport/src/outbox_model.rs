@@ -366,3 +366,23 @@ fn the_outbox_does_what_a_naive_one_does() {
     }
     assert!(lone > 100, "only {lone} datagrams of one message");
 }
+
+/// T-66: an urgent message that has left is forgotten, also if it left alone.
+#[test]
+fn urgent_messages_leave_nothing_behind() {
+    let mut outbox = Outbox::default();
+    for n in 0..100 {
+        let (channel, seq, part) = (Channel::Game, Seq(n), None);
+        outbox.queue(channel, seq, |head| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.hurry(seq);
+        let mut buffer = [0; 512];
+        if outbox.fill_lone_data(&mut buffer, 5000, Time::ZERO).is_none() {
+            let mut writer = Writer::new(&mut buffer, PeerId(2));
+            let ready = outbox.readiness(5000);
+            assert_eq!(outbox.fill(&mut writer, ready, 5000, Time::ZERO).fresh, 1);
+        }
+        outbox.settle(MessageId { channel, seq, part }, &RoundTrip::default(), Time::ZERO);
+        outbox.trim();
+        assert_eq!((outbox.urgent.len(), outbox.queued()), (0, 0), "message {n}");
+    }
+}

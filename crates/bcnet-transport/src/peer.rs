@@ -419,12 +419,13 @@ impl Peer {
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
             State::Draining { until, .. } | State::Leaving { until } => until,
         };
+        let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };
+        let own = undeliverable.map_or(own, |due| own.min(due));
         let Some(outbox) = &self.outbox else { return own };
         let resend = outbox.next_timeout(self.resend_after);
         let shrink = outbox.is_empty().then(|| self.last_queued.max(self.last_heard).plus(IDLE));
-        let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };
-        let due = Time::earliest(Time::earliest(resend, self.ack_due), undeliverable);
-        Time::earliest(due, shrink).map_or(own, |due| own.min(due))
+        let due = Time::earliest(Time::earliest(resend, self.ack_due), shrink);
+        due.map_or(own, |due| own.min(due))
     }
 
     /// Gives memory back that was not used for a while. `false` if it was.

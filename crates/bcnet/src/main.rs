@@ -18,6 +18,7 @@ mod net;
 mod proxy;
 mod query;
 mod serve;
+mod swarm;
 
 use std::io;
 use std::process::ExitCode;
@@ -40,6 +41,9 @@ enum Command {
     /// Send every datagram back, to measure what the system takes for that
     #[command(hide = true)]
     Echo(net::echo::Args),
+    /// Pass datagrams on between one client and a server, to measure what the system takes for that
+    #[command(hide = true)]
+    Forward(proxy::forward::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Run experiments with the original engine and with bcnet on a virtual network
@@ -54,6 +58,8 @@ enum Command {
     Query(query::Args),
     /// Host games
     Serve(serve::Args),
+    /// Send simulated players to a server, and check what they hear of each other
+    Swarm(swarm::Args),
 }
 
 /// What a command has to say when it could do its work.
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Echo(args) => net::echo::run(&args),
+        Command::Forward(args) => proxy::forward::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Manifest(args) => manifest::run(&args),
@@ -75,6 +82,7 @@ fn main() -> ExitCode {
         Command::Proxy(args) => proxy::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Swarm(args) => swarm::run(&args),
     };
     match verdict {
         Ok(Verdict::Clean) => ExitCode::SUCCESS,

@@ -237,6 +237,10 @@ impl<'a> Checker<'a> {
         if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
             return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
         }
+        let times = every.map_or(1.0, |(every, until)| until.since(at).as_secs_f64() / every.as_secs_f64());
+        if let Some(rate) = send.rate.as_ref().filter(|_| times * f64::from(count) > MOST_SENDS) {
+            return Err(self.mistake(rate, format!("more than {MOST_SENDS} payloads are too many")));
+        }
         let channels =
             [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
         let channel = send.channel.as_ref().map(|channel| self.choice("channel", channel, &channels));
@@ -477,4 +481,6 @@ const MOST_NODES: usize = 125;
 /// More than can be split, so that the refusal can be seen.
 const MOST_PAYLOAD: usize = 200_000;
 const MOST_DATAGRAM: usize = 1024;
+/// Of one table. Each takes memory until the end of the run.
+const MOST_SENDS: f64 = 20_000_000.0;
 const MOST_NAME: usize = 64;

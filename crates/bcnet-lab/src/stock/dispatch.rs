@@ -83,7 +83,8 @@ impl Stock {
             };
             let Some(message) = message else { return };
             self.tally.delivered += 1;
-            self.tell(Event::Received { peer: message.sender, channel: Channel::Game }, &message.payload);
+            let (peer, reliable) = (message.sender, message.reliable);
+            self.tell(Event::Received { peer, channel: Channel::Game, reliable }, &message.payload);
         }
     }
 

@@ -23,7 +23,6 @@ impl Stock {
             return None;
         }
         let earliest = self.last_frame.map_or(Time::ZERO, |last| Time::from_micros(last.as_micros() + 1));
-        let earliest = earliest.max(self.busy_until);
         if self.is_busy() {
             return Some(earliest);
         }
@@ -35,8 +34,7 @@ impl Stock {
     /// Whether the very next frame has something to do.
     fn is_busy(&self) -> bool {
         let waiting = self.peers.iter().any(|peer| !peer.first.is_empty());
-        let held_up = self.blocked_since.is_some();
-        waiting || held_up || !self.socket.is_empty() || self.request.is_some() || self.restless
+        waiting || !self.socket.is_empty() || self.request.is_some() || self.restless
     }
 
     fn own_deadlines(&self) -> impl Iterator<Item = f32> {

@@ -70,7 +70,6 @@ mod tally;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Role};
 use bcnet_transport::{Event, Leave, Time, Transmit, cipher};
@@ -111,10 +110,6 @@ pub struct Stock {
     events: VecDeque<(Event, Vec<u8>)>,
     trace: VecDeque<HandledAck>,
     last_frame: Option<Time>,
-    /// No frame begins before this.
-    busy_until: Time,
-    /// When the frame began that is still going on.
-    blocked_since: Option<Time>,
     /// The end of the last frame changed something that the next one has to look at.
     restless: bool,
     leave_flag: Option<Leave>,
@@ -184,8 +179,6 @@ impl Stock {
             events: VecDeque::new(),
             trace: VecDeque::new(),
             last_frame: None,
-            busy_until: Time::ZERO,
-            blocked_since: None,
             restless: false,
             leave_flag: None,
             leaving: None,
@@ -268,16 +261,14 @@ impl Stock {
         }
     }
 
-    /// One frame. Nothing happens while the last one is still going on.
+    /// One frame, at whose beginning the clock shows `now`. A frame that is held up after that is given the old time.
     pub fn service(&mut self, now: Time) {
-        if self.crash.is_some() || self.state == State::Closed || now < self.busy_until {
+        if self.crash.is_some() || self.state == State::Closed {
             return;
         }
-        let began = self.blocked_since.take().unwrap_or(now);
-        self.now = self.clock.at(began);
+        self.now = self.clock.at(now);
         self.last_frame = Some(now);
         self.restless = false;
-        let comparisons = self.tally.comparisons;
         self.prepare();
         self.send_pass();
         self.receive();
@@ -288,16 +279,6 @@ impl Stock {
             }
             self.time_out();
         }
-        let comparisons = self.tally.comparisons - comparisons;
-        let cost = u32::try_from(comparisons).unwrap_or(u32::MAX);
-        self.busy_until = now + self.params.cost_per_comparison.saturating_mul(cost);
-    }
-
-    /// A frame begins now, reads the clock, and then something holds it up for this long.
-    pub fn block(&mut self, duration: Duration, now: Time) {
-        let now = now.max(self.busy_until);
-        self.blocked_since = Some(now);
-        self.busy_until = now + duration;
     }
 
     /// Takes the next datagram to send; what does not fit `buffer` is cut.

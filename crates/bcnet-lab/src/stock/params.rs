@@ -3,15 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// All tunables. The defaults are the original's.
+/// All tunables. The defaults are the original's. When frames come, and how long they take, is up to whoever runs them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
-    /// How often whoever drives the engine should service it. The engine itself takes frames as they come.
-    pub tick: Duration,
     /// The frame clock moves in steps of this; zero is as fine as a 32-bit float of seconds.
     pub granularity: Duration,
-    /// How much longer a frame takes for each entry that something is compared with.
-    pub cost_per_comparison: Duration,
     /// The size of a datagram: 512, or 1024 as in the base class. Never below [`LEAST_BUFFER`].
     pub buffer: usize,
     /// How often an ACK is sent whatever else is sent.
@@ -45,9 +41,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            tick: Duration::from_millis(3),
             granularity: Duration::ZERO,
-            cost_per_comparison: Duration::ZERO,
             buffer: 512,
             free_acks: 3,
             last_ack: 9,

@@ -256,16 +256,13 @@ impl Causes {
     }
 }
 
-/// When something left, and when it arrived, if it did.
-type Way = (Time, Option<Time>);
-
 /// What really happened to reliable messages and their ACKs.
 #[derive(Default)]
 struct Truth {
     /// How often each message of each node was sent.
     sends: BTreeMap<(usize, Key), u32>,
     /// When ACKs of a node's message were sent, and when they arrived if they did.
-    acks: BTreeMap<(usize, Key), Vec<Way>>,
+    acks: BTreeMap<(usize, Key), Vec<Passed>>,
     /// When each node read its socket last.
     read: [Time; 2],
     /// Why a message was sent again in the datagram with this number.
@@ -275,6 +272,8 @@ struct Truth {
 }
 
 type Key = (u8, u16, Option<u8>);
+/// When something was sent, and when it arrived if it did.
+type Passed = (Time, Option<Time>);
 
 fn key(id: MessageId) -> Key {
     (id.channel as u8, id.seq.0, id.part)
@@ -310,7 +309,7 @@ impl Truth {
     /// A message is sent again: no ACK of it was read.
     fn cause(&self, node: usize, key: Key) -> RetransmitCause {
         let acks = self.acks.get(&(node, key)).map_or(&[][..], Vec::as_slice);
-        let unread = |(_, arrives): &(Time, Option<Time>)| arrives.is_some_and(|at| at > self.read[node]);
+        let unread = |(_, arrives): &Passed| arrives.is_some_and(|at| at > self.read[node]);
         if acks.iter().any(unread) {
             RetransmitCause::AckLate
         } else if acks.is_empty() {

@@ -72,6 +72,19 @@ impl Bench {
         self.collect(now);
     }
 
+    /// One frame that looks at the clock and is then held up for so many seconds.
+    pub(crate) fn hold_up(&mut self, length: f64) -> &mut Self {
+        let clock = self.time(self.frame);
+        let end = clock + Duration::from_secs_f64(length);
+        while self.time(self.frame) < end {
+            self.frame += 1;
+        }
+        self.stock.service(clock);
+        self.collect(self.time(self.frame));
+        self.frame += 1;
+        self
+    }
+
     pub(crate) fn collect(&mut self, now: Time) {
         let (mut buffer, mut payload) = ([0; 2048], Vec::new());
         while let Some(transmit) = self.stock.poll_transmit(&mut buffer) {

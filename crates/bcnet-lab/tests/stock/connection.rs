@@ -175,21 +175,6 @@ fn acks_postpone_only_a_hosts_keepalives() {
     assert_eq!(pair.client.stock.tally().keepalives, 5);
 }
 
-/// When every comparison takes time, the next frame comes late.
-#[test]
-fn comparisons_hold_up_the_next_frame() {
-    let mut bench = Bench::host(Params { cost_per_comparison: millis(10), ..quiet() });
-    for seq in 0..20 {
-        bench.arrive(0.0, &game(seq, b"x"));
-    }
-    bench.run(1.0);
-    // 190 comparisons take 1.9 s.
-    assert_eq!((bench.stock.tally().comparisons, bench.sent.len()), (190, 0));
-    bench.run(2.0);
-    assert_eq!(bench.times(), [1_902]);
-    assert!(bench.stock.next_due().expect("more ACKs") > at(2.0));
-}
-
 #[test]
 fn dispatched_acks_are_traced_as_recorded() {
     let mut bench = Bench::host(Params { trace: true, ..quiet() });

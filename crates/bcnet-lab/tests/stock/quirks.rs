@@ -113,11 +113,8 @@ fn nothing_is_due_until_the_clock_moves() {
 #[test]
 fn what_is_sent_with_an_old_clock_is_sent_again_at_once() {
     let mut bench = host_of(&[PEER]);
-    bench.then(10.1, |stock, now| {
-        stock.send(PEER, b"hash", Quality::Reliable, now).expect("known");
-        stock.block(millis(1200), now);
-    });
-    bench.run(13.0);
+    bench.then(10.1, |stock, now| stock.send(PEER, b"hash", Quality::Reliable, now).expect("known"));
+    bench.hold_up(1.2).run(13.0);
     assert_eq!(bench.times(), [11_301, 11_304]);
     // Without the pause it would have waited for a second.
     let mut bench = host_of(&[PEER]);
@@ -307,7 +304,7 @@ fn parts_of_two_senders_are_joined() {
     bench.then(10.1, |stock, now| stock.inject(OTHER, &part(0, 1, 0, b"yours"), now)).run(10.2);
     assert_eq!(
         bench.heard,
-        [(Event::Received { peer: OTHER, channel: Channel::Game }, b"mine yours".to_vec())]
+        [(Event::Received { peer: OTHER, channel: Channel::Game, reliable: true }, b"mine yours".to_vec())]
     );
 }
 
@@ -390,10 +387,8 @@ fn an_unknown_id_makes_a_peer_wherever_it_comes_from() {
     bench.run(0.2);
     assert_eq!(bench.payloads(), [[7], [8]]);
     assert!(
-        bench
-            .heard
-            .iter()
-            .all(|(event, _)| *event == Event::Received { peer: PeerId(9), channel: Channel::Game })
+        bench.heard.iter().all(|(event, _)| *event
+            == Event::Received { peer: PeerId(9), channel: Channel::Game, reliable: true })
     );
     assert_eq!(bench.stock.peers(), [PeerId(9)]);
 }

@@ -36,7 +36,6 @@ fn run(seed: u64, skip: bool) -> (Seen, u64) {
         cipher: false,
         address: *address(1).ip(),
         granularity: millis([0, 0, 1, 10][rng.size(4)]),
-        cost_per_comparison: millis([0, 0, 0, 2][rng.size(4)]),
         ..Params::default()
     };
     // Late on the clock a frame is less than what a float can tell apart.
@@ -89,7 +88,6 @@ fn run(seed: u64, skip: bool) -> (Seen, u64) {
 enum Act {
     Send(usize, Quality),
     Name,
-    Block(u64),
     Leave,
 }
 
@@ -100,9 +98,6 @@ fn plan(rng: &mut Rng, start: u64, end: u64) -> Vec<(u64, usize, Act)> {
         let quality = [Quality::Reliable, Quality::Urgent, Quality::Unreliable][rng.size(3)];
         let at = rng.between(start + 3_000_000, end);
         plan.push((at, rng.size(2), Act::Send(rng.size(900), quality)));
-    }
-    for _ in 0..rng.size(4) {
-        plan.push((rng.between(start + 3_000_000, end), rng.size(2), Act::Block(rng.below(3_000))));
     }
     if rng.chance(0.3) {
         plan.push((rng.between(start + 3_000_000, end), 1, Act::Leave));
@@ -116,7 +111,6 @@ fn perform(stock: &mut Stock, node: usize, act: Act, now: Time) {
     match act {
         Act::Send(len, quality) => drop(stock.send(other, &vec![7; len], quality, now)),
         Act::Name => stock.identify(&[0x41, 0], now),
-        Act::Block(pause) => stock.block(millis(pause), now),
         Act::Leave => stock.leave(now),
     }
 }

@@ -254,3 +254,26 @@ fn parts_that_a_server_repeats_whatever_it_hears_do_not_reach_the_client() {
     assert!(sent > 90_000, "the proxy cannot stop it: {sent} bytes");
     assert!(passed < 3_000, "but keeps it to itself: {passed} bytes");
 }
+
+/// One that answers parts in the wrong form gets everything all the same, whatever is lost on either hop.
+#[test]
+fn parts_answered_in_the_wrong_form_arrive_whatever_is_lost() {
+    for seed in 0..seeds().end.min(200) {
+        let calm = Faults { delay: Duration::from_millis(15), ..Faults::default() };
+        let config = Config { heal: true, ..Config::default() };
+        let mut net = Net::new(config, Net::stock_host(Params::default()), SERVER_TICK, calm.clone(), seed);
+        let node = net.add_stock(Params::default(), CLIENT_TICK);
+        net.set_habits(node, Habits { plain_acks: true, ..Habits::default() });
+        net.run(Duration::from_secs(2));
+        net.set_faults(Faults { loss: 0.2, ..calm });
+        for number in 0..10 {
+            let (now, payload) = (net.now, payload(number, net.now, 832));
+            assert!(net.node(0).send(PeerId(2), &payload, Quality::Reliable, now), "seed {seed}");
+            net.run(Duration::from_millis(500));
+        }
+        net.run(Duration::from_secs(40));
+        let stream =
+            net.delivered.iter().filter(|delivery| delivery.node == node).map(|d| read(&d.payload).0);
+        assert!(stream.eq(0..10), "seed {seed}");
+    }
+}

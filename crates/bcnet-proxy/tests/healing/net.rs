@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Habits, Link};
-use bcnet_proxy::{Config, Event, Leg, Output, Proxy};
+use bcnet_proxy::{Config, Event, Leg, Output, Proxy, Seen};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Text};
 use bcnet_transport::{Endpoint, Quality, Time, cipher};
 
@@ -207,20 +207,20 @@ impl Net {
             let Some(Reverse((_, _, stop, from, bytes))) = self.flying.pop() else { return };
             match stop {
                 Stop::Node(node) => self.nodes[node].inbox.push((from, bytes)),
-                Stop::Listen(client) => self.through(0, &bytes, |proxy, now, bytes| {
-                    proxy_out(proxy.handle_client(client, bytes, now))
-                }),
-                Stop::Source(source) => self.through(1, &bytes, |proxy, now, bytes| {
-                    proxy_out(proxy.handle_server(source, bytes, now))
-                }),
+                Stop::Listen(client) => self
+                    .through(0, &bytes, |proxy, now, seen| proxy_out(proxy.handle_client(client, seen, now))),
+                Stop::Source(source) => self
+                    .through(1, &bytes, |proxy, now, seen| proxy_out(proxy.handle_server(source, seen, now))),
             }
         }
     }
 
     /// Gives the proxy a datagram that goes up (0) or down (1), and sends what it says.
-    fn through(&mut self, way: usize, bytes: &[u8], pass: impl FnOnce(&mut Proxy, Time, &[u8]) -> Sent) {
+    fn through(&mut self, way: usize, bytes: &[u8], pass: impl FnOnce(&mut Proxy, Time, Seen<'_>) -> Sent) {
         count(&mut self.before[way], bytes);
-        let sent = pass(&mut self.proxy, self.now, bytes);
+        let mut plain = bytes.to_vec();
+        cipher::decrypt(&mut plain);
+        let sent = pass(&mut self.proxy, self.now, Seen { wire: bytes, plain: &plain });
         if let Some(record) = &mut self.record {
             record.push((false, bytes.to_vec()));
             record.extend(sent[0].iter().map(|(_, bytes)| (true, bytes.clone())));

@@ -14,11 +14,11 @@ use crate::stats::Anomaly;
 use crate::text::{self, latin1};
 
 impl Session {
-    /// A player in the game says something. `payload` is changed where the copies differ.
-    pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, now: Time) {
+    /// A player in the game says something, which came in this quality. `payload` is changed where the copies differ.
+    pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
         self.counters.messages_in += 1;
         let done = match payload.first() {
-            Some(opcode) => self.obey(peer, *opcode, payload, now),
+            Some(opcode) => self.obey(peer, *opcode, payload, quality, now),
             None => Err(Anomaly::Empty),
         };
         if let Err(kind) = done {
@@ -26,7 +26,14 @@ impl Session {
         }
     }
 
-    fn obey(&mut self, peer: PeerId, opcode: u8, payload: &mut Vec<u8>, now: Time) -> Result<(), Anomaly> {
+    fn obey(
+        &mut self,
+        peer: PeerId,
+        opcode: u8,
+        payload: &mut Vec<u8>,
+        quality: Quality,
+        now: Time,
+    ) -> Result<(), Anomaly> {
         let mods = self.config.allow_mods;
         let (rate, burst) = (self.config.relay_rate, burst(&self.config));
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
@@ -55,7 +62,12 @@ impl Session {
             Rule::Chat | Rule::TeamChat => return self.chat(peer, payload, rule == Rule::TeamChat, now),
             Rule::Team => self.join_team(peer, payload)?,
             Rule::Unknown if !self.config.forward_unknown => return Err(Anomaly::Unknown),
-            Rule::Unknown | Rule::Absorb => {}
+            Rule::Unknown => {
+                // A mod has its reason for what it does not send reliably.
+                self.relay(peer, payload, quality, now);
+                return Ok(());
+            }
+            Rule::Absorb => {}
             Rule::HostOnly => return Err(Anomaly::HostOnly),
         }
         self.relay(peer, payload, Quality::Reliable, now);

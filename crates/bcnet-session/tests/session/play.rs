@@ -109,6 +109,24 @@ fn sound(opcode: u8) -> Vec<u8> {
     payload
 }
 
+/// S-33
+#[test]
+fn what_a_mod_sends_is_passed_on_in_the_quality_in_which_it_came() {
+    let mut world = playing(Config::default(), 2);
+    let mut loose = 0;
+    // A mod's message, a known one, a state update: sent reliably, then not.
+    for (payload, reliable, unreliable) in
+        [(hex("CD 0102"), 0, 1), (bytes("pl-07"), 0, 0), (bytes("pl-1C-20"), 1, 1)]
+    {
+        world.send(0, &payload);
+        world.run(SECOND / 5);
+        world.send_loose(0, &payload);
+        world.run(SECOND / 5);
+        loose += reliable + unreliable;
+        assert_eq!((world.take(1).len(), world.clients[1].loose), (2, loose), "{payload:02X?}");
+    }
+}
+
 /// S-34
 #[test]
 fn opcodes_of_mods_can_be_kept_out() {

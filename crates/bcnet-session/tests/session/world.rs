@@ -47,6 +47,8 @@ pub(crate) struct Client {
     pub(crate) received: Vec<(Time, Vec<u8>)>,
     /// Names that it was told, with the number of payloads it had by then.
     pub(crate) identities: Vec<(PeerId, String, usize)>,
+    /// How many of the payloads came unreliably.
+    pub(crate) loose: usize,
     pub(crate) gone: Vec<(PeerId, Leave)>,
     pub(crate) answers: bool,
     pub(crate) ships_reply: Vec<u8>,
@@ -106,6 +108,7 @@ impl World {
             identifies: true,
             received: Vec::new(),
             identities: Vec::new(),
+            loose: 0,
             gone: Vec::new(),
             answers: true,
             ships_reply: reply(2),
@@ -267,7 +270,10 @@ impl Client {
                     self.identities.push((peer, name, self.received.len()));
                 }
                 bcnet_transport::Event::Left { peer, reason } => self.gone.push((peer, reason)),
-                bcnet_transport::Event::Received { .. } => self.hear(&payload, keep, now),
+                bcnet_transport::Event::Received { reliable, .. } => {
+                    self.loose += usize::from(!reliable);
+                    self.hear(&payload, keep, now);
+                }
                 _ => {}
             }
         }

@@ -104,6 +104,8 @@ impl Endpoint {
                     if let Some(peer) = self.peers.get_mut(place) {
                         peer.settle_one(ack.id, news, now);
                     }
+                    // Mostly another ACK of a part follows.
+                    continue;
                 }
                 Message::Data(data) if assigned => self.handle_data(place, &data, now),
                 other => {
@@ -189,7 +191,8 @@ impl Endpoint {
             Delivery::Reliable(seq) => (seq, None),
             Delivery::Fragment(seq, part) => (seq, Some(part)),
             Delivery::Unreliable if live && room => {
-                return self.events.push(received(id), data.payload);
+                let received = Event::Received { peer: id, channel: Channel::Game, reliable: false };
+                return self.events.push(received, data.payload);
             }
             Delivery::Unreliable => {
                 return self.reject_from(place, if live { Cause::Full } else { Cause::NotAllowed });
@@ -372,7 +375,7 @@ fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events) 
 
 /// Control messages are obeyed by the endpoint, so what is received is the game's.
 const fn received(peer: PeerId) -> Event {
-    Event::Received { peer, channel: Channel::Game }
+    Event::Received { peer, channel: Channel::Game, reliable: true }
 }
 
 /// What somebody without an id may say.

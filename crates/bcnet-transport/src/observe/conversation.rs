@@ -75,7 +75,12 @@ impl Talk {
         self.check_silence(at, tell);
         self.last = self.last.max(at);
         self.half_mut(side).quiet = Quiet::No;
-        self.note_session(side, datagram);
+        // Most datagrams have none, and most questions are about them.
+        let control = datagram.messages().any(|message| matches!(message, Message::Control(_)));
+        self.note_sender(side, datagram.sender());
+        if control {
+            self.note_session(side, datagram);
+        }
         let nonce = self.nonce;
         let [first, second] = &mut self.halves;
         let (sender, receiver) = match side {
@@ -88,15 +93,19 @@ impl Talk {
         let mut passage = Passage { sender, receiver, side, limits, tell, whole, heard, losses: 0 };
         passage.run(datagram);
         self.capture_losses += passage.losses;
-        self.note_leaving(datagram);
+        if control {
+            self.note_leaving(datagram);
+        }
     }
 
-    /// Ids, and the beginning of a connection.
-    fn note_session(&mut self, side: Side, datagram: &Datagram<'_>) {
-        let sender = datagram.sender();
+    fn note_sender(&mut self, side: Side, sender: PeerId) {
         if sender != PeerId::UNASSIGNED || self.half(side).id.is_none() {
             self.half_mut(side).id = Some(sender);
         }
+    }
+
+    /// Ids that are given, and the beginning of a connection.
+    fn note_session(&mut self, side: Side, datagram: &Datagram<'_>) {
         for message in datagram.messages() {
             let Message::Control(control) = message else { continue };
             match control.body {
@@ -436,11 +445,7 @@ impl Passage<'_, '_> {
         let previous = sent.last;
         let times = sent.sends + 1;
         let cause = match sent.acked {
-            Some(acked)
-                if self.sender.has_unread(Arrival::Ack(id)) || at.micros_since(acked) <= late_within =>
-            {
-                Some(RetransmitCause::AckLate)
-            }
+            Some(acked) if at.micros_since(acked) <= late_within => Some(RetransmitCause::AckLate),
             Some(_) => Some(RetransmitCause::AckLost),
             None if sent.wrong_form => Some(RetransmitCause::WrongForm),
             None => None,
@@ -452,6 +457,7 @@ impl Passage<'_, '_> {
             }
         }
         if cause != Some(RetransmitCause::AckLate) {
+            self.sender.forget_unread(Arrival::Ack(id));
             self.sender.sent.unsettle(key);
         }
         let about = sent.about;

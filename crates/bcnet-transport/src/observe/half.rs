@@ -114,8 +114,9 @@ impl Half {
         self.turnaround.least().map_or(SLOWEST_TICK, |least| 2 * least) + self.tick
     }
 
-    pub(super) fn has_unread(&self, arrival: Arrival) -> bool {
-        self.unread.iter().any(|(_, other)| *other == arrival)
+    /// What was seen on its way to the node has not arrived.
+    pub(super) fn forget_unread(&mut self, arrival: Arrival) {
+        self.unread.retain(|(_, other)| *other != arrival);
     }
 
     /// Something reaches the node at `at`. `restarted` hears how often an ACK was sent that is owed anew.
@@ -159,6 +160,7 @@ impl Half {
         let ticked = |(arrived, _): &&(Time, Arrival)| arrived.plus(self.tick) <= at;
         let mut read = self.unread.iter().take_while(ticked).count();
         let mut unread_from = self.unread.len();
+        let late = self.late_within();
         for message in datagram.messages() {
             if let Message::Ack(ack) = message {
                 let Some(place) = self.place(Arrival::Message(ack.id)) else { continue };
@@ -168,6 +170,7 @@ impl Half {
                 }
             } else if let Some(id) = message.id()
                 && let Some(place) = self.place(Arrival::Ack(id))
+                && self.unread.get(place).is_some_and(|(arrived, _)| at.micros_since(*arrived) <= late)
             {
                 // It would not send again what it knows to have arrived.
                 unread_from = unread_from.min(place);

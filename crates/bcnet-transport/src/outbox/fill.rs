@@ -83,7 +83,8 @@ impl Outbox {
     /// As [`fill_lone_ack`](Self::fill_lone_ack), for a reliable game message that was never sent.
     #[inline(always)]
     pub(crate) fn fill_lone_data(&mut self, room: &mut [u8], budget: usize, now: Time) -> Option<usize> {
-        if self.fresh != 1 || self.owed > 0 || !self.lost.is_empty() {
+        // What is urgent leaves its list only on the general way.
+        if self.fresh != 1 || self.owed > 0 || !self.lost.is_empty() || !self.urgent.is_empty() {
             return None;
         }
         let most = room.len().min(budget.saturating_sub(self.in_flight));

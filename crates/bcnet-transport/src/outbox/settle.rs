@@ -32,15 +32,17 @@ impl Outbox {
     pub(crate) fn settle(&mut self, id: MessageId, trip: &RoundTrip, now: Time) -> Settled {
         let (unit, flown) = match (self.stream(id.channel).find(id.seq), id.part) {
             (Some(Found::Whole(unit)), None) => (*unit, unit.arrive()),
-            (Some(Found::Split(group)), Some(part)) => match group.units.get_mut(usize::from(part)) {
-                Some(unit) => {
-                    let (copy, flown) = (*unit, unit.arrive());
-                    group.left -= u8::from(flown.is_some());
-                    group.waiting -= u8::from(copy.state == State::Waiting);
-                    (copy, flown)
+            (Some(Found::Split(group)), Some(part)) => {
+                let Some(unit) = group.units.get_mut(usize::from(part)) else { return Settled::Useless };
+                let (copy, flown) = (*unit, unit.arrive());
+                group.left -= u8::from(flown.is_some());
+                group.waiting -= u8::from(copy.state == State::Waiting);
+                // T-65: it may have been the last that the others waited for.
+                if group.waiting > 0 && group.waiting == group.left {
+                    self.next_round(id.channel, id.seq);
                 }
-                None => return Settled::Useless,
-            },
+                (copy, flown)
+            }
             (Some(Found::Split(_)), None) => return self.note_plain(id.channel, id.seq),
             (Some(Found::Whole(_)), Some(_)) | (None, _) => return Settled::Useless,
         };
@@ -91,7 +93,9 @@ impl Outbox {
         }
         group.plain = true;
         group.answers = group.answers.saturating_add(1);
-        if group.sends < u16::from(group.left) || group.answers < group.sends {
+        // As many sends as parts may have been repeats of a few.
+        let unsent = group.units.iter().any(|unit| unit.state == State::Fresh);
+        if unsent || group.sends < u16::from(group.left) || group.answers < group.sends {
             return Settled::Noted;
         }
         let (mut flown, mut count, mut bytes) = (0, 0, 0);

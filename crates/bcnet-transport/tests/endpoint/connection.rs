@@ -365,7 +365,7 @@ fn what_a_host_sent_before_leaving_is_delivered_before_the_goodbye() {
     let first = said(&net.host.flush(net.now));
     assert_eq!(first.iter().filter(|line| line.starts_with("disconnect")).count(), 1, "{first:?}");
     net.run(net.now + Duration::from_secs(3));
-    let received = Event::Received { peer: PeerId::HOST, channel: Channel::Game };
+    let received = Event::Received { peer: PeerId::HOST, channel: Channel::Game, reliable: true };
     let left = Event::Left { peer: PeerId::HOST, reason: Leave::Disconnected };
     assert_eq!(net.clients[0].events(), [(received, b"last words".to_vec()), (left, vec![])]);
     assert!(net.host.endpoint.is_closed());
@@ -489,7 +489,9 @@ fn several_players_share_an_address() {
         net.host.send(PeerId(2 + n), &[10 + n], net.now);
     }
     net.settle();
-    let received = |peer, byte| (Event::Received { peer: PeerId(peer), channel: Channel::Game }, vec![byte]);
+    let received = |peer, byte| {
+        (Event::Received { peer: PeerId(peer), channel: Channel::Game, reliable: true }, vec![byte])
+    };
     assert_eq!(net.host.events(), [received(2, 0), received(3, 1), received(4, 2)]);
     for n in 0..3_u8 {
         assert_eq!(net.clients[usize::from(n)].received(), [[10 + n]]);

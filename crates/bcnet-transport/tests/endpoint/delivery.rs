@@ -7,8 +7,8 @@ use bcnet_transport::wire::{Channel, Message, PeerId, Seq, Text};
 use bcnet_transport::{Cause, Config, Event, Quality};
 
 use crate::net::{
-    Dice, Net, Packet, START, ack, ack_part, address, from_peer, ms, pattern, plain, puppet, reliable, said,
-    unreliable, utf16,
+    Dice, Net, Packet, START, ack, ack_part, address, from_peer, ms, part, pattern, plain, puppet, reliable,
+    said, unreliable, utf16,
 };
 
 /// T-66: ACKs, then what was lost, then control messages, urgent data and other data.
@@ -334,10 +334,52 @@ fn messages_reach_the_peer_they_are_for() {
     for n in 0..5_u8 {
         assert_eq!(
             net.clients[usize::from(n)].events(),
-            [(Event::Received { peer: PeerId::HOST, channel: Channel::Game }, vec![n])]
+            [(Event::Received { peer: PeerId::HOST, channel: Channel::Game, reliable: true }, vec![n])]
         );
     }
-    let expected: Vec<_> =
-        (0..5).map(|n| (Event::Received { peer: PeerId(2 + n), channel: Channel::Game }, vec![n])).collect();
+    let expected: Vec<_> = (0..5)
+        .map(|n| (Event::Received { peer: PeerId(2 + n), channel: Channel::Game, reliable: true }, vec![n]))
+        .collect();
     assert_eq!(net.host.events(), expected);
+}
+
+/// T-63, T-66: what may be sent waits for what must not be sent yet. Then there is nothing to send, and polling ends.
+#[test]
+fn polling_ends_if_something_waits_behind_a_message_without_budget() {
+    let mut host = puppet(Config { first_budget: 500, ..plain() });
+    host.send(PeerId(2), &[1; 400], START);
+    assert_eq!(host.says(START), ["data seq=0 400 bytes"]);
+    host.send(PeerId(2), &[2; 200], START);
+    host.send_as(PeerId(2), b"loose", Quality::Unreliable, START);
+    assert_eq!(host.says(START), [""; 0]);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
+    assert_eq!(host.says(START), ["data seq=1 200 bytes", "data unreliable 5 bytes"]);
+}
+
+/// What is told of a payload says whether it came reliably, whichever way it took.
+#[test]
+fn a_payload_is_told_with_how_it_came() {
+    let mut host = puppet(plain());
+    for messages in [
+        &[reliable(0, b"alone")][..],
+        &[unreliable(b"alone")],
+        &[reliable(1, b"a"), unreliable(b"b"), reliable(3, b"d"), reliable(2, b"c")],
+        &[part(4, 1, 2, b"f"), part(4, 0, 2, b"e")],
+    ] {
+        host.hear_from(address(1), &from_peer(2, messages), START);
+    }
+    let told = host.events().into_iter().map(|(event, payload)| match event {
+        Event::Received { peer: PeerId(2), channel: Channel::Game, reliable } => (payload, reliable),
+        other => panic!("{other:?}"),
+    });
+    let expected = [
+        ("alone", true),
+        ("alone", false),
+        ("a", true),
+        ("b", false),
+        ("c", true),
+        ("d", true),
+        ("ef", true),
+    ];
+    assert!(told.eq(expected.map(|(payload, reliable)| (payload.as_bytes().to_vec(), reliable))));
 }

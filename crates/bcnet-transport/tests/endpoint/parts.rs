@@ -1,11 +1,11 @@
 //! Splitting as stock does it, and putting together what arrives, whatever arrives.
 
-use bcnet_transport::wire::{Data, Delivery, Message, Part, PeerId};
+use bcnet_transport::wire::{Channel, Data, Delivery, Message, Part, PeerId};
 use bcnet_transport::{Cause, Config, Quality, SendError};
 
 use crate::net::{
-    Dice, End, Net, Packet, START, ack, address, connect, from_peer, ms, part, pattern, plain, puppet,
-    reliable,
+    Dice, End, Net, Packet, START, ack, ack_part, address, connect, from_peer, ms, part, pattern, plain,
+    puppet, reliable,
 };
 
 const LARGEST: usize = 103_529;
@@ -198,7 +198,7 @@ fn second(host: &mut End) {
     host.hear_from(address(2), &connect(2), START);
     assert_eq!(host.endpoint.admit(address(2), START), Some(PeerId(3)));
     host.flush(START);
-    host.hear_from(address(2), &from_peer(3, &[ack(bcnet_transport::wire::Channel::Control, 0)]), START);
+    host.hear_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
     host.flush(START);
     host.events();
 }
@@ -282,4 +282,40 @@ fn payloads_larger_than_the_room_for_them_arrive_all_the_same() {
     }
     assert_eq!(received.len(), 6, "within a minute");
     assert!(received == payloads);
+}
+
+/// A host that has room for one part under way, and has sent part 0 of two.
+fn half_sent() -> End {
+    let mut host = puppet(Config { first_budget: 500, ..plain() });
+    host.send(PeerId(2), &pattern(0, 800), START);
+    assert_eq!(host.says(START), ["data seq=0 part=0/2 405 bytes"]);
+    host
+}
+
+/// T-65: a part that was repeated does not stand for one that was never sent.
+#[test]
+fn plain_acks_settle_nothing_before_every_part_was_sent() {
+    let mut host = half_sent();
+    let sends = 1 + host.timeline(START, ms(30)).len();
+    assert_eq!(sends, 2);
+    for _ in 0..sends {
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(30));
+    }
+    assert_eq!(host.snapshot(PeerId(2), ms(30)).queued_bytes, 412 + 401);
+    let said = host.timeline(ms(30), ms(1000));
+    assert!(said.iter().any(|line| line.ends_with("data seq=0 part=1 395 bytes")), "{said:?}");
+}
+
+/// T-65: a peer that answers one part plainly and the last with its index does not make the other be forgotten.
+#[test]
+fn parts_that_wait_for_the_others_are_sent_again_when_the_others_have_arrived() {
+    let mut host = half_sent();
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
+    let said = host.timeline(START, ms(52));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].ends_with("data seq=0 part=1 395 bytes"), "{said:?}");
+    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(53));
+    assert_eq!(host.says(ms(53)), ["data seq=0 part=0/2 405 bytes"]);
+    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 0)]), ms(54));
+    assert_eq!(host.snapshot(PeerId(2), ms(54)).queued_bytes, 0);
 }

@@ -202,6 +202,21 @@ fn a_gap_that_is_never_filled_ends_the_connection_after_360_seconds() {
     assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
 }
 
+/// T-64: to the instant, though nothing else is said and the memory for it is given back.
+#[test]
+fn a_gap_ends_the_connection_in_time_if_all_else_is_silent() {
+    let mut host = puppet(plain());
+    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"early")]), ms(1));
+    for turn in 0..9_u64 {
+        host.timeline(ms(40_000 * turn + 1), ms(40_000 * (turn + 1)));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(40_000 * (turn + 1)));
+    }
+    host.flush(before(ms(360_001)));
+    assert_eq!(host.left(), []);
+    host.flush(ms(360_001));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+}
+
 /// T-64: progress of the game does not hide that a control message is missing.
 #[test]
 fn a_gap_in_the_control_channel_ends_the_connection_though_the_game_goes_on() {

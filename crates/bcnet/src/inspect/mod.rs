@@ -78,7 +78,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 
     #[command(flatten)]
-    file: file::Args,
+    file: file::Options,
 }
 
 /// What a line of input turned out to be.

@@ -60,6 +60,22 @@ impl Batch {
         heads.iter().zip(room).map(|(head, room)| (head, &mut room[..head.len]))
     }
 
+    /// Holds what `other` does from now on.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.len = other.len;
+        self.heads[..self.len].copy_from_slice(&other.heads[..self.len]);
+        for ((head, from), to) in other.heads.iter().zip(&other.room).zip(&mut self.room).take(self.len) {
+            to[..head.len].copy_from_slice(&from[..head.len]);
+        }
+    }
+
+    /// Everything in it goes to `remote`.
+    pub(crate) fn redirect(&mut self, remote: SocketAddrV4) {
+        for head in &mut self.heads[..self.len] {
+            (head.remote, head.local) = (remote, None);
+        }
+    }
+
     /// Adds a datagram that `write` puts into the room it is given. `false` if it has none, or there is no room.
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Head>) -> bool {
         let (Some(slot), Some(room)) = (self.heads.get_mut(self.len), self.room.get_mut(self.len)) else {

@@ -1,14 +1,19 @@
 //! `bcnet proxy`: between players and a server that nobody can change.
 //!
-//! [`relay`] is the loop and the sockets around the proxy of `bcnet-proxy`, which decides what goes where; [`watch`]
-//! looks over its shoulder and tells what it sees.
+//! [`relay`] is the loop around the proxy of `bcnet-proxy`, which decides what goes where; [`legs`] are its sockets,
+//! [`watch`] looks over its shoulder and tells what it sees, and [`metrics`] tells the figures.
 
+pub(crate) mod forward;
+mod legs;
+mod metrics;
 mod options;
 mod relay;
 mod watch;
 
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,7 +23,7 @@ use crate::serve::clock::{Clock, wall_now};
 use crate::serve::recorder::{Recorder, Ring};
 use crate::{Verdict, bans, log};
 use options::{Pool, Upstream};
-use relay::{Relay, Setup};
+use relay::{Orders, Relay, Setup};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -35,11 +40,11 @@ Exit codes: 0 ended as told, 2 could not run.
 
 Examples:
   bcnet proxy --listen 0.0.0.0:22101 --upstream 127.0.0.1:22102 --upstream-source 127.1.0.0/16 --heal
-  bcnet proxy --listen 0.0.0.0:22101 --upstream server.example:22101 --observe --queues 30 --write game.pcapng")]
+  bcnet proxy --listen 0.0.0.0:22101 --upstream server.example:22101 --observe --queues 30 --write game.pcapng --metrics 127.0.0.1:9110")]
 pub(crate) struct Args {
     /// Where players connect to
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:22101")]
-    listen: std::net::SocketAddr,
+    listen: SocketAddr,
 
     /// The server behind the proxy
     #[arg(long, value_name = "HOST:PORT")]
@@ -58,7 +63,7 @@ pub(crate) struct Args {
     observe: bool,
 
     /// Print the queues of all conversations this often, in seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
 
     /// Write everything that arrives to a ring of capture files for Wireshark, with remarks on what is wrong
@@ -78,12 +83,16 @@ pub(crate) struct Args {
     drop_malformed: bool,
 
     /// Tell list servers of this port, which players reach the proxy at
-    #[arg(long, value_name = "PORT", requires = "master")]
+    #[arg(long, value_name = "PORT", requires = "master", value_parser = clap::value_parser!(u16).range(1..))]
     advertise: Option<u16>,
 
     /// A list server; may be given more than once
     #[arg(long, value_name = "HOST[:PORT]", requires = "advertise")]
     master: Vec<options::Master>,
+
+    /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
 
     /// Write the log as JSON
     #[arg(long)]
@@ -91,15 +100,31 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let listen = options::ipv4(args.listen)?;
     let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.log_json, file: None })?;
-    let upstream = args.upstream.resolve()?;
-    let masters = args.master.iter().filter_map(options::Master::resolve).collect();
-    let recorder =
-        args.write.clone().map(|path| Recorder::start(Ring { path, size: RING_SIZE, files: RING_FILES }));
-    let setup = Setup {
-        listen,
-        upstream,
+    let setup = setup(args)?;
+    let metrics = args.metrics.map(|address| {
+        TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
+    });
+    let mut relay = Relay::new(setup, Clock::start())?;
+    options::listen_to_signals(relay.orders(), args.bans.clone())?;
+    let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
+    if let Some(listener) = metrics.transpose()? {
+        ready.push_str(&format!(" metrics={}", listener.local_addr()?));
+        give_out(listener, relay.orders())?;
+    }
+    ready.push('\n');
+    // Whoever started the proxy may not be interested in its output.
+    drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
+    relay.run().context("waiting for datagrams")?;
+    tracing::info!(event = "stopped");
+    Ok(Verdict::Clean)
+}
+
+fn setup(args: &Args) -> anyhow::Result<Setup> {
+    let ring = |path| Ring { path, size: RING_SIZE, files: RING_FILES };
+    Ok(Setup {
+        listen: options::ipv4(args.listen)?,
+        upstream: args.upstream.clone(),
         config: bcnet_proxy::Config {
             heal: args.heal,
             sources: args.upstream_source.addresses(),
@@ -108,22 +133,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             drop_malformed: args.drop_malformed,
             ..bcnet_proxy::Config::default()
         },
-        queues: args.queues.map(|seconds| Duration::from_secs(seconds.max(1).into())),
+        queues: args.queues.map(|seconds| Duration::from_secs(seconds.into())),
         advertise: args.advertise.unwrap_or(0),
-        masters,
-    };
-    let mut relay = Relay::new(setup, Clock::start(), recorder.transpose()?)?;
-    let orders = relay.orders();
-    options::listen_to_signals(orders, args.bans.clone())?;
-    let ready = format!("proxy ready port={} upstream={upstream}\n", relay.port());
-    // Whoever started the proxy may not be interested in its output.
-    drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
-    relay.run().context("waiting for datagrams")?;
-    tracing::info!(event = "stopped");
-    Ok(Verdict::Clean)
+        masters: args.master.iter().filter_map(options::Master::resolve).collect(),
+        recorder: args.write.clone().map(ring).map(Recorder::start).transpose()?,
+    })
 }
 
-fn read_bans(args: &Args) -> anyhow::Result<Vec<(std::net::Ipv4Addr, u8)>> {
+fn give_out(listener: TcpListener, orders: Orders) -> io::Result<()> {
+    let serve = move || metrics::serve(&listener, &orders);
+    thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
+}
+
+fn read_bans(args: &Args) -> anyhow::Result<Vec<(Ipv4Addr, u8)>> {
     let Some(path) = &args.bans else { return Ok(Vec::new()) };
     Ok(bans::load(path, wall_now().as_secs())?.networks().collect())
 }

@@ -1,37 +1,36 @@
-//! The sockets of a proxy and the loop around them.
-//!
-//! Socket 0 is the one that players talk to; socket n + 1 is source n, which the server takes for a player.
+//! The loop of a proxy: datagrams from its sockets to the core and back, and what is to be done besides.
 
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_proxy::{Config, Event, Leg, Output, Proxy, Refusal, Source};
+use bcnet_proxy::{Config, Event, Leg, Output, Proxy, Refusal, Seen, Source};
 use bcnet_session::{Masters, answer_challenge, heartbeat};
 use bcnet_transport::Time;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::Waker;
 
+use super::legs::{LISTENING, Legs};
+use super::metrics::{self, Figures};
+use super::options::Upstream;
 use super::watch::Watch;
-use crate::net::{Batch, Head, Io, Received, Socket};
+use crate::net::{Batch, Head, Io, Socket};
 use crate::serve::clock::Clock;
 use crate::serve::limit::Limit;
-use crate::serve::locals::Locals;
 use crate::serve::recorder::Recorder;
 
 /// What a relay is made of.
 pub(super) struct Setup {
     pub(super) listen: SocketAddrV4,
-    pub(super) upstream: SocketAddrV4,
+    pub(super) upstream: Upstream,
     pub(super) config: Config,
+    /// How often to print the queues.
     pub(super) queues: Option<Duration>,
     pub(super) advertise: u16,
     pub(super) masters: Vec<SocketAddrV4>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 /// Something that the rest of the program wants done.
@@ -39,6 +38,10 @@ pub(super) enum Order {
     Stop,
     Dump,
     Ban(Vec<(Ipv4Addr, u8)>),
+    /// The server was looked up again.
+    Upstream(SocketAddrV4),
+    /// The metrics are wanted.
+    Measure(SyncSender<String>),
 }
 
 /// Hands orders to the relay, from any thread.
@@ -60,67 +63,59 @@ impl Orders {
 /// A running proxy.
 pub(super) struct Relay {
     proxy: Proxy,
+    legs: Legs,
     upstream: SocketAddrV4,
-    address: SocketAddrV4,
-    sockets: Vec<Option<Socket>>,
+    name: Upstream,
+    /// When the server was heard last, or looked up again.
+    heard: Time,
+    port: u16,
     clock: Clock,
     watch: Watch,
+    figures: Figures,
     masters: Masters,
     advertise: u16,
     recorder: Option<Recorder>,
-    locals: Option<Locals>,
-    poll: Poll,
     orders: Receiver<Order>,
     sender: Orders,
-    unread: VecDeque<u32>,
-    outbound: Batch,
-    failures: Limit,
     refusals: Limit,
 }
 
 impl Relay {
-    pub(super) fn new(setup: Setup, clock: Clock, recorder: Option<Recorder>) -> anyhow::Result<Self> {
-        let Setup { listen, upstream, config, queues, advertise, masters: addresses } = setup;
+    pub(super) fn new(setup: Setup, clock: Clock) -> anyhow::Result<Self> {
+        let Setup { listen, upstream: name, config, queues, advertise, masters: addresses, recorder } = setup;
+        let upstream = name.resolve()?;
+        check_sources(&config.sources)?;
+        let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
+        let port = socket.local()?.port();
+        let legs = Legs::new(socket)?;
+        let (sender, orders) = mpsc::channel();
         let mut masters = Masters::default();
         masters.set(&addresses);
-        // Better now than when the first player comes.
-        if let Some(first) = config.sources.first() {
-            Socket::bind(SocketAddrV4::new(*first, 0), Io::BEST).with_context(|| {
-                format!(
-                    "--upstream-source: {first} is no address of this machine; give it to an interface first"
-                )
-            })?;
-        }
-        let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
-        let address = socket.local()?;
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
-        let (sender, orders) = mpsc::channel();
-        let mut relay = Self {
-            watch: Watch::new(queues),
+        Ok(Self {
+            sender: Orders { sender, waker: legs.waker()? },
+            watch: Watch::new(queues, recorder.is_some()),
+            proxy: Proxy::new(config),
+            heard: clock.now(),
+            figures: Figures::default(),
+            refusals: Limit::new(5, LOG_EVERY),
+            legs,
+            upstream,
+            name,
+            port,
+            clock,
             masters,
             advertise,
-            proxy: Proxy::new(config),
-            upstream,
-            address,
-            sockets: Vec::new(),
-            clock,
             recorder,
-            locals: address.ip().is_unspecified().then(Locals::new),
-            poll,
             orders,
-            sender: Orders { sender, waker },
-            unread: VecDeque::new(),
-            outbound: Batch::new(),
-            failures: Limit::new(5, LOG_EVERY),
-            refusals: Limit::new(5, LOG_EVERY),
-        };
-        relay.attach(LISTENING, socket)?;
-        Ok(relay)
+        })
     }
 
     pub(super) const fn port(&self) -> u16 {
-        self.address.port()
+        self.port
+    }
+
+    pub(super) const fn upstream(&self) -> SocketAddrV4 {
+        self.upstream
     }
 
     pub(super) fn orders(&self) -> Orders {
@@ -129,124 +124,95 @@ impl Relay {
 
     /// Passes datagrams on until it is told to stop.
     pub(super) fn run(&mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
-        let mut inbound = Batch::new();
+        let (mut inbound, mut plain) = (Batch::new(), Batch::new());
         loop {
+            let wait = self.patience(self.clock.now());
+            self.legs.wait(wait)?;
             let now = self.clock.now();
-            match self.poll.poll(&mut events, Some(self.wait(now))) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                result => result?,
+            if self.obey(now) {
+                return Ok(());
             }
-            let now = self.clock.now();
-            for event in &events {
-                match event.token() {
-                    WAKE if self.obey(now) => return Ok(()),
-                    WAKE => {}
-                    Token(socket) => self.unread.extend(u32::try_from(socket)),
-                }
-            }
-            for _ in 0..self.unread.len() {
-                let Some(socket) = self.unread.pop_front() else { break };
-                if self.receive(socket, &mut inbound, now) {
-                    self.unread.push_back(socket);
+            for _ in 0..self.legs.unread() {
+                self.legs.receive(&mut inbound, now);
+                plain.copy_from(&inbound);
+                plain.decrypt();
+                for ((head, wire), (_, plain)) in inbound.iter_mut().zip(plain.iter_mut()) {
+                    self.handle(head, Seen { wire, plain }, now);
                 }
             }
             self.proxy.handle_timeout(now);
-            self.settle(now);
             self.beat(now);
-            self.send(now);
-            self.watch.advance(now);
+            self.settle(now);
+            self.legs.send(now);
+            self.watch.advance(now, self.clock.wall(now));
+            self.look_up(now);
         }
     }
 
-    fn wait(&self, now: Time) -> Duration {
-        if !self.unread.is_empty() {
-            return Duration::ZERO;
-        }
-        let next = [self.proxy.next_timeout(), self.watch.next_timeout(), self.masters.due()]
-            .into_iter()
-            .flatten()
-            .min();
+    fn patience(&self, now: Time) -> Duration {
+        let next = [self.proxy.next_timeout(), self.watch.next_timeout(), self.masters.due()];
+        let next = next.into_iter().flatten().min();
         next.map_or(LONGEST_WAIT, |next| next.since(now).min(LONGEST_WAIT))
     }
 
-    /// Takes what has arrived at one socket, but no more than its turn. Whether there may be more.
-    fn receive(&mut self, socket: u32, inbound: &mut Batch, now: Time) -> bool {
-        let Some(source) = self.sockets.get(socket as usize).and_then(Option::as_ref) else { return false };
-        let more = match source.receive(inbound, socket, TURN) {
-            Ok(received) => received == Received::More,
-            Err(error) => {
-                if let Some(held_back) = self.failures.pass(now) {
-                    tracing::warn!(event = "receive_failed", %error, held_back);
-                }
-                // It complains of something sent earlier; behind that, there may be datagrams.
-                true
-            }
-        };
-        for (head, bytes) in inbound.iter_mut() {
-            self.handle(head, bytes, now);
-        }
-        inbound.clear();
-        more
-    }
-
-    /// Gives a datagram to the proxy, and what it says to the batch of what is to leave.
-    fn handle(&mut self, head: &Head, bytes: &[u8], now: Time) {
-        let from_server = head.owner != LISTENING;
+    /// Gives a datagram to the proxy, and what it says to what is to leave.
+    fn handle(&mut self, head: &Head, seen: Seen<'_>, now: Time) {
+        let source = head.owner.checked_sub(LISTENING + 1);
         // What is too long for the protocol, or does not come from the server, is nothing to pass on.
-        if head.cut || from_server && head.remote != self.upstream {
+        if head.cut || source.is_some() && head.remote != self.upstream {
+            self.figures.foreign += 1;
             return;
         }
-        if let (Some(locals), Some(local), false) = (&mut self.locals, head.local, from_server) {
-            locals.note(head.remote, local);
-        }
-        if !from_server && self.answer_master(head, bytes, now) {
+        if source.is_none() && self.answer_master(head.remote, seen.wire, now) {
             return;
         }
-        let output = if from_server {
-            self.proxy.handle_server(head.owner - 1, bytes, now)
-        } else {
-            self.proxy.handle_client(head.remote, bytes, now)
+        let way = match source {
+            Some(source) => self.proxy.client(source).map(|client| (self.upstream, client)),
+            None => Some((head.remote, self.upstream)),
         };
+        let Some((from, to)) = way else { return };
+        let output = match source {
+            Some(source) => {
+                self.heard = now;
+                self.proxy.handle_server(source, seen, now)
+            }
+            None => self.proxy.handle_client(head.remote, seen, now),
+        };
+        self.figures.note(source.is_some(), seen.wire, &output);
         let Output { forward, answer } = output;
         for (leg, bytes) in [forward, answer].into_iter().flatten() {
-            push(&mut self.outbound, leg, bytes, self.upstream, self.locals.as_ref());
+            self.legs.push(leg, self.upstream, bytes);
         }
-        let client = match (from_server, forward.or(answer)) {
-            (true, Some((Leg::Client(client), _))) => Some(client),
-            (true, _) => self.proxy.client(head.owner - 1),
-            (false, _) => Some(head.remote),
-        };
-        let Some(client) = client else { return };
-        let way = if from_server { (self.upstream, client) } else { (client, self.upstream) };
-        let remark = self.watch.see(way, bytes, now);
+        let remark = self.watch.see((from, to), seen.plain, now);
         if let Some(recorder) = &mut self.recorder {
-            recorder.record_with(way.0, way.1, self.clock.wall(now), bytes, remark.as_deref());
+            recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
         }
-        if self.outbound.is_nearly_full() {
+        if self.legs.is_nearly_full() {
             self.settle(now);
-            self.send(now);
+            self.legs.send(now);
         }
     }
 
     /// Tells the list servers whose turn it is that players come here.
     fn beat(&mut self, now: Time) {
         while let Some(master) = self.masters.beat(now) {
-            let bytes = heartbeat(self.advertise);
-            push(&mut self.outbound, Leg::Client(master), &bytes, self.upstream, None);
+            self.legs.push(Leg::Client(master), self.upstream, &heartbeat(self.advertise));
         }
     }
 
     /// A list server that asks who we are is answered here: it must hear of the proxy, not of the server behind.
-    fn answer_master(&mut self, head: &Head, bytes: &[u8], now: Time) -> bool {
+    fn answer_master(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
         if self.advertise == 0 {
             return false;
         }
-        if let Some(master) = self.masters.heard(*head.remote.ip(), now) {
+        if let Some(master) = self.masters.heard(*from.ip(), now) {
             tracing::info!(event = "master_seen", %master);
         }
         let Some(answer) = answer_challenge(bytes) else { return false };
-        push(&mut self.outbound, Leg::Client(head.remote), &answer, self.upstream, self.locals.as_ref());
+        self.legs.push(Leg::Client(from), self.upstream, &answer);
+        if self.legs.is_nearly_full() {
+            self.legs.send(now);
+        }
         true
     }
 
@@ -256,8 +222,7 @@ impl Relay {
             match event {
                 Event::Opened { client, source, player } => self.open(client, source, player),
                 Event::Closed { client, source, player, up, down } => {
-                    self.send(now);
-                    self.detach(source.number + 1);
+                    self.legs.detach(source.number + 1, now);
                     if player {
                         let (acks, repeats) = (up.acks + down.acks, up.repeats + down.repeats);
                         let bytes = up.bytes + down.bytes;
@@ -269,53 +234,39 @@ impl Relay {
                         let why = explain(refusal);
                         tracing::warn!(event = "refused", %client, reason = refusal.name(), held_back, "{why}");
                     }
+                    continue;
                 }
             }
+            self.legs.keep(self.proxy.players().map(|player| player.address));
         }
     }
 
     fn open(&mut self, client: SocketAddrV4, source: Source, player: bool) {
         let own = SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), 0);
-        let opened = Socket::bind(own, Io::BEST).and_then(|socket| self.attach(source.number + 1, socket));
+        let opened = Socket::bind(own, Io::BEST).and_then(|socket| {
+            let port = socket.local()?.port();
+            self.legs.attach(source.number + 1, socket)?;
+            Ok(SocketAddrV4::new(*own.ip(), port))
+        });
         match opened {
-            Ok(()) if player => tracing::info!(event = "player", %client, source = %own.ip()),
-            Ok(()) => {}
+            Ok(source) if player => tracing::info!(event = "player", %client, %source),
+            Ok(_) => {}
             Err(error) => tracing::error!(event = "no_source", %client, source = %own.ip(), %error),
         }
     }
 
-    fn attach(&mut self, number: u32, socket: Socket) -> io::Result<()> {
-        let index = number as usize;
-        let raw = socket.as_udp().as_raw_fd();
-        self.poll.registry().register(&mut SourceFd(&raw), Token(index), Interest::READABLE)?;
-        if self.sockets.len() <= index {
-            self.sockets.resize_with(index + 1, || None);
+    /// A server that is silent although somebody talks to it may have moved: its name is looked up again, elsewhere,
+    /// because that may take long.
+    fn look_up(&mut self, now: Time) {
+        if now.since(self.heard) < SILENT || self.proxy.next_timeout().is_none() {
+            return;
         }
-        self.sockets[index] = Some(socket);
-        Ok(())
-    }
-
-    fn detach(&mut self, number: u32) {
-        let Some(socket) = self.sockets.get_mut(number as usize).and_then(Option::take) else { return };
-        self.unread.retain(|unread| *unread != number);
-        let raw = socket.as_udp().as_raw_fd();
-        // It is closed at once, which does the same.
-        drop(self.poll.registry().deregister(&mut SourceFd(&raw)));
-    }
-
-    /// Sends the batch of what is to leave.
-    fn send(&mut self, now: Time) {
-        let Self { sockets, outbound, failures, .. } = self;
-        for (owner, range) in outbound.runs() {
-            let Some(socket) = sockets.get(owner as usize).and_then(Option::as_ref) else { continue };
-            if let Err(unsent) = socket.send(outbound, range)
-                && let Some(held_back) = failures.pass(now)
-            {
-                let error = unsent.reason.map(|error| error.to_string());
-                tracing::warn!(event = "send_failed", datagrams = unsent.datagrams, error, held_back);
-            }
-        }
-        outbound.clear();
+        self.heard = now;
+        let (name, orders) = (self.name.clone(), self.sender.clone());
+        std::thread::spawn(move || match name.resolve() {
+            Ok(address) => orders.give(Order::Upstream(address)),
+            Err(error) => tracing::warn!(event = "upstream_unknown", error = format!("{error:#}")),
+        });
     }
 
     /// Does what was ordered. Whether that is to stop.
@@ -323,10 +274,21 @@ impl Relay {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 Order::Stop => return true,
-                Order::Dump => self.watch.dump(now),
+                Order::Dump => self.watch.dump(now, self.clock.wall(now)),
                 Order::Ban(networks) => {
                     self.proxy.set_bans(networks);
+                    self.settle(now);
                     tracing::info!(event = "reloaded");
+                }
+                Order::Upstream(address) if address != self.upstream => {
+                    tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
+                    self.upstream = address;
+                }
+                Order::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
+                Order::Measure(reply) => {
+                    let text = metrics::render(&self.figures, &self.proxy, &self.watch, self.legs.unsent());
+                    // Who asked may be gone.
+                    drop(reply.try_send(text));
                 }
             }
         }
@@ -334,15 +296,16 @@ impl Relay {
     }
 }
 
-fn push(batch: &mut Batch, leg: Leg, bytes: &[u8], upstream: SocketAddrV4, locals: Option<&Locals>) {
-    let (owner, remote, local) = match leg {
-        Leg::Client(client) => (LISTENING, client, locals.and_then(|locals| locals.find(client))),
-        Leg::Server(source) => (source + 1, upstream, None),
-    };
-    batch.push(|room| {
-        room.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Head { owner, remote, local, len: bytes.len(), cut: false })
-    });
+/// Better now than when a player comes.
+fn check_sources(sources: &[Ipv4Addr]) -> anyhow::Result<()> {
+    for source in sources {
+        Socket::bind(SocketAddrV4::new(*source, 0), Io::BEST).with_context(|| {
+            format!(
+                "--upstream-source: {source} is no address of this machine; give it to an interface first"
+            )
+        })?;
+    }
+    Ok(())
 }
 
 const fn explain(refusal: Refusal) -> &'static str {
@@ -358,10 +321,7 @@ const fn explain(refusal: Refusal) -> &'static str {
     }
 }
 
-/// The socket that players talk to.
-const LISTENING: u32 = 0;
-const WAKE: Token = Token(usize::MAX);
-/// How many datagrams one socket may bring before others have their turn.
-const TURN: usize = 64;
 const LOG_EVERY: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A server sends keepalives far more often than this.
+const SILENT: Duration = Duration::from_secs(60);

@@ -1,45 +1,91 @@
-//! What the proxy sees of the conversations that pass: findings, queues, figures.
+//! What the proxy sees of the conversations that pass: findings and queues.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::Time;
-use bcnet_transport::observe::{Limits, Observer, Side};
+use bcnet_transport::observe::{Finding, Limits, Observer, Side};
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+
+use crate::serve::limit::Limit;
 
 /// Looks at everything that passes and says what it sees.
 pub(super) struct Watch {
     observer: Observer,
     every: Option<Duration>,
     next: Option<Time>,
+    /// Whether remarks are wanted.
+    remarks: bool,
+    /// The number of the last datagram.
     passed: u64,
+    lines: Limit,
+    found: BTreeMap<&'static str, u64>,
+    /// Nobody may be reading the queues, which must not hold up the game.
+    output: NonBlocking,
+    _writer: WorkerGuard,
 }
 
 impl Watch {
     /// Prints the queues this often, if at all.
-    pub(super) const fn new(every: Option<Duration>) -> Self {
-        let next = if every.is_some() { Some(Time::ZERO) } else { None };
-        Self { observer: Observer::new(LIMITS), every, next, passed: 0 }
+    pub(super) fn new(every: Option<Duration>, remarks: bool) -> Self {
+        let (output, writer) = tracing_appender::non_blocking(io::stdout());
+        Self {
+            observer: Observer::new(LIMITS),
+            every,
+            next: every.map(|every| Time::ZERO + every),
+            remarks,
+            passed: 0,
+            lines: Limit::new(10, Duration::from_secs(1)),
+            found: BTreeMap::new(),
+            output,
+            _writer: writer,
+        }
     }
 
-    /// A datagram goes from one address to another. What is wrong with it, if anything is.
+    /// How often each fault was found.
+    pub(super) fn found(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.found.iter().map(|(name, count)| (*name, *count))
+    }
+
+    /// A deciphered datagram goes from one address to another. What is wrong with it, if anything is and it is wanted.
     pub(super) fn see(
         &mut self,
         (from, to): (SocketAddrV4, SocketAddrV4),
-        bytes: &[u8],
+        plain: &[u8],
         now: Time,
     ) -> Option<String> {
         self.passed += 1;
-        self.observer.observe(self.passed, now, from, to, bytes);
-        let mut remark = String::new();
+        self.observer.observe_plain(self.passed, now, from, to, plain);
+        self.take_findings(now)
+    }
+
+    /// Counts and logs what was found. What there is to remark on the last datagram.
+    fn take_findings(&mut self, now: Time) -> Option<String> {
+        let mut remark: Option<String> = None;
         while let Some(finding) = self.observer.poll_finding() {
-            if finding.mark == self.passed && finding.what.is_fault() {
-                let gap = if remark.is_empty() { "" } else { "; " };
-                let _ = write!(remark, "{gap}{}", finding.what);
+            if !finding.what.is_fault() {
+                continue;
+            }
+            *self.found.entry(finding.what.name()).or_default() += 1;
+            if let Some(held_back) = self.lines.pass(now) {
+                self.log(&finding, held_back);
+            }
+            if self.remarks && finding.mark == self.passed {
+                let text = remark.get_or_insert_default();
+                let gap = if text.is_empty() { "" } else { "; " };
+                let _ = write!(text, "{gap}{}", finding.what);
             }
         }
-        (!remark.is_empty()).then_some(remark)
+        remark
+    }
+
+    fn log(&self, Finding { conversation, side, what, .. }: &Finding, held_back: u64) {
+        let Some(talk) = self.observer.conversation(*conversation) else { return };
+        let (from, to) = (talk.address(*side), talk.address(side.other()));
+        tracing::info!(event = "finding", kind = what.name(), %from, %to, held_back, "{what}");
     }
 
     pub(super) const fn next_timeout(&self) -> Option<Time> {
@@ -47,35 +93,45 @@ impl Watch {
     }
 
     /// Time passes.
-    pub(super) fn advance(&mut self, now: Time) {
+    pub(super) fn advance(&mut self, now: Time, wall: Duration) {
         self.observer.advance(now);
+        self.take_findings(now);
         if let (Some(every), Some(next)) = (self.every, self.next)
             && next <= now
         {
             self.next = Some(now + every);
-            if next > Time::ZERO {
-                self.dump(now);
-            }
+            self.dump(now, wall);
         }
     }
 
-    /// Prints the queues of both sides of every conversation.
-    pub(super) fn dump(&self, now: Time) {
+    /// Prints the queues of both sides of every conversation; `wall` is the time since 1970.
+    pub(super) fn dump(&mut self, now: Time, wall: Duration) {
         let mut out = String::new();
         for talk in self.observer.conversations() {
             for side in [Side::First, Side::Second] {
                 let Some(queues) = self.observer.queues(talk.id(), side, now) else { continue };
-                let _ = writeln!(
-                    out,
-                    "{}\n[{:.3}] {queues}",
-                    talk.address(side),
-                    now.since(Time::ZERO).as_secs_f64()
-                );
+                let (from, to) = (talk.address(side), talk.address(side.other()));
+                let _ = writeln!(out, "# {from} to {to}\n[{}] {queues}", time_of_day(wall));
             }
         }
-        // Nobody may be reading.
-        drop(io::stdout().write_all(out.as_bytes()).and_then(|()| io::stdout().flush()));
+        drop(self.output.write_all(out.as_bytes()));
     }
 }
 
+/// In UTC, as dumps of the original engine write it.
+fn time_of_day(wall: Duration) -> String {
+    let (seconds, millis) = (wall.as_secs(), wall.subsec_millis());
+    format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
 const LIMITS: Limits = Limits { conversations: 256, messages: 512, findings: 256 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_day() {
+        assert_eq!(time_of_day(Duration::from_millis(86_400_000 * 20_000 + 41_849_975)), "11:37:29.975");
+    }
+}

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     raw: bool,
 }
 
-fn host(text: &str) -> Result<HostPort<22101>, String> {
+pub(crate) fn host(text: &str) -> Result<HostPort<22101>, String> {
     Value::from_text(text)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 /// The IPv4 address of a host.
-fn resolve(host: &HostPort<22101>) -> anyhow::Result<SocketAddrV4> {
+pub(crate) fn resolve(host: &HostPort<22101>) -> anyhow::Result<SocketAddrV4> {
     let name = &host.host;
     let addresses =
         (name.as_str(), host.port).to_socket_addrs().with_context(|| format!("{name}: unknown host"))?;

@@ -1,4 +1,4 @@
-//! `bcnet serve` and `bcnet ctl` as real processes over loopback. Everything slow is tested with the session in
+//! `bcnet serve`, `bcnet ctl` and `bcnet proxy` as real processes over loopback. Everything slow is tested with the session in
 //! virtual time; here it is about sockets, signals, files and exit codes.
 
 mod control;
@@ -6,6 +6,7 @@ mod files;
 mod life;
 mod manifest;
 mod player;
+mod proxy;
 mod server;
 mod sockets;
 mod whole;

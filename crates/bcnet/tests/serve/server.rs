@@ -141,7 +141,7 @@ pub(crate) fn signal(process: u32, name: &str) {
     assert!(status.success());
 }
 
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {

@@ -34,8 +34,7 @@ pub(super) use source::Packet;
 use source::{Batch, Skipped, Source, Step};
 
 #[derive(clap::Args)]
-#[group(skip)]
-pub(super) struct Args {
+pub(super) struct Options {
     /// Tell what is in the capture: conversations, traffic, faults by their weight
     #[arg(long, conflicts_with = "json")]
     summary: bool,

@@ -36,12 +36,9 @@ pub(super) fn plot(title: &str, note: &str, step: f64, lines: &[Line]) -> String
     for quarter in 0..=4 {
         let seconds = step * (steps - 1) as f64 * f64::from(quarter) / 4.0;
         let at = LEFT + (RIGHT - LEFT) * f64::from(quarter) / 4.0;
-        let _ = write!(
-            svg,
-            "<text x={at:.1} y={:.0} text-anchor=middle>{}</text>",
-            BOTTOM + 16.0,
-            clock(seconds)
-        );
+        let anchor = if quarter == 4 { "end" } else { "middle" };
+        let time = clock(seconds);
+        let _ = write!(svg, "<text x={at:.1} y={:.0} text-anchor={anchor}>{time}</text>", BOTTOM + 16.0);
     }
     for (place, line) in lines.iter().enumerate() {
         let mut path = String::new();

@@ -1,0 +1,236 @@
+//! Who may talk through the proxy, from which source, and for how long.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::Rng;
+use bcnet_proxy::{Config, Event, Leg, Proxy, Refusal};
+use bcnet_transport::wire::{BootReason, PeerId};
+
+use crate::{Both, at, connect, data, news, told};
+
+fn client(number: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, number), 22101)
+}
+
+fn pool(size: u8) -> Vec<Ipv4Addr> {
+    (1..=size).map(|n| Ipv4Addr::new(127, 1, 0, n)).collect()
+}
+
+fn send(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> Option<(Leg, Vec<u8>)> {
+    let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    let sent = output.forward.or(output.answer);
+    sent.map(|(leg, bytes)| (leg, bytes.to_vec()))
+}
+
+fn events(proxy: &mut Proxy) -> Vec<Event> {
+    std::iter::from_fn(|| proxy.poll_event()).collect()
+}
+
+/// The source that a client got.
+fn joined(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
+    let sent = send(proxy, from, &connect(from.into()), millis);
+    assert!(matches!(sent, Some((Leg::Server(_), _))), "{sent:?}");
+    match events(proxy).as_slice() {
+        [Event::Opened { client: who, source, player: true }] if *who == client(from) => source.address,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> (Refusal, Option<Vec<String>>) {
+    let sent = send(proxy, from, both, millis);
+    if let Some((leg, _)) = &sent {
+        assert_eq!(*leg, Leg::Client(client(from)));
+    }
+    match events(proxy).as_slice() {
+        [Event::Refused { client: who, refusal }] if *who == client(from) => {
+            (*refusal, sent.map(|(_, bytes)| told(&bytes)))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn says(told: Option<Vec<String>>, reason: BootReason) -> bool {
+    told.is_some_and(|told| told.len() == 1 && told[0].contains(reason.name().expect("a name")))
+}
+
+#[test]
+fn who_is_banned_is_told_so_once_it_asks_and_else_not_answered() {
+    let bans = vec![(Ipv4Addr::new(192, 0, 2, 8), 30)];
+    let mut proxy = Proxy::new(Config { bans, sources: pool(8), ..Config::default() });
+    for from in 8..12 {
+        let (refusal, told) = refused(&mut proxy, from, &connect(1), 0);
+        assert!(refusal == Refusal::Banned && says(told, BootReason::BANNED));
+    }
+    assert_eq!(refused(&mut proxy, 9, &Both::new(PeerId(2), &[data(0)]), 0), (Refusal::Banned, None));
+    assert_eq!(refused(&mut proxy, 9, &Both::from_wire(b"\\status\\"), 0), (Refusal::Banned, None));
+    assert_eq!(proxy.refused(Refusal::Banned), 6);
+    joined(&mut proxy, 7, 0);
+    joined(&mut proxy, 12, 0);
+}
+
+#[test]
+fn a_ban_ends_the_game_of_who_is_playing() {
+    let mut proxy = Proxy::new(Config { sources: pool(2), ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    joined(&mut proxy, 2, 0);
+    proxy.set_bans(vec![(*client(1).ip(), 32)]);
+    let closed = events(&mut proxy);
+    assert!(
+        matches!(closed.as_slice(), [Event::Closed { client: who, player: true, .. }] if *who == client(1))
+    );
+    assert_eq!(proxy.players().map(|player| player.address).collect::<Vec<_>>(), [client(2)]);
+    let late = Both::new(PeerId::HOST, &[data(0)]);
+    assert_eq!(proxy.handle_server(0, late.seen(), at(1)).forward, None, "nobody is there");
+    assert_eq!(refused(&mut proxy, 1, &Both::new(PeerId(2), &[data(0)]), 1).0, Refusal::Banned);
+}
+
+#[test]
+fn a_rate_is_kept_each_second() {
+    let mut proxy = Proxy::new(Config { rate: 10, ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    let talk = Both::new(PeerId(2), &[news()]);
+    let passed = |proxy: &mut Proxy, millis| {
+        (0..20)
+            .filter(|_| send(proxy, 1, &talk, millis).is_some_and(|(leg, _)| leg == Leg::Server(0)))
+            .count()
+    };
+    assert_eq!(passed(&mut proxy, 999), 9, "one was the request");
+    assert_eq!(proxy.refused(Refusal::Flood), 11);
+    assert_eq!(passed(&mut proxy, 1000), 10);
+    let mut proxy = Proxy::new(Config::default());
+    joined(&mut proxy, 1, 0);
+    assert_eq!(passed(&mut proxy, 1), 20, "off unless it is set");
+}
+
+#[test]
+fn a_stranger_must_ask_first() {
+    let mut proxy = Proxy::new(Config::default());
+    for both in [Both::new(PeerId(2), &[data(0)]), Both::from_wire(&[0xFF; 40]), Both::from_wire(b"")] {
+        assert_eq!(refused(&mut proxy, 1, &both, 0), (Refusal::Stranger, None));
+    }
+    assert_eq!(proxy.next_timeout(), None, "nothing is kept of them");
+}
+
+#[test]
+fn without_a_free_source_a_player_is_told_that_the_game_is_full() {
+    let mut proxy = Proxy::new(Config { sources: pool(2), ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    joined(&mut proxy, 2, 0);
+    let (refusal, told) = refused(&mut proxy, 3, &connect(3), 0);
+    assert!(refusal == Refusal::NoSource && says(told, BootReason::FULL));
+}
+
+#[test]
+fn browsers_have_sources_of_their_own_but_not_too_many() {
+    let mut proxy = Proxy::new(Config { browsers: 2, ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    let query = Both::from_wire(b"\\status\\");
+    // A player's machine may ask too.
+    for from in [1, 2] {
+        let sent = send(&mut proxy, from, &query, 0);
+        assert_eq!(sent, Some((Leg::Server(from.into()), query.wire.clone())));
+        assert!(matches!(events(&mut proxy).as_slice(), [Event::Opened { player: false, .. }]));
+    }
+    assert_eq!(refused(&mut proxy, 3, &query, 0), (Refusal::Crowded, None));
+    let reply = Both::from_wire(b"\\gamename\\bcommander\\final\\");
+    let output = proxy.handle_server(2, reply.seen(), at(5));
+    assert_eq!(output.forward, Some((Leg::Client(client(2)), reply.wire.as_slice())));
+    assert_eq!(proxy.players().count(), 1);
+    // They are forgotten soon, and there is room again.
+    proxy.handle_timeout(at(10_005));
+    assert_eq!(events(&mut proxy).len(), 2);
+    assert!(send(&mut proxy, 3, &query, 10_005).is_some());
+}
+
+#[test]
+fn malformed_datagrams_of_players_pass_unless_told_otherwise() {
+    let garbage = Both::from_wire(&[0x55; 60]);
+    for (drop_malformed, expected) in [(false, 0), (true, 1)] {
+        let mut proxy = Proxy::new(Config { drop_malformed, heal: true, ..Config::default() });
+        joined(&mut proxy, 1, 0);
+        let sent = send(&mut proxy, 1, &garbage, 1);
+        assert_eq!(sent.map(|(_, bytes)| bytes), (!drop_malformed).then(|| garbage.wire.clone()));
+        assert_eq!(proxy.refused(Refusal::Malformed), expected);
+    }
+}
+
+#[test]
+fn who_is_silent_both_ways_is_forgotten() {
+    let mut proxy = Proxy::new(Config { idle: Duration::from_secs(60), ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    let reply = Both::new(PeerId::HOST, &[news()]);
+    assert!(proxy.handle_server(0, reply.seen(), at(30_000)).forward.is_some());
+    proxy.handle_timeout(at(60_000));
+    assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(90_000))));
+    proxy.handle_timeout(at(89_999));
+    assert_eq!(proxy.players().count(), 1);
+    proxy.handle_timeout(at(90_000));
+    assert!(matches!(events(&mut proxy).as_slice(), [Event::Closed { player: true, .. }]));
+    assert_eq!((proxy.players().count(), proxy.next_timeout()), (0, None));
+    joined(&mut proxy, 2, 90_001);
+}
+
+/// A server remembers the last player of an address for a while, so the one that was free longest is next.
+#[test]
+fn sources_are_used_again_in_the_order_in_which_they_became_free() {
+    let mut proxy = Proxy::new(Config { sources: pool(3), ..Config::default() });
+    let first: Vec<_> = (1..4).map(|from| joined(&mut proxy, from, u64::from(from))).collect();
+    assert_eq!(first, pool(3).into_iter().map(Some).collect::<Vec<_>>());
+    // The second is heard of longest.
+    send(&mut proxy, 2, &Both::new(PeerId(2), &[news()]), 50);
+    for millis in [60_010, 60_050] {
+        proxy.handle_timeout(at(millis));
+    }
+    assert_eq!(events(&mut proxy).len(), 3);
+    let again: Vec<_> = (11..14).map(|from| joined(&mut proxy, from, 70_001)).collect();
+    assert_eq!(again, [first[0], first[2], first[1]]);
+}
+
+#[test]
+fn refusals_that_nobody_reads_do_not_pile_up() {
+    let mut proxy = Proxy::new(Config::default());
+    let talk = Both::new(PeerId(2), &[news()]);
+    for _ in 0..10_000 {
+        assert_eq!(send(&mut proxy, 1, &talk, 0), None);
+    }
+    assert_eq!((proxy.refused(Refusal::Stranger), events(&mut proxy).len()), (10_000, 256));
+}
+
+/// Without healing every byte passes, whatever it is; with it, nothing panics.
+#[test]
+fn hostile_bytes_pass_or_are_dropped_and_nothing_else() {
+    for (seed, heal) in (0..400).zip([false, true].into_iter().cycle()) {
+        let mut rng = Rng::new(seed);
+        let mut proxy = Proxy::new(Config { heal, sources: pool(4), ..Config::default() });
+        for from in 1..4 {
+            joined(&mut proxy, from, 0);
+        }
+        let mut bytes = Both::new(PeerId(2), &[data(1), news()]).plain;
+        for step in 0..200 {
+            // Now and then it is well formed, mostly nearly so, and sometimes noise.
+            let len = usize::try_from(rng.between(0, 60)).expect("small");
+            if rng.chance(0.2) {
+                bytes = (0..len).map(|_| u8::try_from(rng.between(0, 255)).expect("a byte")).collect();
+            } else if rng.chance(0.5) {
+                bytes =
+                    Both::new(PeerId(2), &[data(step), crate::ack(step / 2), crate::part(step, 1, 9)]).plain;
+            }
+            let place = usize::try_from(rng.between(0, 59)).expect("small");
+            if let Some(byte) = bytes.get_mut(place).filter(|_| rng.chance(0.7)) {
+                *byte = u8::try_from(rng.between(0, 255)).expect("a byte");
+            }
+            let both = Both::from_plain(&bytes);
+            let source = u32::try_from(rng.between(0, 5)).expect("small");
+            let down =
+                rng.chance(0.5).then(|| proxy.handle_server(source, both.seen(), at(step.into())).forward);
+            let forward = match down {
+                Some(forward) => forward.filter(|_| source < 3),
+                None => proxy.handle_client(client(1), both.seen(), at(step.into())).forward,
+            };
+            if let Some((_, out)) = forward.filter(|_| !heal) {
+                assert_eq!(out, both.wire, "seed {seed} step {step}");
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The core of the proxy, one datagram at a time.
+
+mod clients;
+mod healer;
+
+use std::net::Ipv4Addr;
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use bcnet_proxy::Seen;
+use bcnet_transport::wire::{
+    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq, Text,
+    Writer,
+};
+use bcnet_transport::{Time, cipher};
+
+/// A datagram in both forms.
+#[derive(Debug, Clone)]
+struct Both {
+    wire: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl Both {
+    fn new(sender: PeerId, messages: &[Message<'_>]) -> Self {
+        let mut buffer = [0; 2048];
+        let mut writer = Writer::with_limit(&mut buffer, sender, 2048);
+        assert!(messages.iter().all(|message| writer.push(message)));
+        Self::from_plain(writer.finish().expect("a message"))
+    }
+
+    fn from_plain(plain: &[u8]) -> Self {
+        let mut wire = plain.to_vec();
+        cipher::encrypt(&mut wire);
+        Self { wire, plain: plain.to_vec() }
+    }
+
+    fn from_wire(wire: &[u8]) -> Self {
+        let mut plain = wire.to_vec();
+        cipher::decrypt(&mut plain);
+        Self { wire: wire.to_vec(), plain }
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen { wire: &self.wire, plain: &self.plain }
+    }
+}
+
+fn game(seq: u16) -> MessageId {
+    MessageId { channel: Channel::Game, seq: Seq(seq), part: None }
+}
+
+fn ack(seq: u16) -> Message<'static> {
+    Message::Ack(Ack::new(game(seq)))
+}
+
+fn part_ack(seq: u16, part: u8) -> Message<'static> {
+    Message::Ack(Ack::new(MessageId { part: Some(part), ..game(seq) }))
+}
+
+fn data(seq: u16) -> Message<'static> {
+    Message::Data(Data { delivery: Delivery::Reliable(Seq(seq)), urgent: false, payload: &[0x19, 1, 2, 3] })
+}
+
+fn part(seq: u16, index: u8, total: u8) -> Message<'static> {
+    let total = NonZeroU8::new(total).expect("some");
+    let part = NonZeroU8::new(index).map_or(Part::First { total }, |index| Part::Later { index });
+    Message::Data(Data { delivery: Delivery::Fragment(Seq(seq), part), urgent: false, payload: &[7; 20] })
+}
+
+fn news() -> Message<'static> {
+    Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload: &[0x1C, 9] })
+}
+
+fn connect(nonce: u32) -> Both {
+    let body = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce, password: Text::default() };
+    Both::new(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
+}
+
+/// The messages of a datagram as it is on the wire, as text.
+fn told(wire: &[u8]) -> Vec<String> {
+    let plain = Both::from_wire(wire).plain;
+    let datagram = Datagram::parse(&plain, None).expect("well formed");
+    assert_eq!(datagram.messages().count(), usize::from(datagram.count()));
+    datagram.messages().map(|message| message.to_string()).collect()
+}
+
+fn texts(messages: &[Message<'_>]) -> Vec<String> {
+    messages.iter().map(ToString::to_string).collect()
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Duration::from_millis(millis)
+}

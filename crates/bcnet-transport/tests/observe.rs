@@ -1,0 +1,185 @@
+//! The observer on traffic written by hand.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_transport::observe::{ConversationId, Limits, Missed, Observer, RetransmitCause, Seen, Side, What};
+use bcnet_transport::wire::{Channel, Kind, NonStock, Seq};
+use bcnet_transport::{Time, cipher};
+
+/// An observer with a host and a client.
+struct Tap {
+    observer: Observer,
+    mark: u64,
+}
+
+impl Tap {
+    fn new() -> Self {
+        Self { observer: Observer::new(Limits::default()), mark: 0 }
+    }
+
+    /// A datagram, plain and as hex; the first byte tells who sends it.
+    fn see(&mut self, seconds: f64, hex: &str) -> Seen {
+        let bytes = hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex"));
+        let mut bytes: Vec<u8> = bytes.collect();
+        cipher::encrypt(&mut bytes);
+        let (from, to) = if bytes[0] == 1 { (HOST, CLIENT) } else { (CLIENT, HOST) };
+        self.mark += 1;
+        self.observer.observe(self.mark, at(seconds), from, to, &bytes)
+    }
+
+    fn found(&mut self) -> Vec<What> {
+        std::iter::from_fn(|| self.observer.poll_finding()).map(|finding| finding.what).collect()
+    }
+
+    fn dump(&self, side: Side, seconds: f64) -> String {
+        self.observer.queues(ConversationId(0), side, at(seconds)).expect("known").to_string()
+    }
+}
+
+fn at(seconds: f64) -> Time {
+    Time::from_micros((seconds * 1e6) as u64)
+}
+
+const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+
+#[test]
+fn a_repeated_ack_is_stale_and_names_what_it_once_acknowledged() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "02 01 32 07 80 00 00 2A 20");
+    assert_eq!(
+        tap.dump(Side::First, 0.0),
+        "peer=255 retxQ=1 ackOutQ=0\n  retx[0] seq=0x0000 frag=0 rel=1 retx=0 intv=1.00"
+    );
+    tap.see(0.02, "01 01 01 00 00 00");
+    assert_eq!(tap.dump(Side::First, 0.03), "peer=1 retxQ=0 ackOutQ=0");
+    assert_eq!(
+        tap.dump(Side::Second, 0.03),
+        "peer=2 retxQ=0 ackOutQ=1\n  ack[0] seq=0x0000 frag=0 below32=0 retx=1"
+    );
+    tap.see(0.69, "01 01 01 00 00 00");
+    let found = tap.found();
+    let [What::StaleAck { about, age, times: 2 }] = found[..] else { panic!("{found:?}") };
+    assert_eq!((about.opcode, age.as_millis()), (Some(0x2A), 670));
+    assert_eq!(
+        found[0].to_string(),
+        "stale ACK of game seq=0 opcode=0x2A, sent 2 times, cleared 0.670 s ago"
+    );
+}
+
+#[test]
+fn an_ack_that_passed_and_did_not_arrive_is_lost_and_a_plain_one_for_a_part_has_the_wrong_form() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "02 01 32 06 80 00 00 19");
+    tap.see(0.02, "01 01 01 00 00 00");
+    tap.see(1.0, "02 01 32 06 80 00 00 19");
+    let found = tap.found();
+    assert!(
+        matches!(found[0], What::Retransmission { cause: RetransmitCause::AckLost, times: 2, .. }),
+        "{found:?}"
+    );
+    assert!(matches!(found[1], What::DuplicateDelivery { .. }), "{found:?}");
+    let mut tap = Tap::new();
+    for seconds in [0.0, 1.0, 3.0, 6.0, 10.0] {
+        tap.see(seconds, "02 01 32 08 A0 00 00 00 02 19");
+        tap.see(seconds + 0.02, "01 01 01 00 00 00");
+    }
+    let found = tap.found();
+    let wrong = |what: &&What| matches!(what, What::Retransmission { cause: RetransmitCause::WrongForm, .. });
+    assert_eq!(found.iter().filter(wrong).count(), 4);
+    assert!(
+        found.iter().any(|what| matches!(what, What::StuckFragments { seq: Seq(0), wrong_form: true, .. }))
+    );
+}
+
+#[test]
+fn what_was_acknowledged_and_not_seen_is_missed_by_the_capture() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "02 01 32 06 80 05 00 19");
+    tap.see(0.02, "01 02 01 05 00 00 01 06 00 00");
+    // Before the beginning of the capture there is nothing to miss.
+    tap.see(0.03, "01 01 01 04 00 00");
+    let found = tap.found();
+    assert!(matches!(found[..], [What::CaptureLoss(Missed::Message(id))] if id.seq == Seq(6)), "{found:?}");
+    assert!(!found[0].is_fault());
+}
+
+#[test]
+fn a_number_that_nobody_sends_is_a_gap() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "02 01 32 06 80 00 00 19");
+    tap.see(0.1, "02 01 32 06 80 02 00 19");
+    tap.see(0.2, "01 02 01 00 00 00 01 02 00 00");
+    for second in 1..40 {
+        tap.see(f64::from(second), "02 01 02");
+        tap.see(f64::from(second) + 0.5, "01 01 02");
+    }
+    assert_eq!(tap.found(), [What::SequenceGap { channel: Channel::Game, seq: Seq(1) }]);
+}
+
+#[test]
+fn silence_and_timeouts_are_told_once_and_not_after_a_goodbye() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "02 01 02");
+    tap.see(0.1, "01 01 02");
+    for second in 1..60 {
+        tap.see(f64::from(second), "02 01 02");
+    }
+    let names: Vec<&str> = tap.found().iter().map(What::name).collect();
+    assert_eq!(names, ["silence", "timeout"]);
+    let mut tap = Tap::new();
+    tap.see(0.1, "01 01 02");
+    tap.see(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02");
+    tap.observer.advance(at(100.0));
+    assert_eq!(tap.found(), []);
+}
+
+#[test]
+fn game_data_that_waits_behind_acks_is_starved() {
+    let mut tap = Tap::new();
+    let acks: String = (0..100).map(|seq| format!(" 01 {seq:02X} 00 00")).collect();
+    tap.see(0.0, "01 01 02");
+    tap.see(0.01, &format!("01 65{acks} 02"));
+    let payload = " 19".repeat(200);
+    tap.see(0.02, &format!("01 01 32 CD 80 00 00{payload}"));
+    let starved = tap.found().into_iter().filter(|what| matches!(what, What::Starvation { .. }));
+    assert_eq!(starved.collect::<Vec<_>>(), [What::Starvation { ack_bytes: 400, waiting_bytes: 205 }]);
+}
+
+#[test]
+fn unknown_types_and_oddities_are_told_and_strangers_are_not() {
+    let mut tap = Tap::new();
+    assert!(matches!(tap.see(0.0, "02 01 77 00"), Seen::Foreign(_)));
+    tap.see(0.1, "02 01 02");
+    assert!(matches!(tap.see(0.2, "02 01 77 00"), Seen::Malformed(..)));
+    tap.see(0.3, "02 01 32 04 40 19");
+    tap.see(0.4, "02 01 32 04 40 19");
+    assert_eq!(tap.found(), [What::UnknownType(Kind(0x77)), What::NonStock(NonStock::DATA_URGENT)]);
+    let seen = tap.observer.observe(9, at(0.5), HOST, CLIENT, b"\\status\\");
+    assert_eq!(seen, Seen::GameSpy);
+}
+
+#[test]
+fn memory_is_bounded_by_its_limits() {
+    let limits = Limits { conversations: 3, messages: 10, findings: 5 };
+    let mut observer = Observer::new(limits);
+    for port in 1..=20 {
+        let from = SocketAddrV4::new(*CLIENT.ip(), port);
+        for seq in 0..200_u8 {
+            let mut bytes = [2, 1, 0x32, 6, 0x80, seq, 0, 0x19];
+            cipher::encrypt(&mut bytes);
+            observer.observe(0, at(f64::from(port)), from, HOST, &bytes);
+            let mut ack = [1, 1, 1, seq.wrapping_mul(7), 0, 0];
+            cipher::encrypt(&mut ack);
+            observer.observe(0, at(f64::from(port)), HOST, from, &ack);
+        }
+    }
+    assert_eq!(observer.conversations().count(), 3);
+    for conversation in observer.conversations() {
+        for side in [Side::First, Side::Second] {
+            assert!(conversation.unacknowledged(side) <= 10 && conversation.owed_acks(side) <= 10);
+        }
+    }
+    assert!(observer.lost_findings() > 0);
+    assert!(std::iter::from_fn(|| observer.poll_finding()).count() <= 5);
+}

@@ -1,0 +1,177 @@
+//! The sockets of a proxy.
+//!
+//! Number 0 is the one that players talk to; number n + 1 is source n, which the server takes for a player.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddrV4;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bcnet_proxy::Leg;
+use bcnet_transport::Time;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::net::{Batch, Head, Received, Socket};
+use crate::serve::limit::Limit;
+use crate::serve::locals::Locals;
+
+/// The socket that players talk to.
+pub(super) const LISTENING: u32 = 0;
+
+/// Sockets, and what is to leave through them.
+pub(super) struct Legs {
+    poll: Poll,
+    events: Events,
+    sockets: Vec<Option<Socket>>,
+    /// Sockets that have something, in turn.
+    unread: VecDeque<u32>,
+    outbound: Batch,
+    /// Which of our addresses each client talks to, if there may be several.
+    locals: Option<Locals>,
+    failures: Limit,
+    unsent: u64,
+}
+
+impl Legs {
+    pub(super) fn new(listening: Socket) -> io::Result<Self> {
+        let any = listening.local()?.ip().is_unspecified();
+        let mut legs = Self {
+            poll: Poll::new()?,
+            events: Events::with_capacity(1024),
+            sockets: Vec::new(),
+            unread: VecDeque::new(),
+            outbound: Batch::new(),
+            locals: any.then(Locals::new),
+            failures: Limit::new(5, LOG_EVERY),
+            unsent: 0,
+        };
+        legs.attach(LISTENING, listening)?;
+        Ok(legs)
+    }
+
+    /// Interrupts [`wait`](Self::wait), from any thread.
+    pub(super) fn waker(&self) -> io::Result<Arc<Waker>> {
+        Waker::new(self.poll.registry(), WAKE).map(Arc::new)
+    }
+
+    /// Datagrams that the system did not take.
+    pub(super) const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Waits until something arrives, but no longer than `most`.
+    pub(super) fn wait(&mut self, most: Duration) -> io::Result<()> {
+        let most = if self.unread.is_empty() { most } else { Duration::ZERO };
+        match self.poll.poll(&mut self.events, Some(most)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            Err(_) => return Ok(()),
+            Ok(()) => {}
+        }
+        for event in &self.events {
+            let socket = u32::try_from(event.token().0).ok().filter(|_| event.token() != WAKE);
+            self.unread.extend(socket.filter(|socket| !self.unread.contains(socket)));
+        }
+        Ok(())
+    }
+
+    /// How many sockets have something.
+    pub(super) fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
+    /// Takes what has arrived at the socket whose turn it is, but no more than its share.
+    pub(super) fn receive(&mut self, inbound: &mut Batch, now: Time) {
+        inbound.clear();
+        let Some(number) = self.unread.pop_front() else { return };
+        let Some(socket) = self.sockets.get(number as usize).and_then(Option::as_ref) else { return };
+        match socket.receive(inbound, number, TURN) {
+            Ok(Received::All) => {}
+            Ok(Received::More) => self.unread.push_back(number),
+            Err(error) => {
+                if let Some(held_back) = self.failures.pass(now) {
+                    tracing::warn!(event = "receive_failed", %error, held_back);
+                }
+                // It complains of something sent earlier; behind that, there may be datagrams.
+                self.unread.push_back(number);
+            }
+        }
+        if let (Some(locals), LISTENING) = (&mut self.locals, number) {
+            for (head, _) in inbound.iter_mut() {
+                head.local.into_iter().for_each(|local| locals.note(head.remote, local));
+            }
+        }
+    }
+
+    /// Adds a datagram to what is to leave.
+    pub(super) fn push(&mut self, leg: Leg, upstream: SocketAddrV4, bytes: &[u8]) {
+        let (owner, remote, local) = match leg {
+            Leg::Client(client) => {
+                (LISTENING, client, self.locals.as_ref().and_then(|locals| locals.find(client)))
+            }
+            Leg::Server(source) => (source + 1, upstream, None),
+        };
+        let pushed = self.outbound.push(|room| {
+            room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Some(Head { owner, remote, local, len: bytes.len(), cut: false })
+        });
+        self.unsent += u64::from(!pushed);
+    }
+
+    /// Whether what one more datagram asks for might not fit.
+    pub(super) const fn is_nearly_full(&self) -> bool {
+        self.outbound.is_nearly_full()
+    }
+
+    /// Sends what is to leave.
+    pub(super) fn send(&mut self, now: Time) {
+        for (owner, range) in self.outbound.runs() {
+            let Some(socket) = self.sockets.get(owner as usize).and_then(Option::as_ref) else {
+                self.unsent += range.len() as u64;
+                continue;
+            };
+            let Err(unsent) = socket.send(&self.outbound, range) else { continue };
+            self.unsent += unsent.datagrams;
+            if let Some(held_back) = self.failures.pass(now) {
+                let error = unsent.reason.map(|error| error.to_string());
+                tracing::warn!(event = "send_failed", datagrams = unsent.datagrams, error, held_back);
+            }
+        }
+        self.outbound.clear();
+    }
+
+    pub(super) fn attach(&mut self, number: u32, socket: Socket) -> io::Result<()> {
+        let index = number as usize;
+        let raw = socket.as_udp().as_raw_fd();
+        self.poll.registry().register(&mut SourceFd(&raw), Token(index), Interest::READABLE)?;
+        if self.sockets.len() <= index {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        self.sockets[index] = Some(socket);
+        Ok(())
+    }
+
+    /// What is to leave through it leaves first.
+    pub(super) fn detach(&mut self, number: u32, now: Time) {
+        self.send(now);
+        let Some(socket) = self.sockets.get_mut(number as usize).and_then(Option::take) else { return };
+        self.unread.retain(|unread| *unread != number);
+        let raw = socket.as_udp().as_raw_fd();
+        // It is closed at once, which does the same.
+        drop(self.poll.registry().deregister(&mut SourceFd(&raw)));
+    }
+
+    /// These are the players now: what is known of them is kept whoever else comes.
+    pub(super) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
+        if let Some(locals) = &mut self.locals {
+            locals.keep(players);
+        }
+    }
+}
+
+const WAKE: Token = Token(usize::MAX);
+/// How many datagrams one socket may bring before others have their turn.
+const TURN: usize = 64;
+const LOG_EVERY: Duration = Duration::from_secs(10);

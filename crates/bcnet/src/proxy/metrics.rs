@@ -1,0 +1,176 @@
+//! What the proxy has counted, for Prometheus: its text format, and the small HTTP server that gives it out.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use bcnet_proxy::{Healed, Leg, Output, Proxy, Refusal};
+
+use super::relay::{Order, Orders};
+use super::watch::Watch;
+
+/// Datagrams and their bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Volume {
+    datagrams: u64,
+    bytes: u64,
+}
+
+impl Volume {
+    const fn add(&mut self, bytes: &[u8]) {
+        self.datagrams += 1;
+        self.bytes += bytes.len() as u64;
+    }
+}
+
+/// What came and what left.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    from_clients: Volume,
+    from_server: Volume,
+    to_clients: Volume,
+    to_server: Volume,
+    /// Datagrams that were too long, or came to a source from somewhere else than the server.
+    pub(super) foreign: u64,
+}
+
+impl Figures {
+    /// A datagram came, and this is what was made of it.
+    pub(super) fn note(&mut self, from_server: bool, bytes: &[u8], output: &Output<'_>) {
+        if from_server {
+            self.from_server.add(bytes);
+        } else {
+            self.from_clients.add(bytes);
+        }
+        for (leg, bytes) in [output.forward, output.answer].into_iter().flatten() {
+            match leg {
+                Leg::Client(_) => self.to_clients.add(bytes),
+                Leg::Server(_) => self.to_server.add(bytes),
+            }
+        }
+    }
+}
+
+/// Everything in the text format of Prometheus.
+pub(super) fn render(figures: &Figures, proxy: &Proxy, watch: &Watch, unsent: u64) -> String {
+    let mut page = Page::default();
+    let came = [("from=\"clients\"", figures.from_clients), ("from=\"server\"", figures.from_server)];
+    let left = [("to=\"clients\"", figures.to_clients), ("to=\"server\"", figures.to_server)];
+    page.volumes("received", "that came", came);
+    page.volumes("sent", "that left", left);
+    page.counter(
+        "foreign_datagrams",
+        "Datagrams too long, or to a source and not from the server",
+        [("", figures.foreign)],
+    );
+    page.counter("unsent_datagrams", "Datagrams that the system did not take", [("", unsent)]);
+    page.family("players", "gauge", "Players now", [("", proxy.players().count() as u64)]);
+    let refused = Refusal::ALL.map(|why| (format!("reason=\"{}\"", why.name()), proxy.refused(why)));
+    page.counter("refused_datagrams", "Datagrams of clients that were turned away", refused);
+    let found = watch.found().map(|(kind, count)| (format!("kind=\"{kind}\""), count));
+    page.counter("findings", "Faults that were seen in what passed", found);
+    for (name, help, figure) in HEALED {
+        let healed = proxy.players().flat_map(|player| {
+            [("client", player.up), ("server", player.down)].map(|(from, healed)| {
+                (format!("player=\"{}\",from=\"{from}\"", player.address), figure(&healed))
+            })
+        });
+        page.counter(name, help, healed);
+    }
+    page.0
+}
+
+type HealedFigure = (&'static str, &'static str, fn(&Healed) -> u64);
+
+const HEALED: [HealedFigure; 5] = [
+    ("healed_acks", "ACKs without news that were taken out", |healed| healed.acks),
+    ("healed_repeats", "Messages that had arrived and were not passed on again", |healed| healed.repeats),
+    ("healed_answers", "ACKs given in place of the receiver", |healed| healed.answers),
+    ("healed_datagrams", "Datagrams of which nothing was left", |healed| healed.emptied),
+    ("healed_bytes", "Bytes that were not passed on", |healed| healed.bytes),
+];
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn volumes(&mut self, name: &str, which: &str, volumes: [(&str, Volume); 2]) {
+        let datagrams = volumes.map(|(labels, volume)| (labels, volume.datagrams));
+        self.counter(&format!("{name}_datagrams"), &format!("Datagrams {which}"), datagrams);
+        let bytes = volumes.map(|(labels, volume)| (labels, volume.bytes));
+        self.counter(&format!("{name}_bytes"), &format!("Bytes of the datagrams {which}"), bytes);
+    }
+
+    fn counter<L: AsRef<str>>(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (L, u64)>) {
+        self.family(&format!("{name}_total"), "counter", help, values);
+    }
+
+    fn family<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        let _ = writeln!(self.0, "# HELP bcnet_proxy_{name} {help}.\n# TYPE bcnet_proxy_{name} {kind}");
+        for (labels, value) in values {
+            let _ = match labels.as_ref() {
+                "" => writeln!(self.0, "bcnet_proxy_{name} {value}"),
+                labels => writeln!(self.0, "bcnet_proxy_{name}{{{labels}}} {value}"),
+            };
+        }
+    }
+}
+
+/// Answers `GET /metrics`, one connection after the other, for ever. Nobody is waited for long.
+pub(super) fn serve(listener: &TcpListener, orders: &Orders) {
+    loop {
+        match listener.accept() {
+            // Whoever does not listen to the answer has none.
+            Ok((stream, _)) => drop(answer(stream, orders)),
+            Err(error) => {
+                tracing::warn!(event = "metrics_failed", %error);
+                thread::sleep(PATIENCE);
+            }
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let request = read_head(&mut stream)?;
+    let (status, body) = if request.starts_with(b"GET /metrics ") {
+        let (reply, text) = mpsc::sync_channel(1);
+        orders.give(Order::Measure(reply));
+        let gone = |_| io::Error::from(io::ErrorKind::TimedOut);
+        ("200 OK", text.recv_timeout(PATIENCE).map_err(gone)?)
+    } else {
+        ("404 Not Found", "only GET /metrics is here\n".into())
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())
+}
+
+/// The head of a request, or as much of it as comes in a few reads.
+fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let (mut head, mut chunk) = (Vec::new(), [0; 1024]);
+    for _ in 0..MOST_READS {
+        let len = stream.read(&mut chunk)?;
+        head.extend_from_slice(&chunk[..len]);
+        if len == 0 || head.windows(4).any(|end| end == b"\r\n\r\n") {
+            break;
+        }
+    }
+    Ok(head)
+}
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const MOST_READS: usize = 4;

@@ -1,0 +1,123 @@
+//! `bcnet swarm --check`: what a server does, rule by rule of PROTOCOL.md.
+
+mod game;
+mod transport;
+mod visitor;
+
+use std::io::{self, Write};
+use std::net::SocketAddrV4;
+
+use anyhow::bail;
+use serde_json::json;
+
+use crate::Verdict;
+use visitor::Visitor;
+
+/// What a try has shown.
+enum Outcome {
+    /// The rule is kept; what shows it.
+    Right(String),
+    Wrong(String),
+    /// It could not be tried, and why.
+    Unclear(String),
+}
+
+impl Outcome {
+    /// Right if `holds`.
+    fn when(holds: bool, evidence: impl Into<String>) -> Self {
+        if holds { Self::Right(evidence.into()) } else { Self::Wrong(evidence.into()) }
+    }
+}
+
+/// Something to try.
+struct Probe {
+    rule: &'static str,
+    what: &'static str,
+    slow: bool,
+    run: fn(&Target) -> anyhow::Result<Outcome>,
+}
+
+/// Whom to try it on.
+struct Target {
+    server: SocketAddrV4,
+    password: String,
+}
+
+impl Target {
+    /// Somebody who has not said anything yet.
+    fn stranger(&self) -> anyhow::Result<Visitor> {
+        Visitor::new(self.server, "Probe")
+    }
+
+    /// Somebody who was let in; `None` if that does not work.
+    fn guest(&self) -> anyhow::Result<Option<Visitor>> {
+        let mut visitor = self.stranger()?;
+        Ok(visitor.connect(&self.password).then_some(visitor))
+    }
+
+    /// Players in the game, in the order of their coming; `None` if that does not work.
+    fn players<const N: usize>(&self) -> anyhow::Result<Option<[Visitor; N]>> {
+        let mut players: Vec<Visitor> = Vec::new();
+        for number in 0..N {
+            let mut player = Visitor::new(self.server, &format!("Probe {number}"))?;
+            if !self.join(&mut player, &mut players) {
+                // On a busy machine an answer may come too late.
+                player.leave();
+                player = Visitor::new(self.server, &format!("Probe {number}"))?;
+                if !self.join(&mut player, &mut players) {
+                    return Ok(None);
+                }
+            }
+            players.push(player);
+        }
+        Ok(players.try_into().ok())
+    }
+
+    /// Gets `player` into the game while `others`, who are there already, go on answering. Whether that worked.
+    fn join(&self, player: &mut Visitor, others: &mut [Visitor]) -> bool {
+        std::thread::scope(|scope| {
+            let joining = scope.spawn(|| player.join(&self.password));
+            while !joining.is_finished() {
+                for other in &mut *others {
+                    other.listen(visitor::SOON / 50, |_| false);
+                }
+                std::thread::yield_now();
+            }
+            joining.join().unwrap_or(false)
+        })
+    }
+}
+
+pub(super) fn run(server: SocketAddrV4, password: &str, slow: bool, json: bool) -> anyhow::Result<Verdict> {
+    let target = Target { server, password: password.into() };
+    if !transport::answers(&target)? {
+        bail!("{server}: nobody answers, neither to a query nor to a request to join");
+    }
+    let out = &mut io::stdout().lock();
+    let mut wrong = 0;
+    let mut count = 0;
+    for probe in transport::PROBES.iter().chain(game::PROBES).filter(|probe| slow || !probe.slow) {
+        let (verdict, evidence) = match (probe.run)(&target)? {
+            Outcome::Right(evidence) => ("right", evidence),
+            Outcome::Wrong(evidence) => ("wrong", evidence),
+            Outcome::Unclear(evidence) => ("unclear", evidence),
+        };
+        count += 1;
+        wrong += u32::from(verdict == "wrong");
+        let Probe { rule, what, .. } = probe;
+        if json {
+            let line = json!({ "rule": rule, "what": what, "verdict": verdict, "evidence": evidence });
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(out, "{rule:5} {verdict:8} {what}\n               {evidence}")?;
+        }
+        out.flush()?;
+    }
+    if !json {
+        writeln!(out, "{count} rules tried, {wrong} not kept")?;
+    }
+    Ok(if wrong == 0 { Verdict::Clean } else { Verdict::Findings })
+}
+
+const NOT_LET_IN: &str = "no guest was let in";
+const NOT_IN_GAME: &str = "the players did not get into the game";

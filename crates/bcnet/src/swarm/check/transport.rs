@@ -1,0 +1,437 @@
+//! Rules of the transport.
+
+use std::time::Duration;
+
+use bcnet_transport::wire::Kind;
+
+use super::visitor::{Heard, SOON, Visitor, hex};
+use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
+use crate::swarm::payload;
+
+pub(super) const PROBES: &[Probe] = &[
+    Probe {
+        rule: "T-01",
+        what: "datagrams of a whole join can be read to the last byte",
+        slow: false,
+        run: framing,
+    },
+    Probe {
+        rule: "T-30",
+        what: "a request to join is acknowledged in the form for control messages",
+        slow: false,
+        run: control_ack,
+    },
+    Probe {
+        rule: "T-34",
+        what: "the reply is six bytes, flags C0, number 0, and an id from 2 to 126",
+        slow: false,
+        run: reply,
+    },
+    Probe {
+        rule: "T-53",
+        what: "a repeated request is acknowledged again and gives no second id",
+        slow: false,
+        run: repeated_request,
+    },
+    Probe { rule: "T-52", what: "an identity comes back to its owner unchanged", slow: false, run: identity },
+    Probe {
+        rule: "T-15",
+        what: "the first request of the file check is reliable, with number 0",
+        slow: false,
+        run: first_request,
+    },
+    Probe {
+        rule: "T-31",
+        what: "each part is acknowledged by number and index",
+        slow: false,
+        run: part_acks,
+    },
+    Probe {
+        rule: "T-68",
+        what: "parts are put together in whatever order they come",
+        slow: false,
+        run: parts_in_any_order,
+    },
+    Probe {
+        rule: "T-60",
+        what: "a message that comes again is acknowledged again",
+        slow: false,
+        run: repeated_ack,
+    },
+    Probe { rule: "T-69", what: "a message that comes again has no second effect", slow: false, run: once },
+    Probe {
+        rule: "T-69",
+        what: "a message that comes too early waits for those before it",
+        slow: false,
+        run: in_order,
+    },
+    Probe { rule: "T-61", what: "what is not acknowledged is sent again", slow: false, run: sent_again },
+    Probe { rule: "T-24", what: "numbers go on beyond 255", slow: false, run: numbers },
+    Probe { rule: "T-10", what: "an unknown type does no harm", slow: false, run: unknown_type },
+    Probe {
+        rule: "T-03",
+        what: "an empty datagram, a count of 0 and cut messages do no harm",
+        slow: false,
+        run: malformed,
+    },
+    Probe {
+        rule: "T-58",
+        what: "a client's id is worth nothing from another address",
+        slow: false,
+        run: foreign_id,
+    },
+    Probe { rule: "T-57", what: "a goodbye is acknowledged and passed on", slow: false, run: goodbye },
+    Probe {
+        rule: "T-54",
+        what: "a wrong password is refused with reason 2 for nobody",
+        slow: false,
+        run: wrong_password,
+    },
+    Probe {
+        rule: "T-55",
+        what: "after 5 seconds of quiet there is a sign of life",
+        slow: true,
+        run: keepalive,
+    },
+    Probe {
+        rule: "T-56",
+        what: "a client that is silent for 45 seconds is gone, and everyone is told",
+        slow: true,
+        run: silence,
+    },
+];
+
+/// Whether anybody is there.
+pub(super) fn answers(target: &Target) -> anyhow::Result<bool> {
+    let mut asker = target.stranger()?;
+    for _ in 0..2 {
+        asker.send_raw(b"\\status\\");
+        if asker.listen(SOON, |it| !it.heard.is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(target.guest()?.is_some_and(|mut guest| {
+        guest.leave();
+        true
+    }))
+}
+
+fn framing(target: &Target) -> anyhow::Result<Outcome> {
+    let mut player = target.stranger()?;
+    let joined = player.join(&target.password);
+    player.leave();
+    player.listen(SOON / 5, |_| false);
+    Ok(match player.malformed {
+        Some(error) => Outcome::Wrong(error),
+        None if joined => Outcome::Right(format!("{} messages", player.heard.len())),
+        None => Outcome::Unclear(NOT_IN_GAME.into()),
+    })
+}
+
+fn control_ack(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    let acknowledged = guest.listen(SOON, |it| it.has(&[0x01, 0, 0, 2]));
+    let acks = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&0x01));
+    let evidence = acks.map_or("no ACK came".into(), |ack| hex(&ack.bytes));
+    guest.leave();
+    Ok(Outcome::when(acknowledged, evidence))
+}
+
+fn reply(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.leave();
+    let reply = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&Kind::CONNECT.0));
+    let Some(Heard { bytes, .. }) = reply else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    let good =
+        matches!(bytes.as_slice(), [0x03, 0x06, 0xC0, 0, 0, id] if (2..=126).contains(id) && *id != 0x5C);
+    Ok(Outcome::when(good, hex(bytes)))
+}
+
+fn repeated_request(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.listen(SOON / 5, |_| false);
+    let (id, before) = (guest.id, guest.heard.len());
+    let request = guest.connect_request(&target.password);
+    guest.id = 0xFF;
+    guest.say(&[request]);
+    let is_ack = |heard: &Heard| heard.bytes == [0x01, 0, 0, 2];
+    let again = guest.listen(SOON, |it| it.heard.iter().skip(before).any(is_ack));
+    let other = guest
+        .heard
+        .iter()
+        .skip(before)
+        .find(|heard| matches!(heard.bytes.as_slice(), [0x03, .., other] if *other != id));
+    let other = other.map(|heard| hex(&heard.bytes));
+    guest.id = id;
+    guest.leave();
+    Ok(match other {
+        Some(other) => Outcome::Wrong(format!("after id {id}: {other}")),
+        None => Outcome::when(again, if again { "01 00 00 02, no new id" } else { "no ACK came" }),
+    })
+}
+
+fn identity(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.identify();
+    let body = guest.identity();
+    let came = guest.listen(SOON, |it| it.heard.iter().any(|heard| heard.bytes.first() == Some(&0x00)));
+    guest.leave();
+    let heard = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&0x00));
+    let evidence = heard.map_or("no identity came".into(), |heard| hex(&heard.bytes));
+    let same = heard.is_some_and(|heard| heard.bytes.get(5..) == Some(&body));
+    Ok(Outcome::when(came && same, evidence))
+}
+
+fn first_request(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    let came = guest.listen(SOON, |it| it.has_payload(&[0x20]));
+    guest.leave();
+    let request = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&0x32));
+    let evidence = request.map_or("none came".into(), |heard| hex(&heard.bytes));
+    Ok(Outcome::when(came && guest.has(&[0x32, 27, 0x80, 0, 0, 0x20, 0]), evidence))
+}
+
+/// A guest that has answered the first two rounds and is asked for the third, which has parts.
+fn before_parts(target: &Target) -> anyhow::Result<Option<Visitor>> {
+    let Some(mut guest) = target.guest()? else { return Ok(None) };
+    guest.identify();
+    let asked = guest.answer(0) && guest.answer(1) && guest.listen(SOON, |it| it.has_payload(&[0x20, 2]));
+    Ok(asked.then_some(guest))
+}
+
+fn part_acks(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = before_parts(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    let parts = guest.parts(&payload::files(2).unwrap_or_default());
+    for part in parts {
+        guest.say(&[part]);
+    }
+    let wanted: Vec<[u8; 5]> = (0..3).map(|index| [0x01, 2, 0, 1, index]).collect();
+    let all = guest.listen(SOON, |it| wanted.iter().all(|ack| it.has(ack)));
+    guest.leave();
+    let acks = guest.heard.iter().filter(|heard| heard.bytes.starts_with(&[0x01, 2, 0]));
+    let acks: Vec<String> = acks.map(|heard| hex(&heard.bytes)).collect();
+    Ok(Outcome::when(all, if acks.is_empty() { "no ACK came".into() } else { acks.join(", ") }))
+}
+
+fn parts_in_any_order(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = before_parts(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    let mut parts = guest.parts(&payload::files(2).unwrap_or_default());
+    parts.rotate_right(1);
+    for part in parts {
+        guest.say(&[part]);
+    }
+    let went_on = guest.listen(SOON, |it| it.has_payload(&[0x20, 3]));
+    guest.leave();
+    Ok(Outcome::when(
+        went_on,
+        if went_on { "2, 0, 1: the next round came" } else { "2, 0, 1: no next round" },
+    ))
+}
+
+fn repeated_ack(target: &Target) -> anyhow::Result<Outcome> {
+    let Some((mut guest, reply)) = answered(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    let before = guest.heard.len();
+    guest.say(&[reply]);
+    let is_ack = |heard: &Heard| heard.bytes == [0x01, 0, 0, 0];
+    let again = guest.listen(SOON, |it| it.heard.iter().skip(before).any(is_ack));
+    guest.leave();
+    Ok(Outcome::when(again, if again { "01 00 00 00 came again" } else { "no second ACK came" }))
+}
+
+/// A guest that has answered the first round, with its answer.
+fn answered(target: &Target) -> anyhow::Result<Option<(Visitor, Vec<u8>)>> {
+    let Some(mut guest) = target.guest()? else { return Ok(None) };
+    guest.identify();
+    if !guest.listen(SOON, |it| it.has_payload(&[0x20, 0])) {
+        return Ok(None);
+    }
+    let reply = guest.order(&payload::files(0).unwrap_or_default());
+    guest.say(std::slice::from_ref(&reply));
+    let went_on = guest.listen(SOON, |it| it.has_payload(&[0x20, 1]) && it.has(&[0x01, 0, 0, 0]));
+    Ok(went_on.then_some((guest, reply)))
+}
+
+fn once(target: &Target) -> anyhow::Result<Outcome> {
+    let Some((mut guest, reply)) = answered(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.say(std::slice::from_ref(&reply));
+    guest.say(&[reply]);
+    guest.listen(SOON, |_| false);
+    guest.leave();
+    let requests = guest.payloads().iter().filter(|payload| payload.starts_with(&[0x20])).count();
+    Ok(Outcome::when(requests == 2, format!("{requests} requests after one answer three times")))
+}
+
+fn in_order(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.identify();
+    guest.listen(SOON, |it| it.has_payload(&[0x20, 0]));
+    let replies = [0, 1].map(|round| guest.order(&payload::files(round).unwrap_or_default()));
+    let [first, second] = replies;
+    guest.say(&[second]);
+    let early = guest.listen(SOON / 3, |it| it.has_payload(&[0x20, 1]));
+    guest.say(&[first]);
+    let late = guest.listen(2 * SOON, |it| it.has_payload(&[0x20, 2]));
+    guest.leave();
+    Ok(match (early, late) {
+        (true, _) => Outcome::Wrong("number 1 had an effect before number 0".into()),
+        (false, late) => Outcome::when(
+            late,
+            if late { "1, then 0: both had their effect" } else { "number 1 was forgotten" },
+        ),
+    })
+}
+
+fn sent_again(target: &Target) -> anyhow::Result<Outcome> {
+    let mut guest = target.stranger()?;
+    guest.acknowledges = false;
+    if !guest.connect(&target.password) {
+        return Ok(Outcome::Unclear(NOT_LET_IN.into()));
+    }
+    let requests = |it: &Visitor| -> Vec<_> {
+        it.heard
+            .iter()
+            .filter(|heard| heard.bytes.starts_with(&[0x32, 27, 0x80, 0, 0]))
+            .map(|heard| heard.at)
+            .collect()
+    };
+    let again = guest.listen(8 * SOON, |it| requests(it).len() > 1);
+    let times = requests(&guest);
+    guest.leave();
+    Ok(match times.as_slice() {
+        [first, second, ..] if again => {
+            Outcome::Right(format!("after {} ms", second.since(*first).as_millis()))
+        }
+        _ => Outcome::Wrong("it came once in 12 seconds".into()),
+    })
+}
+
+/// What one player says 300 times, with a number.
+fn numbered(slot: u8, number: u32) -> Vec<u8> {
+    payload::event(0x08, 0x0101, 0xDA, payload::first_object(slot) + 1 + number, &[])
+}
+
+fn numbers(target: &Target) -> anyhow::Result<Outcome> {
+    let Some([mut one, mut other]) = target.players()? else {
+        return Ok(Outcome::Unclear(NOT_IN_GAME.into()));
+    };
+    for ten in 0..30 {
+        let orders: Vec<Vec<u8>> = (0..10).map(|n| numbered(one.slot, 10 * ten + n)).collect();
+        let orders: Vec<Vec<u8>> = orders.iter().map(|order| one.order(order)).collect();
+        one.say(&orders);
+        let acknowledged = one.listen(SOON, |it| {
+            orders.iter().all(|order| {
+                it.has(&[0x01, order.get(3).copied().unwrap_or(0), order.get(4).copied().unwrap_or(0), 0])
+            })
+        });
+        other.listen(Duration::from_millis(30), |_| false);
+        if !acknowledged {
+            return Ok(Outcome::Wrong(format!("of number {} on there are no ACKs", 10 * ten)));
+        }
+    }
+    let is_order = |payload: &&&[u8]| payload.first() == Some(&0x08);
+    other.listen(2 * SOON, |it| it.payloads().iter().filter(is_order).count() >= 300);
+    let heard: Vec<Vec<u8>> = other.payloads().iter().filter(is_order).map(|it| it.to_vec()).collect();
+    let wanted: Vec<Vec<u8>> = (0..300).map(|number| numbered(one.slot, number)).collect();
+    one.leave();
+    other.leave();
+    Ok(Outcome::when(heard == wanted, format!("{} of 300 heard by another player", heard.len())))
+}
+
+/// Whether a guest still gets on with its join.
+fn still_serves(mut guest: Visitor) -> bool {
+    guest.identify();
+    let served = guest.answer(0) && guest.listen(SOON, |it| it.has_payload(&[0x20, 1]));
+    guest.leave();
+    served
+}
+
+fn unknown_type(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    for kind in [0x06, 0x33, 0xFF] {
+        guest.say(&[vec![kind, 5, 0x80, 0, 0]]);
+    }
+    let serves = still_serves(guest);
+    Ok(Outcome::when(serves, if serves { "the join went on" } else { "the join stopped" }))
+}
+
+fn malformed(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.send_raw(&[]);
+    guest.send_raw(&[guest.id]);
+    guest.say(&[]);
+    guest.say(&[vec![0x32, 0xFF, 0x9F, 0, 0, 1]]);
+    guest.say(&[vec![0x32, 0x01, 0x80]]);
+    guest.say(&[vec![0x00, 0, 0, 1, 0]]);
+    let serves = still_serves(guest);
+    Ok(Outcome::when(serves, if serves { "the join went on" } else { "the join stopped" }))
+}
+
+fn foreign_id(target: &Target) -> anyhow::Result<Outcome> {
+    let Some([mut one, mut other]) = target.players()? else {
+        return Ok(Outcome::Unclear(NOT_IN_GAME.into()));
+    };
+    let mut thief = target.stranger()?;
+    thief.id = one.id;
+    let stolen = one.order(&payload::chat(one.id, "stolen"));
+    thief.say(&[stolen]);
+    let heard = other.listen(SOON, |it| it.heard.iter().any(|heard| heard.bytes.ends_with(b"stolen")));
+    one.leave();
+    other.leave();
+    Ok(Outcome::when(!heard, if heard { "chat under a stolen id was passed on" } else { "it was not heard" }))
+}
+
+fn goodbye(target: &Target) -> anyhow::Result<Outcome> {
+    let Some([mut one, mut other]) = target.players()? else {
+        return Ok(Outcome::Unclear(NOT_IN_GAME.into()));
+    };
+    let leaver = one.id;
+    one.leave();
+    let acknowledged = one.listen(SOON, |it| it.has(&[0x01, 2, 0, 2]));
+    let is_goodbye = |heard: &Heard| {
+        heard.bytes.first() == Some(&Kind::DISCONNECT.0) && heard.bytes.get(5) == Some(&leaver)
+    };
+    let told = other.listen(SOON, |it| it.heard.iter().any(is_goodbye));
+    other.leave();
+    Ok(Outcome::when(acknowledged && told, format!("acknowledged: {acknowledged}, passed on: {told}")))
+}
+
+fn wrong_password(target: &Target) -> anyhow::Result<Outcome> {
+    if target.password.is_empty() {
+        return Ok(Outcome::Unclear("tell the server's --password to try this".into()));
+    }
+    let mut stranger = target.stranger()?;
+    let request = stranger.connect_request(&format!("not {}", target.password));
+    stranger.say(&[request]);
+    stranger.listen(SOON, |it| it.heard.iter().any(|heard| heard.bytes.first() == Some(&Kind::BOOT.0)));
+    let boot = stranger.heard.iter().find(|heard| heard.bytes.first() == Some(&Kind::BOOT.0));
+    let evidence = boot.map_or("no boot came".into(), |heard| hex(&heard.bytes));
+    Ok(Outcome::when(boot.is_some_and(|heard| heard.bytes.get(5..) == Some(&[2, 0xFF])), evidence))
+}
+
+fn keepalive(target: &Target) -> anyhow::Result<Outcome> {
+    let Some([mut player]) = target.players()? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let before = player.clock.now();
+    let alive = player.listen(Duration::from_secs(9), |it| it.has(&[0x02]));
+    let after = player.clock.now().since(before);
+    player.leave();
+    Ok(Outcome::when(
+        alive,
+        if alive { format!("after {} ms", after.as_millis()) } else { "none in 9 seconds".into() },
+    ))
+}
+
+fn silence(target: &Target) -> anyhow::Result<Outcome> {
+    let Some([one, mut other]) = target.players()? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let is_boot = |heard: &Heard| {
+        heard.bytes.first() == Some(&Kind::BOOT.0) && heard.bytes.get(5..) == Some(&[1, one.id])
+    };
+    let start = other.clock.now();
+    let told = (0..26).any(|_| {
+        // Whoever is to be told must not be silent itself.
+        other.say(&[vec![0x02]]);
+        other.listen(Duration::from_secs(2), |it| it.heard.iter().any(is_boot))
+    });
+    let seconds = other.clock.now().since(start).as_secs();
+    other.leave();
+    Ok(Outcome::when(told && (40..50).contains(&seconds), format!("told: {told}, after {seconds} s")))
+}

@@ -1,0 +1,305 @@
+//! A client that says exactly what it is told, byte for byte, and keeps what it hears.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use anyhow::Context;
+use bcnet_transport::wire::{Body, Datagram, Kind, Message, Role, Text};
+use bcnet_transport::{Time, cipher};
+
+use crate::serve::clock::Clock;
+use crate::swarm::payload;
+
+/// A message from the server.
+#[derive(Debug, Clone)]
+pub(super) struct Heard {
+    /// Which datagram it came in, counted from 0.
+    pub(super) datagram: u32,
+    pub(super) at: Time,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Heard {
+    pub(super) fn message(&self) -> Option<Message<'_>> {
+        Message::parse(&self.bytes, Some(Role::Host)).ok()
+    }
+
+    /// The game payload, if it is one and whole.
+    pub(super) fn payload(&self) -> Option<&[u8]> {
+        match self.message()? {
+            Message::Data(data) if data.delivery.part().is_none() => Some(data.payload),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_reliable(&self) -> bool {
+        self.message().is_some_and(|message| message.id().is_some())
+    }
+}
+
+pub(super) struct Visitor {
+    socket: UdpSocket,
+    pub(super) server: SocketAddrV4,
+    pub(super) clock: Clock,
+    pub(super) id: u8,
+    pub(super) slot: u8,
+    pub(super) name: String,
+    /// Everything that was heard, repeats too.
+    pub(super) heard: Vec<Heard>,
+    /// Why a datagram of the server could not be read.
+    pub(super) malformed: Option<String>,
+    /// Whether what is heard is acknowledged.
+    pub(super) acknowledges: bool,
+    datagrams: u32,
+    control: u16,
+    game: u16,
+    nonce: u32,
+}
+
+impl Visitor {
+    pub(super) fn new(server: SocketAddrV4, name: &str) -> anyhow::Result<Self> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
+        let nonce = u32::from(socket.local_addr()?.port()) << 8 | 0x5F;
+        Ok(Self {
+            socket,
+            server,
+            clock: Clock::start(),
+            id: 0xFF,
+            slot: 0,
+            name: name.into(),
+            heard: Vec::new(),
+            malformed: None,
+            acknowledges: true,
+            datagrams: 0,
+            control: 0,
+            game: 0,
+            nonce,
+        })
+    }
+
+    /// Sends one datagram of these messages.
+    pub(super) fn say(&self, messages: &[Vec<u8>]) {
+        let mut datagram = vec![self.id, messages.len() as u8];
+        datagram.extend(messages.iter().flatten());
+        cipher::encrypt(&mut datagram);
+        self.send_raw(&datagram);
+    }
+
+    pub(super) fn send_raw(&self, datagram: &[u8]) {
+        // What the network complains of shows as silence.
+        drop(self.socket.send_to(datagram, self.server));
+    }
+
+    /// A control message with the next number.
+    pub(super) fn control(&mut self, kind: Kind, body: &[u8]) -> Vec<u8> {
+        let [low, high] = (0xC000 | (5 + body.len()) as u16).to_le_bytes();
+        let [seq_low, seq_high] = self.control.to_le_bytes();
+        self.control += 1;
+        [&[kind.0, low, high, seq_low, seq_high], body].concat()
+    }
+
+    /// A reliable game message with the next number.
+    pub(super) fn order(&mut self, payload: &[u8]) -> Vec<u8> {
+        let [low, high] = (0x8000 | (5 + payload.len()) as u16).to_le_bytes();
+        let [seq_low, seq_high] = self.game.to_le_bytes();
+        self.game += 1;
+        [&[0x32, low, high, seq_low, seq_high], payload].concat()
+    }
+
+    /// The same in parts.
+    pub(super) fn parts(&mut self, payload: &[u8]) -> Vec<Vec<u8>> {
+        let (first, rest) = payload.split_at(payload.len().min(405));
+        let chunks = [first].into_iter().chain(rest.chunks(406));
+        let total = chunks.clone().count() as u8;
+        let [seq_low, seq_high] = self.game.to_le_bytes();
+        self.game += 1;
+        let part = |(index, chunk): (usize, &[u8])| {
+            let tail: &[u8] = if index == 0 { &[0, total] } else { &[index as u8] };
+            let [low, high] = (0xA000 | (5 + tail.len() + chunk.len()) as u16).to_le_bytes();
+            [&[0x32, low, high, seq_low, seq_high], tail, chunk].concat()
+        };
+        chunks.enumerate().map(part).collect()
+    }
+
+    pub(super) fn connect_request(&mut self, password: &str) -> Vec<u8> {
+        let mut body = Ipv4Addr::LOCALHOST.octets().to_vec();
+        body.extend(self.nonce.to_le_bytes());
+        body.extend(Text::encode(password).unwrap_or_default());
+        body.extend([0, 0]);
+        self.control = 0;
+        self.control(Kind::CONNECT, &body)
+    }
+
+    /// Listens until `done`, but no longer than `most`. Whether it was done.
+    pub(super) fn listen(&mut self, most: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.clock.now() + most;
+        loop {
+            if done(self) {
+                return true;
+            }
+            let left = end.since(self.clock.now());
+            if left.is_zero() {
+                return false;
+            }
+            let mut buffer = [0; 2048];
+            drop(self.socket.set_read_timeout(Some(left)));
+            match self.socket.recv_from(&mut buffer) {
+                Ok((len, SocketAddr::V4(from))) if from == self.server => {
+                    self.take(buffer.get_mut(..len).unwrap_or_default());
+                }
+                Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return false;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &mut [u8]) {
+        if bytes.first() == Some(&b'\\') {
+            return self.keep(bytes);
+        }
+        cipher::decrypt(bytes);
+        let datagram = match Datagram::parse(bytes, Some(Role::Host)) {
+            Ok(datagram) => datagram,
+            Err(error) => {
+                self.malformed = Some(format!("{error} in {}", hex(bytes)));
+                return;
+            }
+        };
+        let mut acks = Vec::new();
+        let mut at = 2;
+        for message in datagram.messages() {
+            let end = at + message.wire_len();
+            self.keep(bytes.get(at..end).unwrap_or_default());
+            at = end;
+            if let Message::Control(control) = message
+                && let Body::ConnectReply { assigned } = control.body
+            {
+                self.id = assigned.0;
+            }
+            if let Some(id) = message.id() {
+                let flags = u8::from(id.part.is_some()) | u8::from(message.kind() != Kind::DATA) << 1;
+                let [low, high] = id.seq.0.to_le_bytes();
+                acks.push([&[0x01, low, high, flags][..], id.part.as_slice()].concat());
+            }
+        }
+        self.datagrams += 1;
+        if self.acknowledges && !acks.is_empty() {
+            self.say(&acks);
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let (datagram, at) = (self.datagrams, self.clock.now());
+        self.heard.push(Heard { datagram, at, bytes: bytes.to_vec() });
+    }
+
+    /// Whether a message with these first bytes was heard.
+    pub(super) fn has(&self, start: &[u8]) -> bool {
+        self.heard.iter().any(|heard| heard.bytes.starts_with(start))
+    }
+
+    /// All game payloads, each once, in the order of their numbers as they came; unreliable ones too.
+    pub(super) fn payloads(&self) -> Vec<&[u8]> {
+        let mut seen = Vec::new();
+        let fresh = |heard: &&Heard| match heard.message().and_then(|message| message.id()) {
+            Some(id) if seen.contains(&id) => false,
+            Some(id) => {
+                seen.push(id);
+                true
+            }
+            None => true,
+        };
+        self.heard.iter().filter(fresh).filter_map(Heard::payload).collect()
+    }
+
+    pub(super) fn has_payload(&self, start: &[u8]) -> bool {
+        self.heard.iter().filter_map(Heard::payload).any(|payload| payload.starts_with(start))
+    }
+
+    /// Asks to be let in. Whether that worked.
+    pub(super) fn connect(&mut self, password: &str) -> bool {
+        let request = self.connect_request(password);
+        for _ in 0..3 {
+            self.say(std::slice::from_ref(&request));
+            if self.listen(SOON, |it| it.id != 0xFF) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Tells its name.
+    pub(super) fn identify(&mut self) {
+        let identity = self.identity();
+        let message = self.control(Kind::IDENTITY, &identity);
+        self.say(&[message]);
+    }
+
+    /// The body of its identity.
+    pub(super) fn identity(&self) -> Vec<u8> {
+        let name = Text::encode(&self.name).unwrap_or_default();
+        [&[self.id, 127, 0, 0, 1], name.as_slice(), &[0, 0]].concat()
+    }
+
+    /// Answers a round of the file check when it is asked. Whether it was.
+    pub(super) fn answer(&mut self, round: u8) -> bool {
+        let asked = self.listen(SOON, |it| it.has_payload(&[0x20, round]));
+        let reply = payload::files(round).unwrap_or_default();
+        if reply.len() > 400 {
+            let mut parts = self.parts(&reply);
+            let last = parts.split_off(1);
+            self.say(&parts);
+            self.say(&last);
+        } else {
+            let reply = self.order(&reply);
+            self.say(&[reply]);
+        }
+        asked
+    }
+
+    /// Gets all the way into the game. Whether that worked.
+    pub(super) fn join(&mut self, password: &str) -> bool {
+        if !self.connect(password) {
+            return false;
+        }
+        self.identify();
+        ROUNDS.iter().all(|round| self.answer(*round)) && self.enter()
+    }
+
+    /// Says that it has loaded the mission, and waits until it is in the game.
+    pub(super) fn enter(&mut self) -> bool {
+        if !self.listen(SOON, |it| it.has_payload(&[0x01])) {
+            return false;
+        }
+        let settings = self.payloads().into_iter().find(|payload| payload.first() == Some(&0x00));
+        self.slot = settings.and_then(|settings| settings.get(6)).copied().unwrap_or(0);
+        let ready = self.order(&[0x2A, 0x20]);
+        self.say(&[ready]);
+        self.listen(ENTERING, |it| {
+            it.payloads().iter().any(|event| event.first() == Some(&0x17) && event.last() == Some(&it.id))
+        })
+    }
+
+    /// Says goodbye.
+    pub(super) fn leave(&mut self) {
+        let goodbye = self.control(Kind::DISCONNECT, &[self.id, 127, 0, 0, 1]);
+        self.say(&[goodbye]);
+    }
+}
+
+/// Bytes as text, cut where nobody would read on.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let text: Vec<String> = bytes.iter().take(48).map(|byte| format!("{byte:02X}")).collect();
+    let more = if bytes.len() > 48 { format!(" … {} bytes", bytes.len()) } else { String::new() };
+    text.join(" ") + &more
+}
+
+/// The rounds of the file check.
+pub(super) const ROUNDS: [u8; 5] = [0, 1, 2, 3, 0xFF];
+/// How long an answer may take.
+pub(super) const SOON: Duration = Duration::from_millis(1500);
+/// Servers may wait until everyone knows a newcomer's name.
+const ENTERING: Duration = Duration::from_secs(8);

@@ -1,0 +1,236 @@
+//! `bcnet swarm`: simulated players on a real server.
+//!
+//! They run the original engine, do what recorded players did, and check what they hear of each other against what the
+//! others were told to say. What the server should do is nowhere taken from the server's code.
+
+mod check;
+mod field;
+mod figures;
+mod ledger;
+mod payload;
+mod plan;
+mod player;
+mod report;
+mod yardstick;
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use bcnet_lab::Rng;
+use bcnet_transport::Time;
+use bcnet_transport::wire::Text;
+
+use crate::Verdict;
+use crate::config::HostPort;
+use crate::query;
+use field::{Field, Way};
+use player::{Manner, Player};
+use report::{Live, Usage};
+use yardstick::Echoed;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 everyone heard everything once, in order and unchanged, or every rule tried is kept; 1 not; 2 nobody
+got in.
+
+Examples:
+  bcnet swarm 127.0.0.1 --players 8 --seconds 60
+  bcnet swarm 127.0.0.1 --sessions 250 --players 8 --json
+  bcnet swarm 127.0.0.1 --players 3 --loss 0.05 --delay 80
+  bcnet swarm 127.0.0.1 --hold --names Cady,Uhura
+  bcnet swarm 127.0.0.1 --check")]
+pub(crate) struct Args {
+    /// The server, on port 22101 if none is given
+    #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
+    host: HostPort<22101>,
+
+    /// Players in each session
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=16))]
+    players: u16,
+
+    /// Sessions, on consecutive ports
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    sessions: u16,
+
+    /// How long to play, once everyone is there
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+
+    /// The same seed, the same plan
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// The share of datagrams that get lost, each way
+    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    loss: f64,
+
+    /// Milliseconds that a datagram takes, each way
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
+
+    /// The password of the server
+    #[arg(long, default_value = "")]
+    password: String,
+
+    /// Join, and then do nothing until killed
+    #[arg(long)]
+    hold: bool,
+
+    /// Instead, try rule by rule of PROTOCOL.md what the server does
+    #[arg(long, conflicts_with_all = ["hold", "sessions", "players"])]
+    check: bool,
+
+    /// With --check: also the rules that take up to a minute
+    #[arg(long, requires = "check")]
+    slow: bool,
+
+    /// Names of the players, in each session; as many as there are players if --players is not given
+    #[arg(long, value_delimiter = ',')]
+    names: Vec<String>,
+
+    /// Tell what the process with this number takes of the processor while the players play
+    #[arg(long, hide = true)]
+    watch: Option<u32>,
+
+    /// Afterwards, send as many datagrams of the same sizes to a `bcnet echo` at this place
+    #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::host, requires = "watch_echo")]
+    echo: Option<HostPort<22101>>,
+
+    /// The process that echoes
+    #[arg(long, hide = true)]
+    watch_echo: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "it must be a number from 0 to 1, such as 0.05")?;
+    if (0.0..1.0).contains(&share) { Ok(share) } else { Err("it must be at least 0 and below 1".into()) }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let server = query::resolve(&args.host)?;
+    if args.check {
+        return check::run(server, &args.password, args.slow, args.json);
+    }
+    let mut field = fill(args, server)?;
+    join(&mut field, server)?;
+    if args.hold {
+        return hold(&mut field);
+    }
+    let mut live = Live::new();
+    let usage = Usage::start(args.watch);
+    let started = field.clock.now();
+    let end = started + Duration::from_secs(args.seconds);
+    field.acts = true;
+    field.figures.sent = Default::default();
+    field.figures.received = Default::default();
+    while field.clock.now() < end {
+        field.turn(end)?;
+        live.show(&field);
+    }
+    let traffic = (field.figures.sent.clone(), field.figures.received.clone());
+    let usage = usage.end();
+    field.acts = false;
+    drain(&mut field)?;
+    (field.figures.sent, field.figures.received) = traffic;
+    let echoed = measure_echo(args, &field)?;
+    let verdict = if field.figures.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
+    report::print(args, &field.figures, usage, echoed)?;
+    Ok(verdict)
+}
+
+/// What an echo of the same traffic takes, if that is wanted.
+fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Option<f64>)>> {
+    let Some(echo) = &args.echo else { return Ok(None) };
+    let usage = Usage::start(args.watch_echo);
+    let traffic = field.figures.traffic();
+    let time = Duration::from_secs(args.seconds);
+    let echoed = yardstick::run(field, args.sessions, query::resolve(echo)?, &traffic, time);
+    Ok(Some((echoed, usage.end())))
+}
+
+fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
+    let last = u32::from(server.port()) + u32::from(args.sessions) - 1;
+    ensure!(last <= u32::from(u16::MAX), "--sessions {}: there are no ports beyond 65535", args.sessions);
+    let delay = 2 * Duration::from_millis(args.delay);
+    let mut field = Field::new(args.seed, args.sessions.into(), Way { loss: args.loss, delay });
+    let mut rng = Rng::new(args.seed);
+    let manner = Manner {
+        password: Text::encode(&args.password).unwrap_or_default(),
+        idle: args.hold,
+        time: Duration::from_secs(args.seconds),
+    };
+    let players = if args.names.is_empty() { args.players } else { args.names.len() as u16 };
+    for session in 0..args.sessions {
+        for number in 0..players {
+            let name = args.names.get(usize::from(number)).cloned();
+            let name = name.unwrap_or_else(|| format!("Swarm {session}-{number}"));
+            let server = SocketAddrV4::new(*server.ip(), server.port() + session);
+            // As many at a time as a server of that size would see at its start.
+            let ramp = (u64::from(args.sessions) * u64::from(players)).min(5_000);
+            let comes = Time::ZERO + Duration::from_millis(rng.below(ramp));
+            let player = Player::new(server, name, manner.clone(), Rng::new(rng.any()), comes);
+            field.add(player, session.into(), comes)?;
+        }
+    }
+    Ok(field)
+}
+
+/// Waits until everyone is in the game, or has had time enough.
+fn join(field: &mut Field, server: SocketAddrV4) -> anyhow::Result<()> {
+    let end = field.clock.now() + JOINING;
+    while field.clock.now() < end && field.in_game() < field.seats.len() {
+        let pause = field.clock.now() + LOOK;
+        while field.clock.now() < pause {
+            field.turn(pause)?;
+        }
+    }
+    let absent = field.seats.iter().filter(|seat| !seat.player.was_in_game()).count();
+    if absent == field.seats.len() {
+        let why = match (field.figures.received.count, field.figures.refused) {
+            (0, _) => "nobody answers",
+            (_, 0) => "it answers, but lets nobody into the game",
+            _ => "it lets nobody in: is it full, or has it a password?",
+        };
+        bail!("{server}: {why}");
+    }
+    field.figures.absent = absent as u64;
+    Ok(())
+}
+
+/// Plays on, silently, until everything has been heard.
+fn drain(field: &mut Field) -> anyhow::Result<()> {
+    let end = field.clock.now() + DRAINING;
+    while field.clock.now() < end && field.unheard() > 0 {
+        let pause = field.clock.now() + LOOK;
+        while field.clock.now() < pause {
+            field.turn(pause)?;
+        }
+    }
+    field.leave();
+    let end = field.clock.now() + LEAVING;
+    while field.clock.now() < end {
+        field.turn(end)?;
+    }
+    Ok(())
+}
+
+fn hold(field: &mut Field) -> anyhow::Result<Verdict> {
+    println!("swarm ready players={} absent={}", field.in_game(), field.figures.absent);
+    loop {
+        field.turn(field.clock.now() + LOOK)?;
+    }
+}
+
+/// How long everyone may take to get in.
+const JOINING: Duration = Duration::from_secs(30);
+/// How long what was said last may take to be heard.
+const DRAINING: Duration = Duration::from_secs(15);
+/// How long goodbyes take.
+const LEAVING: Duration = Duration::from_secs(1);
+/// How often it is looked whether everyone is done.
+const LOOK: Duration = Duration::from_millis(100);

@@ -1,0 +1,209 @@
+//! What a player does: by chance, in the recorded frequencies, from a seed.
+
+use std::time::Duration;
+
+use bcnet_lab::Rng;
+use bcnet_transport::Time;
+
+use super::payload::{self, OBJECTS};
+
+/// Something that a player says reliably, and what others must hear of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) payload: Vec<u8>,
+    pub(super) copies: Copies,
+}
+
+/// Who gets a copy of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Copies {
+    /// The host keeps it to itself.
+    None,
+    /// Everyone else gets the same bytes.
+    Others,
+    /// Everyone gets the same bytes.
+    Everyone,
+    /// Everyone gets these bytes instead.
+    Answer(Vec<u8>),
+}
+
+/// A player in the game.
+#[derive(Debug)]
+pub(super) struct Actor {
+    rng: Rng,
+    slot: u8,
+    peer: u8,
+    name: String,
+    ship: Option<u32>,
+    states: u32,
+    spawns: Option<Time>,
+    fires: Time,
+    stops: Option<Time>,
+    dies: Time,
+    others: [Time; OTHERS.len()],
+}
+
+impl Actor {
+    /// A player that has just entered the game, where it stays for about `time`.
+    pub(super) fn new(mut rng: Rng, slot: u8, peer: u8, name: String, time: Duration, now: Time) -> Self {
+        let choosing = choosing(&mut rng).min(time / 5);
+        let start = now + choosing;
+        Self {
+            slot,
+            peer,
+            name,
+            ship: None,
+            states: 0,
+            spawns: Some(start),
+            fires: start + wait(&mut rng, FIRE),
+            stops: None,
+            dies: start + wait(&mut rng, DEATH),
+            others: OTHERS.map(|(per_minute, _)| start + wait(&mut rng, 60.0 / per_minute)),
+            rng,
+        }
+    }
+
+    /// What it says reliably now. `number` is what no two orders that are passed on have in common.
+    pub(super) fn orders(&mut self, mut number: u32, now: Time) -> Vec<Order> {
+        let mut orders = Vec::new();
+        if self.spawns.is_some_and(|at| at <= now) {
+            self.spawns = None;
+            let object = payload::first_object(self.slot) + SHIP_IDS * number % (OBJECTS - SHIP_IDS);
+            self.ship = Some(object);
+            let payload = payload::ship(self.slot, self.peer, object, &self.name, number);
+            orders.push(Order { payload, copies: Copies::Others });
+            number += 1;
+        }
+        let Some(ship) = self.ship else { return orders };
+        if self.fires <= now {
+            self.fires = now + wait(&mut self.rng, FIRE);
+            self.stops = Some(now + Duration::from_millis(self.rng.between(500, 4000)));
+            self.fire(&mut orders, &mut number);
+        }
+        if self.stops.is_some_and(|at| at <= now) {
+            self.stops = None;
+            let payload = payload::event(0x08, 0x0101, 0xDA, self.thing(number), &[]);
+            orders.push(Order { payload, copies: Copies::Others });
+            number += 1;
+        }
+        for at in 0..OTHERS.len() {
+            let (per_minute, kind) = OTHERS[at];
+            if self.others[at] <= now {
+                self.others[at] = now + wait(&mut self.rng, 60.0 / per_minute);
+                let order = self.other(kind, number);
+                number += u32::from(order.copies != Copies::None);
+                orders.push(order);
+            }
+        }
+        if self.dies <= now {
+            self.dies = now + RESPAWN + wait(&mut self.rng, DEATH);
+            self.spawns = Some(now + RESPAWN);
+            // Others die by weapons, which a host that simulates nothing does not see.
+            if self.rng.chance(SELF_DESTRUCT) {
+                let copies = Copies::Answer(payload::exploding(ship));
+                orders.push(Order { payload: vec![0x13], copies });
+            }
+        }
+        orders
+    }
+
+    /// Where its ship is now, if it is to be told now.
+    pub(super) fn state(&mut self) -> Option<Vec<u8>> {
+        let ship = self.ship?;
+        if !self.rng.chance(STATE) {
+            return None;
+        }
+        self.states += 1;
+        Some(payload::state(ship, self.states))
+    }
+
+    fn fire(&mut self, orders: &mut Vec<Order>, number: &mut u32) {
+        let extra = [number.to_le_bytes(), [0; 4]].concat();
+        let payload = payload::event(0x07, 0x8128, 0xD8, self.thing(*number), &extra);
+        // Always twice, with the same bytes.
+        let fire = Order { payload, copies: Copies::Others };
+        orders.extend([fire.clone(), fire]);
+        *number += 2;
+        let torpedoes = self.rng.size(4);
+        let beams = self.rng.size(2);
+        for opcode in [0x19].repeat(torpedoes).into_iter().chain([0x1A].repeat(beams)) {
+            let target = self.rng.chance(0.5).then(|| payload::first_object(self.rng.below(8) as u8));
+            let payload = payload::shot(opcode, self.thing(*number), target, &mut self.rng);
+            orders.push(Order { payload, copies: Copies::Others });
+            *number += 1;
+        }
+    }
+
+    fn other(&mut self, kind: Other, number: u32) -> Order {
+        let thing = self.thing(number);
+        let byte = [self.rng.below(3) as u8];
+        let (payload, copies) = match kind {
+            Other::Collision => {
+                let extra = [0; 9];
+                (payload::event(0x15, 0x8124, 0x50, thing, &extra), Copies::None)
+            }
+            Other::Target => (payload::event(0x0D, 0x010C, 0x58, thing, &[0; 4]), Copies::None),
+            Other::Subsystem => (payload::event(0x0A, 0x0104, 0xDF, thing, &byte), Copies::Others),
+            Other::Repair => {
+                (payload::event(0x11, 0x010C, 0x76, thing, &number.to_le_bytes()), Copies::Others)
+            }
+            Other::Phasers => (payload::event(0x12, 0x0105, 0xE0, thing, &byte), Copies::Others),
+            Other::TorpedoType => (payload::event(0x1B, 0x0105, 0xFE, thing, &byte), Copies::Others),
+            Other::Chat => {
+                let text = format!("{}{number} {}", payload::CHAT_MARK, "engage ".repeat(self.rng.size(4)));
+                (payload::chat(self.peer, &text), Copies::Everyone)
+            }
+        };
+        Order { payload, copies }
+    }
+
+    /// One of the player's own objects, another one for each number.
+    fn thing(&self, number: u32) -> u32 {
+        payload::first_object(self.slot) + 1 + number % (OBJECTS - 1)
+    }
+}
+
+/// How long choosing a ship takes: about 4.5 s, from 2 to 15 s.
+fn choosing(rng: &mut Rng) -> Duration {
+    // The sum of twelve shares is as good as normal.
+    let normal: f64 = (0..12).map(|_| rng.share()).sum::<f64>() - 6.0;
+    Duration::from_secs_f64((4.5 * (0.5 * normal).exp()).clamp(2.0, 15.0))
+}
+
+/// The time to the next of something that happens once in so many seconds on average.
+pub(super) fn wait(rng: &mut Rng, seconds: f64) -> Duration {
+    Duration::from_secs_f64(-seconds * (1.0 - rng.share()).ln())
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Other {
+    Collision,
+    Target,
+    Subsystem,
+    Repair,
+    Phasers,
+    TorpedoType,
+    Chat,
+}
+
+/// What else a player says, and how often per minute.
+const OTHERS: [(f64, Other); 7] = [
+    (3.2, Other::Collision),
+    (0.75, Other::Target),
+    (0.2, Other::Subsystem),
+    (0.1, Other::Repair),
+    (0.1, Other::Phasers),
+    (0.1, Other::TorpedoType),
+    (0.15, Other::Chat),
+];
+/// It opens fire once in so many seconds.
+const FIRE: f64 = 12.0;
+/// It loses its ship once in so many seconds, and gets a new one after so long.
+const DEATH: f64 = 400.0;
+const RESPAWN: Duration = Duration::from_secs(10);
+/// The share of losses that are its own wish.
+const SELF_DESTRUCT: f64 = 0.27;
+/// How often a frame has the state of the ship: 9.6 per second.
+const STATE: f64 = 0.916;
+/// A ship and its subsystems take so many object ids.
+const SHIP_IDS: u32 = 34;

@@ -1,0 +1,128 @@
+//! What a run shows while it goes on, and at its end.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use bcnet_transport::Time;
+use serde_json::{Value, json};
+
+use super::Args;
+use super::field::Field;
+use super::figures::Figures;
+use super::yardstick::Echoed;
+
+/// A line per second, if somebody looks.
+pub(super) struct Live {
+    wanted: bool,
+    next: Time,
+    last: [u64; 4],
+    lines: u32,
+}
+
+impl Live {
+    pub(super) fn new() -> Self {
+        Self { wanted: io::stderr().is_terminal(), next: Time::ZERO, last: [0; 4], lines: 0 }
+    }
+
+    pub(super) fn show(&mut self, field: &Field) {
+        let now = field.clock.now();
+        if !self.wanted || now < self.next {
+            return;
+        }
+        self.next = now + Duration::from_secs(1);
+        let figures = &field.figures;
+        if self.lines.is_multiple_of(20) {
+            eprintln!(
+                "{:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                "players", "out/s", "in/s", "states/s", "copies/s", "worst ms", "findings"
+            );
+        }
+        let counts = [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
+        let [sent, received, states, copies] =
+            [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
+        (self.last, self.lines) = (counts, self.lines + 1);
+        eprintln!(
+            "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
+            field.in_game(),
+            figures.worst.as_millis(),
+            figures.findings(),
+        );
+    }
+}
+
+/// What a process takes of the processor.
+pub(super) struct Usage {
+    process: Option<u32>,
+    seconds: Option<f64>,
+}
+
+impl Usage {
+    pub(super) fn start(process: Option<u32>) -> Self {
+        Self { process, seconds: process.and_then(cpu_seconds) }
+    }
+
+    /// The seconds of a processor that were taken since the start, if the system tells.
+    pub(super) fn end(self) -> Option<f64> {
+        let now = self.process.and_then(cpu_seconds);
+        now.zip(self.seconds).map(|(now, then)| now - then)
+    }
+}
+
+/// The time that a process has had a processor so far, where the system tells.
+fn cpu_seconds(process: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok());
+    Some((ticks(11)? + ticks(12)?) / TICKS)
+}
+
+/// Per second, on every Linux.
+const TICKS: f64 = 100.0;
+
+pub(super) fn print(
+    args: &Args,
+    figures: &Figures,
+    cpu: Option<f64>,
+    echoed: Option<(Echoed, Option<f64>)>,
+) -> anyhow::Result<()> {
+    let out = &mut io::stdout().lock();
+    if args.json {
+        let mut report = json!({
+            "sessions": args.sessions,
+            "players": args.players,
+            "seconds": args.seconds,
+            "seed": args.seed,
+        });
+        if let (Value::Object(report), Value::Object(figures)) = (&mut report, figures.json()) {
+            report.extend(figures);
+            report.insert("cpu_seconds".into(), json!(cpu));
+            if let Some((Echoed { sent, received }, cpu)) = echoed {
+                let echo = json!({ "sent": sent, "received": received, "cpu_seconds": cpu });
+                report.insert("echo".into(), echo);
+            }
+        }
+        writeln!(out, "{report}")?;
+        return Ok(());
+    }
+    let Figures { said, delivered, lost, doubled, reordered, changed, echoed, .. } = figures;
+    let Figures { dropped, absent, joined, left, vanished, refused, host_said, .. } = figures;
+    writeln!(out, "seed {}: {} sessions of {} players", args.seed, args.sessions, args.players)?;
+    writeln!(out, "said reliably  {said}, heard {delivered} copies and {host_said} of the server's own")?;
+    let delay = |share| figures.delay_ms(share);
+    let worst = figures.worst.as_millis();
+    writeln!(out, "delay          median {} ms, 99 % {} ms, worst {worst} ms", delay(0.5), delay(0.99))?;
+    let (due, heard) = (figures.states_due, figures.states_heard);
+    writeln!(out, "states         {} said, {heard} of about {due} copies heard", figures.states_said)?;
+    writeln!(out, "datagrams      {} sent, {} received", figures.sent.count, figures.received.count)?;
+    writeln!(out, "players        {joined} joined, {left} left, {vanished} vanished, {refused} refused")?;
+    let (frames, late) = (figures.frames, figures.late_frames);
+    writeln!(out, "frames         {frames}, {late} of them late for want of processor time")?;
+    writeln!(
+        out,
+        "findings       {lost} lost, {doubled} doubled, {reordered} out of order, {changed} changed, {echoed} \
+         to the wrong player, {dropped} players dropped, {absent} never in the game"
+    )?;
+    Ok(())
+}

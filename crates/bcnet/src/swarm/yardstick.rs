@@ -1,0 +1,89 @@
+//! The same datagrams once more, to a program that only sends them back.
+//!
+//! What that program takes of the processor is what the system takes for datagrams of that number and those sizes. In
+//! the run before, the server took some and sent others; here half of all are sent, and come back.
+
+use std::net::SocketAddrV4;
+use std::thread;
+use std::time::Duration;
+
+use bcnet_lab::Rng;
+use bcnet_transport::Time;
+
+use super::field::Field;
+use super::figures::Datagrams;
+use crate::net::{Batch, Head, Received};
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Echoed {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+/// Has the players' sockets send as many datagrams to `echo` and the ports after it as `traffic` had, for `time`.
+pub(super) fn run(
+    field: &Field,
+    sessions: u16,
+    echo: SocketAddrV4,
+    traffic: &Datagrams,
+    time: Duration,
+) -> Echoed {
+    let (mut rng, mut batch, mut echoed) = (Rng::new(1), Batch::new(), Echoed::default());
+    let sizes = Sizes::new(traffic);
+    let players = field.seats.len().max(1);
+    let per_frame = traffic.count as f64 / 2.0 / players as f64 / (time.as_secs_f64() / FRAME.as_secs_f64());
+    let start = field.clock.now();
+    let frames = (time.as_micros() / FRAME.as_micros()) as u64;
+    // Players have their frames one after the other, so that datagrams come as evenly as from players.
+    for step in 0..frames * players as u64 {
+        let frame = Time::from_micros(start.as_micros() + step * FRAME.as_micros() as u64 / players as u64);
+        let early = frame.since(field.clock.now());
+        if early > SHORTEST_SLEEP {
+            thread::sleep(early);
+        }
+        let player = (step % players as u64) as usize;
+        let Some(seat) = field.seats.get(player) else { break };
+        batch.clear();
+        while matches!(seat.socket.receive(&mut batch, 0, usize::MAX), Ok(Received::More)) {
+            echoed.received += batch.len() as u64;
+            batch.clear();
+        }
+        echoed.received += batch.len() as u64;
+        batch.clear();
+        let port = echo.port() + (player * usize::from(sessions) / players) as u16;
+        let count = per_frame as usize + usize::from(rng.chance(per_frame.fract()));
+        for _ in 0..count {
+            let len = sizes.draw(&mut rng);
+            let remote = SocketAddrV4::new(*echo.ip(), port);
+            batch.push(|_| Some(Head { owner: 0, remote, local: None, len, cut: false }));
+        }
+        echoed.sent += batch.len() as u64;
+        drop(seat.socket.send(&batch, 0..batch.len()));
+    }
+    echoed
+}
+
+/// Sizes in the frequencies of a run.
+struct Sizes(Vec<(u64, usize)>);
+
+impl Sizes {
+    fn new(traffic: &Datagrams) -> Self {
+        let sizes = traffic.sizes.iter().enumerate().filter(|(_, count)| **count > 0);
+        let sums = sizes.scan(0, |sum, (size, count)| {
+            *sum += count;
+            Some((*sum, size))
+        });
+        Self(sums.collect())
+    }
+
+    fn draw(&self, rng: &mut Rng) -> usize {
+        let total = self.0.last().map_or(0, |(sum, _)| *sum);
+        let at = rng.below(total);
+        let place = self.0.partition_point(|(sum, _)| *sum <= at);
+        self.0.get(place).map_or(0, |(_, size)| *size)
+    }
+}
+
+const FRAME: Duration = Duration::from_millis(95);
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);

@@ -1,0 +1,404 @@
+//! `bcnet proxy` between players and a server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
+
+use bcnet_lab::Rng;
+use bcnet_transport::wire::{BootReason, PeerId, Text};
+use bcnet_transport::{Config, Endpoint, Leave, Time};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+use crate::player::{Player, join_two, together};
+use crate::server::{Directory, PATIENCE, Server, lines, signal};
+
+/// A proxy that is ready for players.
+struct Proxy {
+    directory: Directory,
+    child: Child,
+    address: SocketAddrV4,
+    /// Where the metrics are, if they are given out.
+    metrics: Option<SocketAddrV4>,
+    output: Receiver<String>,
+    log: Receiver<String>,
+}
+
+impl Proxy {
+    fn start(upstream: SocketAddrV4, args: &[&str]) -> Self {
+        Self::start_in(Directory::new(), upstream, args)
+    }
+
+    fn start_in(directory: Directory, upstream: SocketAddrV4, args: &[&str]) -> Self {
+        let upstream = upstream.to_string();
+        let own = ["proxy", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+        let mut child = directory
+            .bcnet(&[&own, args].concat())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("bcnet proxy runs");
+        let output = lines(child.stdout.take().expect("piped"));
+        let log = lines(child.stderr.take().expect("piped"));
+        let ready =
+            output.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
+        let word = |key: &str| ready.split(' ').find_map(|word| word.strip_prefix(key));
+        assert_eq!(word("upstream="), Some(upstream.as_str()));
+        let port = word("port=").and_then(|port| port.parse().ok()).expect(&ready);
+        let metrics = word("metrics=").map(|address| address.parse().expect(&ready));
+        Self { directory, child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), metrics, output, log }
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    /// Waits for a line that has all of `parts`.
+    fn said(lines: &Receiver<String>, parts: &[&str]) -> String {
+        loop {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {parts:?}"));
+            if parts.iter().all(|part| line.contains(part)) {
+                return line;
+            }
+        }
+    }
+
+    fn logged(&self, parts: &[&str]) -> String {
+        Self::said(&self.log, parts)
+    }
+
+    /// The answer to a request for a page of the metrics: its first line, and its body.
+    fn get(&self, page: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.metrics.expect("metrics")).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(format!("GET {page} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        let (head, body) = text.split_once("\r\n\r\n").expect(&text);
+        (head.lines().next().unwrap_or_default().into(), body.into())
+    }
+
+    /// Ends it as an operator does.
+    fn stop(mut self) -> Directory {
+        self.signal("TERM");
+        self.logged(&["event=\"stopped\""]);
+        assert_eq!(self.child.wait().expect("ended").code(), Some(0));
+        std::mem::replace(&mut self.directory, Directory(Default::default()))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+const POOL: [&str; 2] = ["--upstream-source", "127.1.0.0/16"];
+
+fn chat(alice: &mut Player, bob: &mut Player, text: &str) {
+    let line = alice.chat_of(text);
+    alice.chat(text);
+    together(alice, bob, |bob| bob.has(&line));
+}
+
+fn local_address(socket: &UdpSocket) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().expect("bound").port())
+}
+
+#[test]
+fn two_players_talk_through_a_healing_proxy() {
+    let server = Server::start(&["--name", "Behind"]);
+    let proxy =
+        Proxy::start(server.address(), &[&POOL[..], &["--heal", "--metrics", "127.0.0.1:0"]].concat());
+    let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
+    chat(&mut alice, &mut bob, "hello from the other side");
+    for (player, source) in [(&alice, "source=127.1.0.1:"), (&bob, "source=127.1.0.2:")] {
+        let client = format!("client={}", local_address(&player.socket));
+        proxy.logged(&["event=\"player\"", &client, source]);
+    }
+
+    // Browsers see the server.
+    let query = proxy.directory.bcnet(&["query", &proxy.address.to_string()]).output().expect("runs");
+    assert!(String::from_utf8_lossy(&query.stdout).contains("  Behind  "), "{query:?}");
+
+    // The queues of both sides of both conversations, as dumps of the original show them.
+    proxy.signal("USR1");
+    for _ in 0..4 {
+        let whose = Proxy::said(&proxy.output, &["# ", " to "]);
+        assert!(whose.contains(&server.address().to_string()), "{whose}");
+        let dump = Proxy::said(&proxy.output, &["peer=", " retxQ=", " ackOutQ="]);
+        let (time, _) = dump.strip_prefix('[').and_then(|rest| rest.split_once("] peer=")).expect(&dump);
+        assert_eq!(time.bytes().filter(|byte| *byte == b':').count(), 2, "{dump}");
+    }
+
+    check_metrics(&proxy, &alice);
+    proxy.stop();
+    assert_eq!((alice.over, bob.over), (None, None));
+}
+
+fn check_metrics(proxy: &Proxy, alice: &Player) {
+    let (status, page) = proxy.get("/metrics");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let value = |name: &str| -> u64 {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {page}"))
+    };
+    assert_eq!(value("bcnet_proxy_players"), 2);
+    for side in ["{from=\"clients\"}", "{from=\"server\"}"] {
+        assert!(value(&format!("bcnet_proxy_received_datagrams_total{side}")) > 10);
+        assert!(value(&format!("bcnet_proxy_received_bytes_total{side}")) > 100);
+    }
+    assert_eq!(value("bcnet_proxy_refused_datagrams_total{reason=\"banned\"}"), 0);
+    value(&format!(
+        "bcnet_proxy_healed_acks_total{{player=\"{}\",from=\"client\"}}",
+        local_address(&alice.socket)
+    ));
+    for line in page.lines() {
+        let names = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
+        assert!(names.starts_with("bcnet_proxy_"), "{line}");
+        assert!(line.starts_with('#') || line.rsplit(' ').next().is_some_and(|n| n.parse::<u64>().is_ok()));
+    }
+    assert_eq!(proxy.get("/").0, "HTTP/1.1 404 Not Found");
+    promtool(&page);
+}
+
+/// Skipped where it is not installed.
+fn promtool(page: &str) {
+    let check = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut check) = check else { return };
+    check.stdin.take().expect("piped").write_all(page.as_bytes()).expect("read");
+    let output = check.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng", "--queues", "1"]);
+    let mut alice = Player::join(proxy.address, "Alice");
+    // Type 0x77 does not exist.
+    let mut wrong = [alice.endpoint.id().0, 1, 0x77, 0, 0];
+    bcnet_transport::cipher::encrypt(&mut wrong);
+    alice.socket.send_to(&wrong, proxy.address).expect("sent");
+    let from = format!("from={}", local_address(&alice.socket));
+    proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
+    // They are printed by themselves.
+    Proxy::said(&proxy.output, &["] peer=", " retxQ="]);
+    let line = alice.chat_of("still here");
+    alice.chat("still here");
+    alice.until(|alice| alice.has(&line));
+    let directory = proxy.stop();
+
+    let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
+    let mut reader = PcapNgReader::new(file).expect("pcapng");
+    let mut remarks = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.expect("a whole file") else { continue };
+        for option in &packet.options {
+            if let EnhancedPacketOption::Comment(text) = option {
+                remarks.push((packet.data[28..].to_vec(), text.to_string()));
+            }
+        }
+    }
+    let remark = remarks.iter().find(|(bytes, _)| bytes == &wrong).map(|(_, text)| text.as_str());
+    assert!(remark.is_some_and(|text| text.starts_with("unknown ")), "{remarks:?}");
+}
+
+#[test]
+fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
+    let server = Server::start(&[]);
+    let directory = Directory::new();
+    fs::write(directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n").expect("written");
+    let proxy = Proxy::start_in(directory, server.address(), &["--bans", "bans.toml"]);
+    let mut alice = Player::connect(proxy.address, "Alice");
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
+    proxy.logged(&["event=\"refused\"", "reason=\"banned\"", "its address is banned"]);
+    // What is wrong changes nothing, and says where.
+    fs::write(proxy.directory.path("bans.toml"), "[[ban]]\naddress = \"everyone\"\n").expect("written");
+    proxy.signal("HUP");
+    proxy.logged(&["event=\"reload_failed\"", "bans.toml", "line 2"]);
+    fs::write(proxy.directory.path("bans.toml"), "").expect("written");
+    proxy.signal("HUP");
+    proxy.logged(&["event=\"reloaded\""]);
+    Player::join(proxy.address, "Alice");
+}
+
+#[test]
+fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.address(), &[]);
+    let mut alice = Player::join(proxy.address, "Alice");
+    let mut bob = Player::connect(proxy.address, "Bob");
+    assert_eq!(bob.until_over(), Leave::Booted(BootReason::FULL));
+    let client = format!("client={}", local_address(&bob.socket));
+    proxy.logged(&["event=\"refused\"", "reason=\"no_source\"", &client, "--upstream-source"]);
+    let line = alice.chat_of("alone");
+    alice.chat("alone");
+    alice.until(|alice| alice.has(&line));
+}
+
+#[test]
+fn a_server_that_was_restarted_is_found_again() {
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = local_address(&free).port().to_string();
+    drop(free);
+    let server = Server::start(&["--port", &port]);
+    let proxy = Proxy::start(server.address(), &[&POOL[..], &["--heal"]].concat());
+    let before = join_two(proxy.address, ["Alice", "Bob"]);
+    server.signal("KILL");
+    drop(server.end());
+    // While nobody is there, what players say is lost and nothing else.
+    before[0].socket.send_to(&[1, 2, 3], proxy.address).expect("sent");
+    let server = Server::start(&["--port", &port]);
+    let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
+    chat(&mut alice, &mut bob, "back again");
+    server.logged(&["event=\"in_game\"", "player=\"Bob\""]);
+    proxy.stop();
+}
+
+/// A request to be let in, as it is on the wire.
+fn request() -> Vec<u8> {
+    let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
+    let mut endpoint =
+        Endpoint::connect(Config::default(), to, Ipv4Addr::LOCALHOST, 7, Text::default(), Time::ZERO);
+    let mut buffer = [0; 512];
+    let transmit = endpoint.poll_transmit(&mut buffer, Time::ZERO).expect("a request");
+    buffer[..transmit.len].to_vec()
+}
+
+fn hear(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
+    let mut buffer = [0; 4096];
+    let (len, from) = socket.recv_from(&mut buffer).expect("something");
+    (buffer[..len].to_vec(), from)
+}
+
+/// Every byte passes both ways as it came and in order, whatever it is.
+#[test]
+fn observing_changes_nothing() {
+    let [client, server] = [0; 2].map(|_| {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket
+    });
+    let proxy = Proxy::start(local_address(&server), &["--observe"]);
+    client.connect(proxy.address).expect("loopback");
+    client.send(&request()).expect("sent");
+    let (first, source) = hear(&server);
+    assert_eq!(first, request());
+    let mut rng = Rng::new(6);
+    let mut noise = |len: u64| -> Vec<u8> {
+        (0..len).map(|_| u8::try_from(rng.between(0, 255)).expect("a byte")).collect()
+    };
+    let lengths = (0..70).chain([100, 255, 256, 412, 512, 513, 1400, 2047, 2048]);
+    let mut sent: Vec<Vec<u8>> = lengths.map(&mut noise).collect();
+    for (datagram, sender) in sent.iter_mut().zip([1, 2, 0xFF].into_iter().cycle()) {
+        // What begins with a backslash is text and has a source of its own.
+        datagram.first_mut().into_iter().for_each(|first| *first = sender);
+    }
+    sent.push(request());
+    for burst in sent.chunks(10) {
+        for datagram in burst {
+            client.send(datagram).expect("sent");
+        }
+        for datagram in burst {
+            assert_eq!(hear(&server), (datagram.clone(), source));
+        }
+        for datagram in burst {
+            server.send_to(datagram, source).expect("sent");
+        }
+        for datagram in burst {
+            assert_eq!(hear(&client).0, *datagram);
+        }
+    }
+    client.send(b"\\status\\").expect("sent");
+    let (query, browser) = hear(&server);
+    assert!(query == b"\\status\\" && browser != source);
+    // Nobody but the server gets through to the client.
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    stranger.send_to(&[PeerId::HOST.0, 0], source).expect("sent");
+    server.send_to(b"the end", source).expect("sent");
+    assert_eq!(hear(&client).0, b"the end");
+}
+
+/// The proxy is listed with its own port, and who asks there hears the server.
+#[test]
+fn a_list_server_lists_the_proxy() {
+    let server = Server::start(&["--name", "Listed"]);
+    let directory = Directory::new();
+    let mut master = directory
+        .bcnet(&["master", "--bind", "127.0.0.1", "--udp", "0", "--tcp", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("bcnet master runs");
+    let ready = Proxy::said(&lines(master.stdout.take().expect("piped")), &["udp="]);
+    let udp = ready.split(' ').find_map(|word| word.strip_prefix("udp=")).expect(&ready);
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = local_address(&free).port().to_string();
+    drop(free);
+    let (listen, to) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{udp}"));
+    let mut proxy = directory
+        .bcnet(&["proxy", "--listen", &listen, "--upstream", &server.address().to_string()])
+        .args(["--advertise", &port, "--master", &to])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("bcnet proxy runs");
+    let log = lines(master.stderr.take().expect("piped"));
+    Proxy::said(&log, &["event=\"listed\"", &listen]);
+    Proxy::said(&lines(proxy.stderr.take().expect("piped")), &["event=\"master_seen\"", &to]);
+    for mut child in [proxy, master] {
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+}
+
+#[test]
+fn what_cannot_run_says_so_in_one_line() {
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let taken = local_address(&taken).to_string();
+    let tcp = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let tcp = tcp.local_addr().expect("bound").to_string();
+    let directory = Directory::new();
+    fs::write(directory.path("bad.toml"), "[[ban]]\naddress = 7\n").expect("written");
+    for (args, part) in [
+        (&["--upstream", "127.0.0.1:1", "--listen", &taken][..], "cannot listen at 127.0.0.1:"),
+        (&["--upstream", "127.0.0.1:1", "--listen", "[::1]:0"], "carries IPv4 addresses"),
+        (&["--upstream", "no.such.host.invalid:1"], "no.such.host.invalid:1"),
+        (
+            &["--upstream", "127.0.0.1:1", "--upstream-source", "192.0.2.0/30"],
+            "192.0.2.1 is no address of this machine",
+        ),
+        (
+            &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--metrics", &tcp],
+            "--metrics: cannot listen at TCP",
+        ),
+        (&["--upstream", "127.0.0.1:1", "--bans", "bad.toml"], "bad.toml"),
+        (&["--upstream", "127.0.0.1:1", "--write", "no/such/directory.pcapng"], "no/such/directory.pcapng"),
+    ] {
+        let output = directory.bcnet(&[&["proxy"], args].concat()).output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{args:?}: {error}");
+        assert!(error.starts_with("bcnet: ") && error.contains(part), "{args:?}: {error}");
+        assert!(output.stdout.is_empty());
+    }
+    for (args, part) in [
+        (&["--upstream", "server"][..], "expected a host and a port"),
+        (&["--upstream", "a:1", "--upstream-source", "127.1.0.1/16"], "did you mean 127.1.0.0/16?"),
+        (&["--upstream", "a:1", "--heal", "--observe"], "cannot be used with"),
+        (&["--upstream", "a:1", "--advertise", "22101"], "--master"),
+        (&["--upstream", "a:1", "--queues", "0"], "--queues"),
+    ] {
+        let output = directory.bcnet(&[&["proxy"], args].concat()).output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(part), "{args:?}: {error}");
+    }
+}
