@@ -177,7 +177,7 @@ fn empty_datagrams_disturb_nobody() {
     let (player, told) = (world.clients[0].address, world.events.len());
     let longest = delay_during(&mut world, |world, step| {
         for n in 0..50_u8 {
-            let bytes = [&[][..], &[2], &[2, 0], &[b'\\']][usize::from(n % 4)];
+            let bytes = [&[][..], &[2], &[2, 0], b"\\"][usize::from(n % 4)];
             world.inject(if step % 2 == 0 { outsider(n) } else { player }, bytes);
         }
     });

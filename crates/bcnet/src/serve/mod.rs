@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             tracing::warn!(
                 event = "no_control",
                 error = format!("{error:#}"),
-                "`bcnet ctl` cannot reach this server"
+                "`bcnet ctl` cannot reach this server; name another place with `server.control`"
             );
             None
         }

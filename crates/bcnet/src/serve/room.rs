@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::{Config, Event, Session};
-use bcnet_transport::{Cause, Rejected, Time};
+use bcnet_transport::{Cause, Time};
 
 use super::journal::Journal;
 use super::limit::Limit;
@@ -24,10 +24,16 @@ pub(super) struct Room {
     /// The socket is on the list of those that may have more.
     pub(super) is_unread: bool,
     locals: Option<Locals>,
-    rejected: Rejected,
+    ineffective: Ineffective,
     rejections: Limit,
     failures: Limit,
 }
+
+/// Datagrams that had no effect, by the causes of the transport and then [`OTHER_CAUSES`].
+type Ineffective = [u64; Cause::ALL.len() + OTHER_CAUSES.len()];
+
+/// Longer than any of the protocol; too many who ask to be let in; too many questions of browsers.
+const OTHER_CAUSES: [&str; 3] = ["oversized", "too_many_requests", "too_many_queries"];
 
 /// What passed through a socket so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +60,7 @@ impl Room {
             flushed: Time::ZERO,
             is_unread: false,
             locals: address.ip().is_unspecified().then(Locals::new),
-            rejected: Rejected::default(),
+            ineffective: Ineffective::default(),
             rejections: Limit::new(5, LOG_EVERY),
             failures: Limit::new(5, LOG_EVERY),
         }
@@ -113,20 +119,33 @@ impl Room {
         self.report_rejections(now);
     }
 
-    /// Floods of nonsense become one line now and then.
+    /// Floods become one line now and then.
     fn report_rejections(&mut self, now: Time) {
-        let rejected = self.session.rejected();
-        if rejected == self.rejected || self.rejections.pass(now).is_none() {
+        let so_far = self.ineffective();
+        if so_far == self.ineffective || self.rejections.pass(now).is_none() {
             return;
         }
-        let before = std::mem::replace(&mut self.rejected, rejected);
-        for cause in Cause::ALL {
-            let more = rejected.count(cause) - before.count(cause);
-            if more > 0 {
-                let port = self.address.port();
-                tracing::warn!(event = "rejected", port, cause = cause.name(), datagrams = more);
+        let before = std::mem::replace(&mut self.ineffective, so_far);
+        let causes = Cause::ALL.iter().map(|cause| cause.name()).chain(OTHER_CAUSES);
+        for ((cause, so_far), before) in causes.zip(so_far).zip(before) {
+            if so_far > before {
+                let (port, datagrams) = (self.address.port(), so_far - before);
+                tracing::warn!(event = "rejected", port, cause, datagrams);
             }
         }
+    }
+
+    /// Datagrams that had no effect so far.
+    fn ineffective(&self) -> Ineffective {
+        let (rejected, counters) = (self.session.rejected(), self.session.counters());
+        let others = [self.traffic.oversized, counters.ignored, counters.queries_limited];
+        let mut all = Ineffective::default();
+        for (place, count) in
+            all.iter_mut().zip(Cause::ALL.map(|cause| rejected.count(cause)).into_iter().chain(others))
+        {
+            *place = count;
+        }
+        all
     }
 
     /// The system did not take some datagrams.

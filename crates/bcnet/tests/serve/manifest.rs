@@ -5,8 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Stdio;
 
+use bcnet_transport::Leave;
+use bcnet_transport::wire::BootReason;
+
 use crate::player::Player;
-use crate::server::Directory;
+use crate::server::{Directory, Server};
 
 #[test]
 fn a_manifest_is_learned_from_the_first_player_and_can_be_checked() {
@@ -74,4 +77,24 @@ fn a_server_with_a_bad_manifest_does_not_start() {
     let problem = "x.manifest: line 1: the first line must be `bcnet-manifest 1`\n";
     assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
+}
+
+#[test]
+fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
+    let directory = Directory::new();
+    let rounds: String = (1..5).map(|round| format!("round {round}\ndirectory 08070605\n")).collect();
+    let manifest = |version: &str| {
+        format!("bcnet-manifest 1\nname good\nround 0\nversion {version}\ndirectory 08070605\n{rounds}")
+    };
+    let file = directory.path("good.manifest");
+    fs::write(&file, manifest("04030201")).expect("written");
+    let strict = ["--set", "session.checksums=strict", "--set", "session.manifests=good.manifest"];
+    let server = Server::start_in(directory, &strict, 1);
+    Player::join(server.address(), "Kirk");
+    fs::write(&file, manifest("04030202")).expect("written");
+    server.ask(&["reload"]);
+    let mut player = Player::connect(server.address(), "Khan");
+    assert_eq!(player.until_over(), Leave::Booted(BootReason::KICKED));
+    assert!(player.has(&[0x22]));
+    server.logged(&["event=\"checksum_mismatch\"", "player=\"Khan\"", "round 0"]);
 }

@@ -65,6 +65,31 @@ fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
 }
 
 #[test]
+fn floods_of_questions_and_requests_become_few_lines() {
+    let server = Server::start(&[]);
+    let browser = client();
+    let mut request = vec![
+        0xFF, 0x01, 0x03, 0x0F, 0xC0, 0x00, 0x00, 0x0A, 0x0A, 0x0A, 0xEF, 0x5F, 0x0A, 0x00, 0x00, 0x00, 0x00,
+    ];
+    bcnet_transport::cipher::encrypt(&mut request);
+    let forgers: Vec<UdpSocket> = (0..40).map(|_| client()).collect();
+    for forger in &forgers {
+        forger.send_to(&request, server.address()).expect("sent");
+        browser.send_to(b"\\status\\", server.address()).expect("sent");
+    }
+    server.logged(&["event=\"rejected\"", "cause=\"too_many_queries\""]);
+    forgers[39].send_to(&request, server.address()).expect("sent");
+    let session = &server.ask(&["status"])["sessions"][0];
+    assert_eq!(session["queries"], 40);
+    assert!(
+        session["queries_answered"].as_u64() >= Some(10) && session["admitted"].as_u64() >= Some(16),
+        "{session}"
+    );
+    assert!(session["ignored"].as_u64() >= Some(20), "{session}");
+    server.logged(&["event=\"rejected\"", "cause=\"too_many_requests\""]);
+}
+
+#[test]
 fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
     let master = client();
     let to = format!("server.masters={}", master.local_addr().expect("bound"));
