@@ -167,6 +167,8 @@ measures! {
     MostMessages = "most_messages",
     /// The most ACKs in one datagram.
     MostAcks = "most_acks",
+    /// Datagrams in which ACKs left no room for the largest message.
+    Crowded = "crowded",
     /// ACKs that cleared a message that waited.
     UsefulAcks = "useful_acks",
     /// ACKs that cleared nothing.
@@ -274,6 +276,7 @@ impl Figure {
             Measure::MostAckBytes => one(total.most_ack_bytes),
             Measure::MostAcks => one(total.most_acks),
             Measure::MostMessages => one(total.most_messages),
+            Measure::Crowded => one(total.crowded),
             Measure::UsefulAcks => one(total.useful_acks),
             Measure::UselessAcks => one(total.useless_acks),
             Measure::EmptyShare => ratio(total.empty_acks, total.useful_acks + total.useless_acks),

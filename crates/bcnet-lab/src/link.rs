@@ -53,6 +53,15 @@ impl Default for Faults {
     }
 }
 
+impl Faults {
+    /// Whether anything is left to chance.
+    #[must_use]
+    pub fn has_chance(&self) -> bool {
+        [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|share| *share > 0.0)
+            || !self.jitter.is_zero()
+    }
+}
+
 /// What happens to chosen datagrams, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Script {

@@ -25,6 +25,8 @@ pub struct Totals {
     pub ack_bytes: u64,
     /// The most bytes of ACKs in one datagram.
     pub most_ack_bytes: u64,
+    /// Datagrams in which ACKs left no room for the largest message.
+    pub crowded: u64,
     /// The most ACKs in one datagram.
     pub most_acks: u64,
     /// The most messages in one datagram.
@@ -66,6 +68,7 @@ impl AddAssign for Totals {
         self.acks += other.acks;
         self.ack_bytes += other.ack_bytes;
         self.most_ack_bytes = self.most_ack_bytes.max(other.most_ack_bytes);
+        self.crowded += other.crowded;
         self.most_acks = self.most_acks.max(other.most_acks);
         self.most_messages = self.most_messages.max(other.most_messages);
         self.again_bytes += other.again_bytes;
@@ -378,6 +381,7 @@ impl Observer<dyn Engine> for Meter {
         }
         if now >= self.start {
             sum.most_ack_bytes = sum.ack_bytes;
+            sum.crowded = u64::from(sum.ack_bytes > CROWD);
             sum.most_acks = sum.acks;
             sum.most_messages = u64::from(datagram.count());
             self.totals[from] += sum;
@@ -435,6 +439,8 @@ fn fill(payload: &mut Vec<u8>, number: u32, len: usize) {
     payload.extend(head.chain(body).take(len));
 }
 
+/// Of the 510 bytes of a datagram, the largest message takes 412.
+const CROWD: u64 = 510 - 412;
 /// The first byte of a payload with a number.
 const MARK: u8 = 0x4C;
 /// How long a payload is at least that has a number.

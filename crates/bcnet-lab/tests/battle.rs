@@ -103,10 +103,9 @@ fn sum(runs: &[Outcome], of: impl Fn(&Outcome) -> u64) -> f64 {
     runs.iter().map(|run| of(run) as f64).sum()
 }
 
-/// The mean over the seeds, in milliseconds.
+/// Of the messages of all seeds together, in milliseconds.
 fn p99(runs: &[Outcome], node: Option<usize>) -> f64 {
-    let each = runs.iter().map(|run| run.delay(node, 0.99).expect("reliable messages"));
-    each.sum::<f64>() / runs.len() as f64
+    Outcome::pooled_delay(runs, node, 0.99).expect("reliable messages")
 }
 
 fn ack_bytes(run: &Outcome) -> u64 {

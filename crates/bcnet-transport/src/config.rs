@@ -35,7 +35,8 @@ pub struct Config {
     pub ack_company: Duration,
     /// The time to a retransmission before any round trip is known (T-61).
     pub first_timeout: Duration,
-    /// The least and the most time to a retransmission.
+    /// The least and the most time to a retransmission. The least is more than the peer may take to answer: its
+    /// [`ack_delay`](Self::ack_delay) and a frame of a game at 60 Hz.
     pub least_timeout: Duration,
     /// See [`least_timeout`](Self::least_timeout).
     pub most_timeout: Duration,
@@ -73,7 +74,7 @@ impl Default for Config {
             ack_delay: Duration::from_millis(20),
             ack_company: Duration::from_millis(50),
             first_timeout: Duration::from_secs(1),
-            least_timeout: Duration::from_millis(25),
+            least_timeout: Duration::from_millis(48),
             most_timeout: Duration::from_secs(5),
             tick: Duration::ZERO,
             queue_messages: 32_768,

@@ -107,6 +107,8 @@ fn a_mistake_names_file_and_line_and_nothing_runs() {
     let run = lab(&["run", "p99"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("p99: no such file, and no scenario is called that"), "{}", run.stderr);
+    let near = lab(&["run", "p1"]).stderr;
+    assert!(near.ends_with("; did you mean `p01`?\n"), "{near}");
     let run = lab(&["dump", "p03", "--at", "1e9"]);
     assert!(run.code == 2 && run.stderr.contains("lasts from 0 to 8 seconds"), "{}", run.stderr);
 }
@@ -137,7 +139,7 @@ fn the_tour_makes_one_table_and_one_report() {
     assert!(rows.len() >= 30 && tour["missed"] == 0 && tour["expectations"].as_u64() >= Some(150));
     assert!(rows.iter().all(|row| row["stock"].is_number() && row["bcnet"].is_number()), "{rows:#?}");
     let html = fs::read_to_string(report).expect("written");
-    assert_eq!(html.matches("<svg").count(), 5);
+    assert_eq!(html.matches("<svg").count(), 6);
     assert!(html.ends_with("</main></body></html>\n") && !html.contains("http") && !html.contains("<script"));
     for row in rows {
         assert!(
@@ -148,6 +150,8 @@ fn the_tour_makes_one_table_and_one_report() {
     let battle = rows.iter().find(|row| row["scenario"] == "battle").expect("a battle");
     let (stock, bcnet) = (battle["stock"].as_f64().expect("bytes"), battle["bcnet"].as_f64().expect("bytes"));
     assert!(bcnet / stock <= 0.12, "{battle}");
+    let seeds = |name: &str| rows.iter().find(|row| row["scenario"] == name).map(|row| &row["seeds"]);
+    assert_eq!((seeds("battle"), seeds("battle-loss5")), (Some(&json!(1)), Some(&json!(5))));
     let thousands = format!("{},{:03}", stock as u64 / 1000, stock as u64 % 1000);
     assert!(html.contains(&thousands), "{thousands}");
 }

@@ -334,4 +334,10 @@ impl Scenario {
     pub fn host(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.role == NodeRole::Host)
     }
+
+    /// Whether a link leaves anything to chance, so that one run says little about the rare delays.
+    #[must_use]
+    pub fn has_chance(&self) -> bool {
+        self.links.iter().any(|link| link.faults.has_chance())
+    }
 }

@@ -17,13 +17,13 @@ fn a_datagram_is_filled_in_the_order_of_the_rule() {
     let mut host = puppet(plain());
     host.send(PeerId(2), b"lost", START);
     assert_eq!(host.says(START), ["data seq=0 4 bytes"]);
-    host.send(PeerId(2), b"other", ms(25));
-    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(25));
-    host.send_as(PeerId(2), b"urgent", Quality::Urgent, ms(25));
+    host.send(PeerId(2), b"other", ms(48));
+    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(48));
+    host.send_as(PeerId(2), b"urgent", Quality::Urgent, ms(48));
     let name = utf16("n");
-    host.endpoint.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), ms(25));
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(25));
-    let packets = host.flush(ms(25));
+    host.endpoint.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), ms(48));
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(48));
+    let packets = host.flush(ms(48));
     assert_eq!(packets.len(), 1);
     let words = [
         "ack game seq=0",

@@ -96,7 +96,7 @@ fn counters_count_what_was_sent_and_heard() {
     host.send(PeerId(2), b"data", START);
     host.send_as(PeerId(2), b"loose", Quality::Unreliable, START);
     let sent: usize = host.flush(START).iter().map(|packet| packet.bytes.len()).sum();
-    let again: usize = host.flush(ms(25)).iter().map(|packet| packet.bytes.len()).sum();
+    let again: usize = host.flush(ms(48)).iter().map(|packet| packet.bytes.len()).sum();
     let heard = [
         reliable(0, b"a"),
         reliable(0, b"a"),
@@ -107,8 +107,8 @@ fn counters_count_what_was_sent_and_heard() {
         Message::Keepalive,
     ];
     let bytes = from_peer(2, &heard);
-    host.hear_from(address(1), &bytes, ms(26));
-    let acks: usize = host.flush(ms(60)).iter().map(|packet| packet.bytes.len()).sum();
+    host.hear_from(address(1), &bytes, ms(49));
+    let acks: usize = host.flush(ms(83)).iter().map(|packet| packet.bytes.len()).sum();
     let end = host.counters(PeerId(2));
     assert_eq!(end.datagrams_out - start.datagrams_out, 3);
     assert_eq!(end.bytes_out - start.bytes_out, (sent + again + acks) as u64);

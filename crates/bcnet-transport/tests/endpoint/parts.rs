@@ -296,13 +296,13 @@ fn half_sent() -> End {
 #[test]
 fn plain_acks_settle_nothing_before_every_part_was_sent() {
     let mut host = half_sent();
-    let sends = 1 + host.timeline(START, ms(30)).len();
+    let sends = 1 + host.timeline(START, ms(53)).len();
     assert_eq!(sends, 2);
     for _ in 0..sends {
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(30));
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(53));
     }
-    assert_eq!(host.snapshot(PeerId(2), ms(30)).queued_bytes, 412 + 401);
-    let said = host.timeline(ms(30), ms(1000));
+    assert_eq!(host.snapshot(PeerId(2), ms(53)).queued_bytes, 412 + 401);
+    let said = host.timeline(ms(53), ms(1000));
     assert!(said.iter().any(|line| line.ends_with("data seq=0 part=1 395 bytes")), "{said:?}");
 }
 
@@ -311,11 +311,11 @@ fn plain_acks_settle_nothing_before_every_part_was_sent() {
 fn parts_that_wait_for_the_others_are_sent_again_when_the_others_have_arrived() {
     let mut host = half_sent();
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
-    let said = host.timeline(START, ms(52));
+    let said = host.timeline(START, ms(98));
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].ends_with("data seq=0 part=1 395 bytes"), "{said:?}");
-    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(53));
-    assert_eq!(host.says(ms(53)), ["data seq=0 part=0/2 405 bytes"]);
-    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 0)]), ms(54));
-    assert_eq!(host.snapshot(PeerId(2), ms(54)).queued_bytes, 0);
+    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(99));
+    assert_eq!(host.says(ms(99)), ["data seq=0 part=0/2 405 bytes"]);
+    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 0)]), ms(100));
+    assert_eq!(host.snapshot(PeerId(2), ms(100)).queued_bytes, 0);
 }

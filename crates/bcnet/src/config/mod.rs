@@ -4,7 +4,7 @@
 
 mod document;
 mod load;
-mod nearest;
+pub(crate) mod nearest;
 mod sample;
 mod settings;
 pub(crate) mod table;

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use bcnet_lab::Scenario;
 
+use crate::config::nearest::did_you_mean;
+
 /// A scenario with its name.
 pub(super) struct Entry {
     /// The name of the file without its ending.
@@ -24,7 +26,10 @@ pub(super) fn find(name: &str) -> anyhow::Result<Entry> {
     }
     match BUILT_IN.iter().find(|(known, _)| *known == name) {
         Some((known, text)) => entry((*known).into(), format!("scenarios/{known}.toml"), text),
-        None => bail!("{name}: no such file, and no scenario is called that: see `bcnet lab list`"),
+        None => {
+            let near = did_you_mean(name, BUILT_IN.iter().map(|(known, _)| *known));
+            bail!("{name}: no such file, and no scenario is called that: see `bcnet lab list`{near}")
+        }
     }
 }
 
@@ -44,7 +49,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
 }
 
 /// The built-in scenarios.
-pub(super) fn built_in() -> anyhow::Result<Vec<Entry>> {
+fn built_in() -> anyhow::Result<Vec<Entry>> {
     let parsed =
         BUILT_IN.iter().map(|(name, text)| entry((*name).into(), format!("scenarios/{name}.toml"), text));
     parsed.collect()

@@ -5,18 +5,18 @@ use std::fmt::Write;
 use bcnet_lab::Outcome;
 
 use super::plot::{self, Axes, Series};
-use super::tour::{Row, Stop, number};
+use super::tour::{CHANCES, Row, Runs, Stop, number};
 
 pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
-    let seed = stops.first().map_or(0, |stop| stop.stock.seed);
+    let seed = stops.first().map_or(0, |stop| stop.stock.first().seed);
     let mut page = String::from(HEAD);
     let _ = write!(
         page,
-        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}. {} of {checked} expectations met in {} runs. \
+        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}; where datagrams are lost by chance, {CHANCES} \
+         seeds from there on together. {} of {checked} expectations met. \
          Make this page again with <code>bcnet lab tour --report tour.html</code>.</p>",
         INTRODUCTION,
-        checked - missed,
-        2 * stops.len()
+        checked - missed
     );
     let find = |name: &str| stops.iter().find(|stop| stop.entry.name == name);
     page += &key_figures(stops);
@@ -65,8 +65,8 @@ fn outbox(stop: &Stop) -> String {
         points.map(|sample| (seconds(sample.at), sample.nodes[node].0 as f64)).collect()
     };
     let series = [
-        Series { name: "stock", class: "stock", points: line(&stop.stock) },
-        Series { name: "bcnet", class: "bcnet", points: line(&stop.bcnet) },
+        Series { name: "stock", class: "stock", points: line(stop.stock.first()) },
+        Series { name: "bcnet", class: "bcnet", points: line(stop.bcnet.first()) },
     ];
     let plot = plot::lines(&Axes { x: "seconds", y: "ACKs in the client's outbox" }, &series);
     section(
@@ -82,8 +82,8 @@ fn outbox(stop: &Stop) -> String {
 
 fn bytes(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Option<String> {
     let stops = [none?, some?, much?];
-    let runs: Vec<&Outcome> = stops.iter().flat_map(|stop| [&stop.stock, &stop.bcnet]).collect();
-    let per_message = |part: fn(&Outcome) -> u64| -> Vec<(f64, f64)> {
+    let runs: Vec<&Runs> = stops.iter().flat_map(|stop| [&stop.stock, &stop.bcnet]).collect();
+    let per_message = |part: fn(&Runs) -> u64| -> Vec<(f64, f64)> {
         runs.iter().map(|run| (0.0, part(run) as f64 / run.total().delivered.max(1) as f64)).collect()
     };
     let parts = [
@@ -106,7 +106,7 @@ fn bytes(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Optio
     let rows = ["no loss: stock", "bcnet", "5 % loss: stock", "bcnet", "20 % loss: stock", "bcnet"];
     let plot = plot::stacks(&Axes { x: "bytes on the wire per game message", y: "" }, &rows, &parts, None);
     // Every reliable message has one ACK that clears it.
-    let each = |run: &Outcome| number(run.total().ack_bytes as f64 / run.total().useful_acks.max(1) as f64);
+    let each = |run: &Runs| number(run.total().ack_bytes as f64 / run.total().useful_acks.max(1) as f64);
     let text = format!(
         "Ten minutes of a battle of three ships, with the rates of a recorded one. Most messages are unreliable and need no \
          ACK. For each of those that do, the original spends {} bytes on ACKs, nine of them, many in datagrams of their \
@@ -124,7 +124,7 @@ fn bytes(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Optio
 
 fn delays(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Option<String> {
     let stops = [none?, some?, much?];
-    let points = |share: f64, run: fn(&Stop) -> &Outcome| -> Vec<(f64, f64)> {
+    let points = |share: f64, run: fn(&Stop) -> &Runs| -> Vec<(f64, f64)> {
         stops.iter().map(|stop| (0.0, run(stop).delay(None, share).unwrap_or(0.0))).collect()
     };
     let series = [
@@ -154,8 +154,8 @@ fn day(stop: &Stop) -> String {
         points.collect()
     };
     let series = [
-        Series { name: "stock", class: "stock", points: line(&stop.stock) },
-        Series { name: "bcnet", class: "bcnet", points: line(&stop.bcnet) },
+        Series { name: "stock", class: "stock", points: line(stop.stock.first()) },
+        Series { name: "bcnet", class: "bcnet", points: line(stop.bcnet.first()) },
     ];
     let plot = plot::lines(&Axes { x: "hours", y: "megabytes of ACKs, both ways" }, &series);
     let (stock, bcnet) = (stop.stock.total(), stop.bcnet.total());
@@ -172,30 +172,57 @@ fn day(stop: &Stop) -> String {
 }
 
 fn budget(battle: &Stop, burst: &Stop) -> String {
-    let mean = |outcome: &Outcome| {
-        let total = outcome.total();
+    let mean = |runs: &Runs| {
+        let total = runs.total();
         let each = |bytes: u64| bytes as f64 / total.datagrams.max(1) as f64;
         [each(total.ack_bytes), each(total.bytes - total.ack_bytes - 2 * total.datagrams)]
     };
-    let worst = |outcome: &Outcome| [outcome.nodes[0].totals.most_ack_bytes as f64, 0.0];
-    let runs = [mean(&battle.stock), mean(&battle.bcnet), worst(&burst.stock), worst(&burst.bcnet)];
-    let part = |index: usize| runs.iter().map(|run| (0.0, run[index])).collect();
-    let parts = [
-        Series { name: "ACKs", class: "acks", points: part(0) },
-        Series { name: "game messages", class: "game", points: part(1) },
-    ];
-    let rows = ["battle, mean: stock", "bcnet", "burst, most ACKs: stock", "bcnet"];
-    let axes = Axes { x: "bytes of the 510 that a datagram holds", y: "" };
-    let plot = plot::stacks(&axes, &rows, &parts, Some(510.0));
-    let delay = |outcome: &Outcome| number(outcome.delay(Some(0), 1.0).unwrap_or(0.0));
+    let bytes = two_bars(
+        ["ACKs", "game messages"],
+        [mean(&battle.stock), mean(&battle.bcnet)],
+        "battle: bytes of the 510 that a datagram holds, on average",
+        Some(510.0),
+    );
+    let host = |runs: &Runs| runs.first().nodes.first().map(|node| node.totals).unwrap_or_default();
+    let full = |runs: &Runs| {
+        let totals = host(runs);
+        [totals.crowded as f64, (totals.datagrams - totals.crowded) as f64]
+    };
+    let datagrams = two_bars(
+        ["no room left by ACKs", "room for a game message"],
+        [full(&burst.stock), full(&burst.bcnet)],
+        "burst: datagrams of the host",
+        None,
+    );
+    let delay = |runs: &Runs| number(runs.delay(Some(0), 1.0).unwrap_or(0.0));
+    let crowded = |stop: &Stop| number(stop.stock.total().crowded as f64);
     let text = format!(
-        "ACKs go into a datagram first. In battle they take a few bytes of it. In a burst of 400 messages they fill whole \
-         datagrams, again after 0.67 s and once more after that, and the original sends one datagram per peer and frame: \
-         the slowest message of the host took {} ms, that of bcnet {} ms.",
+        "ACKs go into a datagram first. In battle they take a few bytes of it, and left too little for a large message in {} of \
+         {} datagrams. In a burst of 400 messages they fill datagram after datagram, and every 0.67 s again: {} of them. The \
+         original sends one datagram per peer and frame, so game messages wait: the slowest one took {} ms. bcnet sends \
+         each ACK once, and the next datagram at once: {} ms.",
+        crowded(battle),
+        number(battle.stock.total().datagrams as f64),
+        crowded(burst),
         delay(&burst.stock),
         delay(&burst.bcnet)
     );
-    section("The budget of a datagram", &text, &plot, "bcnet lab run starvation --engine stock")
+    section(
+        "The budget of a datagram",
+        &text,
+        &(bytes + &datagrams),
+        "bcnet lab run starvation --engine stock",
+    )
+}
+
+/// A bar for each engine, made of two parts.
+fn two_bars(names: [&str; 2], runs: [[f64; 2]; 2], axis: &str, most: Option<f64>) -> String {
+    let points = |part: usize| runs.iter().map(|run| (0.0, run[part])).collect();
+    let parts = [
+        Series { name: names[0], class: "acks", points: points(0) },
+        Series { name: names[1], class: "game", points: points(1) },
+    ];
+    plot::stacks(&Axes { x: axis, y: "" }, &["stock", "bcnet"], &parts, most)
 }
 
 fn claims(stops: &[Stop]) -> String {
@@ -206,7 +233,7 @@ fn claims(stops: &[Stop]) -> String {
          <th class=\"n\">stock</th><th class=\"n\">bcnet</th><th class=\"n\">factor</th></tr></thead><tbody>",
     );
     for row in stops.iter().filter_map(Stop::row) {
-        let Row { name, claim, stock, bcnet } = &row;
+        let Row { name, claim, stock, bcnet, .. } = &row;
         let value = |value: &Option<f64>| value.map_or_else(|| "–".into(), number);
         let verdict = claim.verdict.to_string();
         let _ = write!(

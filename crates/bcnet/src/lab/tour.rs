@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::Context;
 use bcnet_lab::scenario::{Claim, Kind};
-use bcnet_lab::{Options, Outcome, Value};
+use bcnet_lab::{Options, Outcome, Totals};
 use serde_json::{Value as Json, json};
 
 use super::library::{self, Entry};
@@ -34,8 +34,30 @@ pub(super) struct Args {
 /// A scenario with what came out of it on both engines.
 pub(super) struct Stop {
     pub(super) entry: Entry,
-    pub(super) stock: Outcome,
-    pub(super) bcnet: Outcome,
+    pub(super) stock: Runs,
+    pub(super) bcnet: Runs,
+}
+
+/// The runs of one scenario on one engine: one, or several with different seeds if it leaves something to chance.
+pub(super) struct Runs(Vec<Outcome>);
+
+impl Runs {
+    /// The one with the first seed.
+    pub(super) fn first(&self) -> &Outcome {
+        &self.0[0]
+    }
+
+    /// What all nodes did in all runs.
+    pub(super) fn total(&self) -> Totals {
+        let mut total = Totals::default();
+        self.0.iter().for_each(|run| total += run.total());
+        total
+    }
+
+    /// The delay within which this share of all reliable payloads was delivered.
+    pub(super) fn delay(&self, from: Option<usize>, share: f64) -> Option<f64> {
+        Outcome::pooled_delay(&self.0, from, share)
+    }
 }
 
 /// One line of the table: the figure of a claim on both engines.
@@ -44,6 +66,8 @@ pub(super) struct Row<'a> {
     pub(super) claim: &'a Claim,
     pub(super) stock: Option<f64>,
     pub(super) bcnet: Option<f64>,
+    /// From how many seeds.
+    seeds: usize,
 }
 
 impl Row<'_> {
@@ -51,6 +75,12 @@ impl Row<'_> {
     pub(super) fn factor(&self) -> Option<f64> {
         let (stock, bcnet) = (self.stock?, self.bcnet?);
         (bcnet > 0.0).then(|| stock / bcnet)
+    }
+
+    /// What the figure is, with a star if it is from several seeds.
+    fn marked_label(&self) -> String {
+        let star = if self.seeds > 1 { " *" } else { "" };
+        format!("{}{star}", self.claim.label)
     }
 
     /// The factor for people.
@@ -66,26 +96,29 @@ impl Row<'_> {
 impl Stop {
     pub(super) fn row(&self) -> Option<Row<'_>> {
         let claim = self.entry.scenario.claim.as_ref()?;
-        let value = |outcome| match claim.figure.of(outcome) {
-            Some(Value::One(value)) => Some(value),
-            // Nothing waits for a peer that is not there.
-            None if claim.figure.measure.is_of_queues() => Some(0.0),
-            _ => None,
-        };
-        Some(Row { name: &self.entry.name, claim, stock: value(&self.stock), bcnet: value(&self.bcnet) })
+        let value = |runs: &Runs| claim.figure.of_all(&runs.0);
+        let (stock, bcnet) = (value(&self.stock), value(&self.bcnet));
+        Some(Row { name: &self.entry.name, claim, stock, bcnet, seeds: self.stock.0.len() })
+    }
+
+    /// All its runs.
+    fn runs(&self) -> impl Iterator<Item = &Outcome> {
+        self.stock.0.iter().chain(&self.bcnet.0)
     }
 
     /// The expectations that concern its runs, and how many were missed.
     fn checked(&self) -> (usize, usize) {
         let scenario = &self.entry.scenario;
-        let runs = [&self.stock, &self.bcnet];
-        let checked = runs.iter().map(|run| run.checked(scenario)).sum();
-        (checked, runs.iter().map(|run| run.missed(scenario).len()).sum())
+        let checked = self.runs().map(|run| run.checked(scenario)).sum();
+        (checked, self.runs().map(|run| run.missed(scenario).len()).sum())
     }
 }
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
-    let stops = travel(library::built_in()?, args.seed);
+    let mut entries = library::all()?;
+    // What claims and expects nothing is there to be measured by others.
+    entries.retain(|entry| entry.scenario.claim.is_some() || !entry.scenario.expects.is_empty());
+    let stops = travel(entries, args.seed);
     let (checked, missed) =
         stops.iter().map(Stop::checked).fold((0, 0), |(all, bad), (a, b)| (all + a, bad + b));
     if let Some(path) = &args.report {
@@ -98,22 +131,24 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
     } else {
         table(out, &stops)?;
         complaints(out, &stops)?;
-        writeln!(out, "{} of {checked} expectations met in {} runs", checked - missed, 2 * stops.len())?;
+        let runs = stops.iter().flat_map(Stop::runs).count();
+        writeln!(out, "* from {CHANCES} seeds together")?;
+        writeln!(out, "{} of {checked} expectations met in {runs} runs", checked - missed)?;
     }
     Ok(if missed == 0 { Verdict::Clean } else { Verdict::Findings })
 }
 
-/// Runs everything twice, on all cores.
+/// Runs everything on both engines, on all cores.
 fn travel(entries: Vec<Entry>, seed: Option<u64>) -> Vec<Stop> {
-    let jobs: Vec<(usize, Kind)> =
-        (0..entries.len()).flat_map(|entry| [(entry, Kind::Stock), (entry, Kind::Bcnet)]).collect();
+    let jobs: Vec<Job> =
+        entries.iter().enumerate().flat_map(|(at, entry)| Job::all(at, entry, seed)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let outcomes: Vec<Mutex<Option<Outcome>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((entry, engine)) = jobs.get(number) else { break };
-            let options = Options { engine: Some(*engine), seed, ..Options::default() };
+            let Some(Job { entry, engine, seed }) = jobs.get(number) else { break };
+            let options = Options { engine: Some(*engine), seed: Some(*seed), ..Options::default() };
             let outcome = bcnet_lab::run(&entries[*entry].scenario, &options);
             if let Ok(mut place) = outcomes[number].lock() {
                 *place = Some(outcome);
@@ -127,8 +162,35 @@ fn travel(entries: Vec<Entry>, seed: Option<u64>) -> Vec<Stop> {
         }
     });
     let mut outcomes = outcomes.into_iter().filter_map(|place| place.into_inner().ok().flatten());
-    let pair = |entry| Some(Stop { entry, stock: outcomes.next()?, bcnet: outcomes.next()? });
-    entries.into_iter().filter_map(pair).collect()
+    let pair = |entry: Entry| {
+        let seeds = seeds(&entry);
+        let mut runs = || Runs(outcomes.by_ref().take(seeds).collect());
+        Stop { entry, stock: runs(), bcnet: runs() }
+    };
+    entries.into_iter().map(pair).collect()
+}
+
+/// One run.
+struct Job {
+    entry: usize,
+    engine: Kind,
+    seed: u64,
+}
+
+impl Job {
+    /// All runs of one entry: the engines one after the other.
+    fn all(number: usize, entry: &Entry, seed: Option<u64>) -> Vec<Self> {
+        let (first, seeds) = (seed.unwrap_or(entry.scenario.seed), seeds(entry) as u64);
+        let each = |engine| {
+            (0..seeds).map(move |next| Self { entry: number, engine, seed: first.wrapping_add(next) })
+        };
+        each(Kind::Stock).chain(each(Kind::Bcnet)).collect()
+    }
+}
+
+/// With how many seeds a scenario is run. A rare delay differs a lot from one run to the next.
+fn seeds(entry: &Entry) -> usize {
+    if entry.scenario.has_chance() { CHANCES } else { 1 }
 }
 
 fn progress(done: usize, all: usize, name: &str) {
@@ -142,7 +204,7 @@ fn progress(done: usize, all: usize, name: &str) {
 
 fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
     let rows: Vec<Row<'_>> = stops.iter().filter_map(Stop::row).collect();
-    let width = rows.iter().map(|row| row.claim.label.chars().count()).max().unwrap_or(0);
+    let width = rows.iter().map(|row| row.marked_label().chars().count()).max().unwrap_or(0);
     let names = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     writeln!(
         out,
@@ -154,7 +216,7 @@ fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
         writeln!(
             out,
             "{:width$}  {:>10}  {:>10}  {:10}  {:>8}  {:7}  {:names$}",
-            row.claim.label,
+            row.marked_label(),
             value(row.stock),
             value(row.bcnet),
             row.claim.unit,
@@ -167,12 +229,15 @@ fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
 }
 
 fn complaints(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
-    for Stop { entry, stock, bcnet } in stops {
-        for outcome in [stock, bcnet] {
-            for missed in outcome.missed(&entry.scenario) {
-                let (path, engine) = (&entry.path, outcome.engine);
+    for stop in stops {
+        for outcome in stop.runs() {
+            for missed in outcome.missed(&stop.entry.scenario) {
+                let (path, engine, seed) = (&stop.entry.path, outcome.engine, outcome.seed);
                 let bcnet_lab::Missed { line, figure, expected, seen } = missed;
-                writeln!(out, "{path}:{line}: {engine}: {figure}: expected {expected}, seen {seen}")?;
+                writeln!(
+                    out,
+                    "{path}:{line}: {engine}, seed {seed}: {figure}: expected {expected}, seen {seen}"
+                )?;
             }
         }
     }
@@ -188,6 +253,7 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
             "stock": row.stock,
             "bcnet": row.bcnet,
             "factor": row.factor(),
+            "seeds": row.seeds,
             "source": row.claim.source,
             "claim": row.claim.says,
             "verdict": row.claim.verdict.to_string(),
@@ -195,7 +261,7 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
         })
     });
     let runs = stops.iter().flat_map(|stop| {
-        [&stop.stock, &stop.bcnet].map(|run| json::run(&stop.entry, run, &run.missed(&stop.entry.scenario)))
+        stop.runs().map(|run| json::run(&stop.entry, run, &run.missed(&stop.entry.scenario)))
     });
     json!({
         "rows": rows.collect::<Vec<_>>(),
@@ -204,6 +270,9 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
         "missed": missed,
     })
 }
+
+/// How many seeds are pooled where links leave something to chance.
+pub(super) const CHANCES: usize = 5;
 
 /// A number for people: three digits, thousands apart.
 pub(super) fn number(value: f64) -> String {

@@ -91,6 +91,11 @@ impl Ledger {
         self.slots.iter().find(|(known, _)| *known == peer).map(|(_, slot)| *slot)
     }
 
+    /// Whether a slot is one of this swarm. There may be others on a server.
+    pub(super) fn knows(&self, slot: u8) -> bool {
+        self.slots.iter().any(|(_, known)| *known == slot)
+    }
+
     /// Whether `copy` is something that a slot has said; for what newcomers are told again.
     pub(super) fn was_said(&self, slot: u8, copy: &[u8]) -> bool {
         self.list(slot).is_some_and(|list| list.entries.iter().any(|entry| entry.copy == copy))

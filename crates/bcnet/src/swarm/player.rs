@@ -198,7 +198,9 @@ impl Player {
                 self.enter(ledger, now, figures);
             }
             // What was said before the player came is told again.
-            [0x03, slot, ..] if !ledger.was_said(*slot, payload) => figures.changed += 1,
+            [0x03, slot, ..] if ledger.knows(*slot) && !ledger.was_said(*slot, payload) => {
+                figures.changed += 1
+            }
             _ => figures.host_said += 1,
         }
     }
@@ -302,21 +304,26 @@ fn hear_playing(
     now: Time,
     figures: &mut Figures,
 ) {
-    if let Some((ship, number)) = payload::state_key(payload).filter(|_| payload.first() == Some(&0x1C)) {
-        let expected = payload::passed_state(payload::state(ship, number));
-        match () {
-            () if payload != expected => figures.changed += 1,
-            () if payload::slot_of(payload) == own => figures.echoed += 1,
-            () => figures.states_heard += 1,
-        }
-        return;
-    }
     let chatter = payload::chatter(payload).and_then(|peer| ledger.slot(peer));
-    match payload::slot_of(payload).or(chatter) {
+    let Some(slot) = payload::slot_of(payload).or(chatter).filter(|slot| ledger.knows(*slot)) else {
+        figures.host_said += 1;
+        return;
+    };
+    match payload.first() {
+        Some(0x1C) => hear_state(payload, own == Some(slot), figures),
         // The host keeps these to itself.
-        Some(_) if matches!(payload.first(), Some(0x0D | 0x13 | 0x15)) => figures.echoed += 1,
-        Some(slot) => ledger.hear(listener, slot, payload, now, figures),
-        None => figures.host_said += 1,
+        Some(0x0D | 0x13 | 0x15) => figures.echoed += 1,
+        _ => ledger.hear(listener, slot, payload, now, figures),
+    }
+}
+
+/// A copy of a state: it must be as said, but need not come.
+fn hear_state(payload: &[u8], own: bool, figures: &mut Figures) {
+    let said = payload::state_key(payload).map(|(ship, number)| payload::state(ship, number));
+    match said.map(payload::passed_state) {
+        Some(copy) if copy == payload && own => figures.echoed += 1,
+        Some(copy) if copy == payload => figures.states_heard += 1,
+        _ => figures.changed += 1,
     }
 }
 

@@ -44,14 +44,18 @@ pub(super) fn run(
         }
         let player = (step % players as u64) as usize;
         let Some(seat) = field.seats.get(player) else { break };
-        batch.clear();
-        while matches!(seat.socket.receive(&mut batch, 0, usize::MAX), Ok(Received::More)) {
-            echoed.received += batch.len() as u64;
-            batch.clear();
-        }
-        echoed.received += batch.len() as u64;
-        batch.clear();
         let port = echo.port() + (player * usize::from(sessions) / players) as u16;
+        loop {
+            batch.clear();
+            let received = seat.socket.receive(&mut batch, 0, usize::MAX);
+            // Something of the run before may be left.
+            let back = batch.iter_mut().filter(|(head, _)| head.remote.port() == port);
+            echoed.received += back.count() as u64;
+            if !matches!(received, Ok(Received::More)) {
+                break;
+            }
+        }
+        batch.clear();
         let count = per_frame as usize + usize::from(rng.chance(per_frame.fract()));
         for _ in 0..count {
             let len = sizes.draw(&mut rng);

@@ -184,13 +184,18 @@ fn say_to_two(
     let Some([mut one, mut other]) = target.players()? else { return Ok(None) };
     let said = orders(&one, &other);
     let messages: Vec<Vec<u8>> = said.iter().map(|order| one.order(order)).collect();
-    one.say(&messages);
-    other.listen(SOON / 2, |_| false);
-    one.listen(SOON / 2, |_| false);
+    let fence = one.order(&payload::chat(one.id, FENCE));
+    one.say(&[messages, vec![fence]].concat());
+    // Messages are passed on in order: when this one comes, nothing of what was said before it is still to come.
+    let fenced = |it: &Visitor| it.heard.iter().any(|heard| heard.bytes.ends_with(FENCE.as_bytes()));
+    other.listen(SOON, fenced);
+    one.listen(SOON, fenced);
     one.leave();
     other.leave();
     Ok(Some(Said { said, one, other }))
 }
+
+const FENCE: &str = "swarm fence";
 
 struct Said {
     said: Vec<Vec<u8>>,
@@ -298,11 +303,11 @@ fn ships(target: &Target) -> anyhow::Result<Outcome> {
     let Some([mut one]) = target.players()? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let ship = ship_of(&one);
     let order = one.order(&ship);
-    one.say(&[order]);
-    one.listen(SOON / 3, |_| false);
+    one.say(std::slice::from_ref(&order));
+    one.listen(SOON, |it| it.is_acknowledged(&order));
     let mut late = target.stranger()?;
     let joined = target.join(&mut late, std::slice::from_mut(&mut one));
-    late.listen(SOON / 3, |it| it.payloads().contains(&ship.as_slice()));
+    late.listen(SOON, |it| it.payloads().contains(&ship.as_slice()));
     let told = late.payloads().contains(&ship.as_slice());
     one.leave();
     late.leave();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bcnet_transport::wire::Kind;
 
-use super::visitor::{Heard, SOON, Visitor, hex};
+use super::visitor::{Heard, MOMENT, SOON, Visitor, hex};
 use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
 use crate::swarm::payload;
 
@@ -120,7 +120,7 @@ fn framing(target: &Target) -> anyhow::Result<Outcome> {
     let mut player = target.stranger()?;
     let joined = player.join(&target.password);
     player.leave();
-    player.listen(SOON / 5, |_| false);
+    player.listen(MOMENT, |_| false);
     Ok(match player.malformed {
         Some(error) => Outcome::Wrong(error),
         None if joined => Outcome::Right(format!("{} messages", player.heard.len())),
@@ -149,7 +149,7 @@ fn reply(target: &Target) -> anyhow::Result<Outcome> {
 
 fn repeated_request(target: &Target) -> anyhow::Result<Outcome> {
     let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
-    guest.listen(SOON / 5, |_| false);
+    guest.listen(MOMENT, |_| false);
     let (id, before) = (guest.id, guest.heard.len());
     let request = guest.connect_request(&target.password);
     guest.id = 0xFF;
@@ -255,10 +255,12 @@ fn once(target: &Target) -> anyhow::Result<Outcome> {
     let Some((mut guest, reply)) = answered(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
     guest.say(std::slice::from_ref(&reply));
     guest.say(&[reply]);
-    guest.listen(SOON, |_| false);
+    guest.answer(1);
+    guest.listen(SOON, |it| it.has_payload(&[0x20, 2]));
     guest.leave();
     let requests = guest.payloads().iter().filter(|payload| payload.starts_with(&[0x20])).count();
-    Ok(Outcome::when(requests == 2, format!("{requests} requests after one answer three times")))
+    let evidence = format!("{requests} requests after two answers, of which the first came three times");
+    Ok(Outcome::when(requests == 3, evidence))
 }
 
 fn in_order(target: &Target) -> anyhow::Result<Outcome> {
@@ -268,9 +270,9 @@ fn in_order(target: &Target) -> anyhow::Result<Outcome> {
     let replies = [0, 1].map(|round| guest.order(&payload::files(round).unwrap_or_default()));
     let [first, second] = replies;
     guest.say(&[second]);
-    let early = guest.listen(SOON / 3, |it| it.has_payload(&[0x20, 1]));
+    let early = guest.listen(MOMENT, |it| it.has_payload(&[0x20, 1]));
     guest.say(&[first]);
-    let late = guest.listen(2 * SOON, |it| it.has_payload(&[0x20, 2]));
+    let late = guest.listen(SOON, |it| it.has_payload(&[0x20, 2]));
     guest.leave();
     Ok(match (early, late) {
         (true, _) => Outcome::Wrong("number 1 had an effect before number 0".into()),
@@ -294,7 +296,7 @@ fn sent_again(target: &Target) -> anyhow::Result<Outcome> {
             .map(|heard| heard.at)
             .collect()
     };
-    let again = guest.listen(8 * SOON, |it| requests(it).len() > 1);
+    let again = guest.listen(Duration::from_secs(12), |it| requests(it).len() > 1);
     let times = requests(&guest);
     guest.leave();
     Ok(match times.as_slice() {
@@ -318,18 +320,14 @@ fn numbers(target: &Target) -> anyhow::Result<Outcome> {
         let orders: Vec<Vec<u8>> = (0..10).map(|n| numbered(one.slot, 10 * ten + n)).collect();
         let orders: Vec<Vec<u8>> = orders.iter().map(|order| one.order(order)).collect();
         one.say(&orders);
-        let acknowledged = one.listen(SOON, |it| {
-            orders.iter().all(|order| {
-                it.has(&[0x01, order.get(3).copied().unwrap_or(0), order.get(4).copied().unwrap_or(0), 0])
-            })
-        });
+        let acknowledged = one.listen(SOON, |it| orders.iter().all(|order| it.is_acknowledged(order)));
         other.listen(Duration::from_millis(30), |_| false);
         if !acknowledged {
             return Ok(Outcome::Wrong(format!("of number {} on there are no ACKs", 10 * ten)));
         }
     }
     let is_order = |payload: &&&[u8]| payload.first() == Some(&0x08);
-    other.listen(2 * SOON, |it| it.payloads().iter().filter(is_order).count() >= 300);
+    other.listen(SOON, |it| it.payloads().iter().filter(is_order).count() >= 300);
     let heard: Vec<Vec<u8>> = other.payloads().iter().filter(is_order).map(|it| it.to_vec()).collect();
     let wanted: Vec<Vec<u8>> = (0..300).map(|number| numbered(one.slot, number)).collect();
     one.leave();
@@ -372,12 +370,21 @@ fn foreign_id(target: &Target) -> anyhow::Result<Outcome> {
     };
     let mut thief = target.stranger()?;
     thief.id = one.id;
-    let stolen = one.order(&payload::chat(one.id, "stolen"));
-    thief.say(&[stolen]);
-    let heard = other.listen(SOON, |it| it.heard.iter().any(|heard| heard.bytes.ends_with(b"stolen")));
+    // Both have the same number, so only one of them can count.
+    let honest = one.order(&payload::chat(one.id, "honest"));
+    let text = honest.len().saturating_sub("honest".len());
+    thief.say(&[[honest.get(..text).unwrap_or_default(), b"stolen"].concat()]);
+    let heard = |it: &Visitor, text: &[u8]| it.heard.iter().any(|heard| heard.bytes.ends_with(text));
+    other.listen(MOMENT, |it| heard(it, b"stolen"));
+    one.say(&[honest]);
+    other.listen(SOON, |it| heard(it, b"honest") || heard(it, b"stolen"));
     one.leave();
     other.leave();
-    Ok(Outcome::when(!heard, if heard { "chat under a stolen id was passed on" } else { "it was not heard" }))
+    Ok(match (heard(&other, b"stolen"), heard(&other, b"honest")) {
+        (true, _) => Outcome::Wrong("chat under a stolen id was passed on".into()),
+        (false, true) => Outcome::Right("only its owner was heard".into()),
+        (false, false) => Outcome::Wrong("its owner was not heard any more".into()),
+    })
 }
 
 fn goodbye(target: &Target) -> anyhow::Result<Outcome> {

@@ -196,6 +196,11 @@ impl Visitor {
         self.heard.push(Heard { datagram, at, bytes: bytes.to_vec() });
     }
 
+    /// Whether a reliable game message was acknowledged.
+    pub(super) fn is_acknowledged(&self, order: &[u8]) -> bool {
+        order.get(3..5).is_some_and(|seq| self.has(&[&[0x01], seq, &[0]].concat()))
+    }
+
     /// Whether a message with these first bytes was heard.
     pub(super) fn has(&self, start: &[u8]) -> bool {
         self.heard.iter().any(|heard| heard.bytes.starts_with(start))
@@ -222,9 +227,9 @@ impl Visitor {
     /// Asks to be let in. Whether that worked.
     pub(super) fn connect(&mut self, password: &str) -> bool {
         let request = self.connect_request(password);
-        for _ in 0..3 {
+        for _ in 0..4 {
             self.say(std::slice::from_ref(&request));
-            if self.listen(SOON, |it| it.id != 0xFF) {
+            if self.listen(REPEAT, |it| it.id != 0xFF) {
                 return true;
             }
         }
@@ -299,7 +304,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// The rounds of the file check.
 pub(super) const ROUNDS: [u8; 5] = [0, 1, 2, 3, 0xFF];
-/// How long an answer may take.
-pub(super) const SOON: Duration = Duration::from_millis(1500);
+/// How long an answer may take: much longer than it does.
+pub(super) const SOON: Duration = Duration::from_secs(5);
+/// How long to wait for what should not come.
+pub(super) const MOMENT: Duration = Duration::from_millis(500);
+const REPEAT: Duration = Duration::from_millis(1500);
 /// Servers may wait until everyone knows a newcomer's name.
 const ENTERING: Duration = Duration::from_secs(8);

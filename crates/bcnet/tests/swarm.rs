@@ -1,0 +1,127 @@
+//! Simulated players on a real server, over loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A server with two sessions on ports that follow each other.
+struct Server {
+    child: Child,
+    directory: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    fn start(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("bcnet-swarm-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        for _ in 0..20 {
+            let port = free_ports();
+            let config = format!(
+                "[server]\nbind = \"127.0.0.1\"\ncontrol = \"none\"\n[[session]]\nport = {port}\n[[session]]\nport = {}\n",
+                port + 1
+            );
+            fs::write(directory.join("bcnet.toml"), config).expect("written");
+            let mut child = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+                .arg("serve")
+                .current_dir(&directory)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("bcnet serve runs");
+            let ready = BufReader::new(child.stdout.take().expect("piped")).lines().take(2).flatten().count();
+            if ready == 2 {
+                return Self { child, directory, port };
+            }
+            // Somebody else took one of the ports.
+            drop(child.kill());
+            drop(child.wait());
+        }
+        panic!("no two free ports");
+    }
+
+    fn swarm(&self, args: &[&str]) -> Output {
+        let server = format!("127.0.0.1:{}", self.port);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+        command.args(["swarm", &server]).args(args).output().expect("bcnet swarm runs")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(fs::remove_dir_all(&self.directory));
+    }
+}
+
+/// The first of two ports that nobody has.
+fn free_ports() -> u16 {
+    loop {
+        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let port = first.local_addr().expect("bound").port();
+        if port < u16::MAX && UdpSocket::bind((Ipv4Addr::LOCALHOST, port + 1)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn report(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn everyone_hears_everything_once_and_in_order() {
+    let server = Server::start("play");
+    for network in [&["--seed", "5"][..], &["--seed", "6", "--loss", "0.1", "--delay", "20"]] {
+        let args = [&["--sessions", "2", "--players", "4", "--seconds", "6", "--json"], network].concat();
+        let output = server.swarm(&args);
+        let report = report(&output);
+        for finding in ["lost", "doubled", "reordered", "changed", "echoed", "dropped", "absent"] {
+            assert_eq!(report[finding], 0, "{finding} in {report}");
+        }
+        assert_eq!(output.status.code(), Some(0), "{report}");
+        let count = |value: &Value| value.as_u64().expect("a number");
+        // At the least each of the four sees the ships of the other three.
+        assert!(count(&report["delivered"]) >= 2 * 4 * 3, "{report}");
+        assert!(count(&report["joined"]) >= 8, "{report}");
+        assert!(count(&report["states"]["heard"]) > 0, "{report}");
+        assert!(count(&report["datagrams"]["received"]) > 0, "{report}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    let nobody = free_ports();
+    let server = format!("127.0.0.1:{nobody}");
+    let output = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        .args(["swarm", &server, "--check"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains(&server) && error.contains("nobody answers"), "{error}");
+}
+
+/// The rules that `--check` tries on others hold for our own server.
+#[test]
+fn our_server_keeps_every_rule_that_is_tried() {
+    let server = Server::start("check");
+    let output = server.swarm(&["--check", "--json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    for line in &lines {
+        // Without a password there is none that is wrong.
+        let expected = if line["rule"] == "T-54" { "unclear" } else { "right" };
+        assert_eq!(line["verdict"], expected, "{line}");
+    }
+    assert!(lines.len() >= 30, "{text}");
+    assert_eq!(output.status.code(), Some(0));
+}
