@@ -232,5 +232,6 @@ fn a_port_in_use_is_one_clear_line() {
         .expect("bcnet runs");
     let error = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-    assert!(error.starts_with(&format!("bcnet: cannot listen at UDP 127.0.0.1:{port}: ")), "{error}");
+    let start = format!("bcnet: cannot listen at UDP 127.0.0.1:{port}; choose another --udp or --bind: ");
+    assert!(error.starts_with(&start), "{error}");
 }
