@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::Duration;
 
 use bcnet_transport::{Deadlines, Time};
@@ -31,6 +32,8 @@ pub(super) struct Game {
     unread: Vec<u32>,
     inbound: Batch,
     outbound: Batch,
+    /// When the last turn was.
+    turned: Time,
     /// When to go, even if somebody has not heard the goodbye.
     pub(super) leaving: Option<Time>,
 }
@@ -86,6 +89,7 @@ impl Game {
             unread: Vec::new(),
             inbound: Batch::new(),
             outbound: Batch::new(),
+            turned: Time::ZERO,
             leaving: None,
         };
         Ok((game, Orders { sender, waker }))
@@ -109,11 +113,17 @@ impl Game {
 
     /// Waits until something is to be done, and does it.
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
+        // Taking many datagrams at once costs less than waking up for each.
+        let pause = (self.turned + TURN_EVERY).since(self.clock.now());
+        if !pause.is_zero() {
+            thread::sleep(pause);
+        }
         match self.poll.poll(events, Some(self.wait(self.clock.now()))) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
         let now = self.clock.now();
+        self.turned = now;
         for event in &*events {
             match event.token() {
                 WAKE => self.obey(now),
@@ -269,7 +279,9 @@ impl Game {
 }
 
 /// A session sends at most this often. A stock host sends once per frame, and less often to each client.
-const FLUSH_EVERY: Duration = Duration::from_millis(20);
+const FLUSH_EVERY: Duration = Duration::from_millis(33);
+/// A busy server looks at its sockets at most this often.
+const TURN_EVERY: Duration = Duration::from_millis(1);
 /// How many datagrams one socket may bring before others have their turn.
 const TURN: usize = 256;
 /// How many datagrams an error at a socket counts for.

@@ -183,6 +183,11 @@ impl Field {
         self.seats.iter().filter(|seat| seat.player.is_in_game()).count()
     }
 
+    /// How many players were never in the game.
+    pub(super) fn absent(&self) -> usize {
+        self.seats.iter().filter(|seat| !seat.player.was_in_game()).count()
+    }
+
     /// How many copies have not been heard yet.
     pub(super) fn unheard(&self) -> u64 {
         let unheard =

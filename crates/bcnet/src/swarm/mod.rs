@@ -183,14 +183,13 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
 /// Waits until everyone is in the game, or has had time enough.
 fn join(field: &mut Field, server: SocketAddrV4) -> anyhow::Result<()> {
     let end = field.clock.now() + JOINING;
-    while field.clock.now() < end && field.in_game() < field.seats.len() {
+    while field.clock.now() < end && field.absent() > 0 {
         let pause = field.clock.now() + LOOK;
         while field.clock.now() < pause {
             field.turn(pause)?;
         }
     }
-    let absent = field.seats.iter().filter(|seat| !seat.player.was_in_game()).count();
-    if absent == field.seats.len() {
+    if field.absent() == field.seats.len() {
         let why = match (field.figures.received.count, field.figures.refused) {
             (0, _) => "nobody answers",
             (_, 0) => "it answers, but lets nobody into the game",
@@ -198,7 +197,7 @@ fn join(field: &mut Field, server: SocketAddrV4) -> anyhow::Result<()> {
         };
         bail!("{server}: {why}");
     }
-    field.figures.absent = absent as u64;
+    field.figures.absent = field.absent() as u64;
     Ok(())
 }
 

@@ -77,7 +77,7 @@ pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> 
         payload.push(text.len() as u8);
         payload.extend(text);
     }
-    payload.extend([0x64; 48]);
+    payload.extend([0x64; 53]);
     payload
 }
 

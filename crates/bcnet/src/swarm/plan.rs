@@ -86,8 +86,7 @@ impl Actor {
             orders.push(Order { payload, copies: Copies::Others });
             number += 1;
         }
-        for at in 0..OTHERS.len() {
-            let (per_minute, kind) = OTHERS[at];
+        for (at, (per_minute, kind)) in OTHERS.into_iter().enumerate() {
             if self.others[at] <= now {
                 self.others[at] = now + wait(&mut self.rng, 60.0 / per_minute);
                 let order = self.other(kind, number);

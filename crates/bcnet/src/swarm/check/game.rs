@@ -142,7 +142,7 @@ fn start(target: &Target) -> anyhow::Result<Outcome> {
         guest.heard.iter().find(|heard| heard.payload().and_then(|it| it.first()) == Some(&opcode))
     };
     let places = [0x28, 0x00, 0x01].map(|opcode| of(opcode).map(|heard| heard.datagram));
-    let evidence = of(0x00).and_then(Heard::payload).map_or("no settings".into(), hex);
+    let evidence = of(0x00).and_then(Heard::payload).map_or_else(|| "no settings".into(), hex);
     Ok(Outcome::when(places.iter().all(|place| place.is_some() && *place == places[0]), evidence))
 }
 

@@ -132,7 +132,7 @@ fn control_ack(target: &Target) -> anyhow::Result<Outcome> {
     let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
     let acknowledged = guest.listen(SOON, |it| it.has(&[0x01, 0, 0, 2]));
     let acks = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&0x01));
-    let evidence = acks.map_or("no ACK came".into(), |ack| hex(&ack.bytes));
+    let evidence = acks.map_or_else(|| "no ACK came".into(), |ack| hex(&ack.bytes));
     guest.leave();
     Ok(Outcome::when(acknowledged, evidence))
 }
@@ -177,7 +177,7 @@ fn identity(target: &Target) -> anyhow::Result<Outcome> {
     let came = guest.listen(SOON, |it| it.heard.iter().any(|heard| heard.bytes.first() == Some(&0x00)));
     guest.leave();
     let heard = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&0x00));
-    let evidence = heard.map_or("no identity came".into(), |heard| hex(&heard.bytes));
+    let evidence = heard.map_or_else(|| "no identity came".into(), |heard| hex(&heard.bytes));
     let same = heard.is_some_and(|heard| heard.bytes.get(5..) == Some(&body));
     Ok(Outcome::when(came && same, evidence))
 }
@@ -187,7 +187,7 @@ fn first_request(target: &Target) -> anyhow::Result<Outcome> {
     let came = guest.listen(SOON, |it| it.has_payload(&[0x20]));
     guest.leave();
     let request = guest.heard.iter().find(|heard| heard.bytes.first() == Some(&0x32));
-    let evidence = request.map_or("none came".into(), |heard| hex(&heard.bytes));
+    let evidence = request.map_or_else(|| "none came".into(), |heard| hex(&heard.bytes));
     Ok(Outcome::when(came && guest.has(&[0x32, 27, 0x80, 0, 0, 0x20, 0]), evidence))
 }
 
@@ -411,7 +411,7 @@ fn wrong_password(target: &Target) -> anyhow::Result<Outcome> {
     stranger.say(&[request]);
     stranger.listen(SOON, |it| it.heard.iter().any(|heard| heard.bytes.first() == Some(&Kind::BOOT.0)));
     let boot = stranger.heard.iter().find(|heard| heard.bytes.first() == Some(&Kind::BOOT.0));
-    let evidence = boot.map_or("no boot came".into(), |heard| hex(&heard.bytes));
+    let evidence = boot.map_or_else(|| "no boot came".into(), |heard| hex(&heard.bytes));
     Ok(Outcome::when(boot.is_some_and(|heard| heard.bytes.get(5..) == Some(&[2, 0xFF])), evidence))
 }
 
