@@ -98,13 +98,7 @@ impl Figures {
 
     /// How many things went wrong.
     pub(super) const fn findings(&self) -> u64 {
-        self.lost
-            + self.doubled
-            + self.reordered
-            + self.changed
-            + self.echoed
-            + self.dropped
-            + self.absent
+        self.lost + self.doubled + self.reordered + self.changed + self.echoed + self.dropped + self.absent
     }
 
     /// The delay, in milliseconds, that this share of all copies did not exceed.

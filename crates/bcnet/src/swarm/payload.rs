@@ -97,7 +97,8 @@ pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
 pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(ship) << 32 | u64::from(number));
     let share = rng.below(100);
-    let (flags, size) = STATES.iter().find(|(below, ..)| share < *below).map_or((0x86, 28), |it| (it.1, it.2));
+    let (flags, size) =
+        STATES.iter().find(|(below, ..)| share < *below).map_or((0x86, 28), |it| (it.1, it.2));
     let mut payload = vec![0x1C];
     payload.extend(ship.to_le_bytes());
     payload.extend((number as f32 / 10.0).to_le_bytes());

@@ -188,7 +188,8 @@ impl Player {
                     0xFF => self.rng.between(10, 60),
                     _ => 10,
                 };
-                let answer = payload::files(*round).map(|reply| (now + Duration::from_millis(thinking), reply));
+                let answer =
+                    payload::files(*round).map(|reply| (now + Duration::from_millis(thinking), reply));
                 self.answers.extend(answer);
             }
             [0x00, _, _, _, _, _, slot, ..] => self.slot = Some(*slot).filter(|slot| *slot < payload::SLOTS),

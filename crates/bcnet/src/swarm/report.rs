@@ -37,9 +37,9 @@ impl Live {
                 "players", "out/s", "in/s", "states/s", "copies/s", "worst ms", "findings"
             );
         }
-        let counts =
-            [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
-        let [sent, received, states, copies] = [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
+        let counts = [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
+        let [sent, received, states, copies] =
+            [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
         (self.last, self.lines) = (counts, self.lines + 1);
         eprintln!(
             "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
