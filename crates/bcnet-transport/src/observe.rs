@@ -92,7 +92,7 @@ pub enum Seen {
 pub struct Observer {
     limits: Limits,
     talks: BTreeMap<ConversationId, Talk>,
-    by_addresses: BTreeMap<(SocketAddrV4, SocketAddrV4), ConversationId>,
+    by_addresses: BTreeMap<Pair, ConversationId>,
     next: u32,
     findings: Findings,
     scratch: Vec<u8>,
@@ -352,11 +352,11 @@ impl Conversation<'_> {
     fn queues(&self, side: Side, now: Time, limits: &Limits) -> Queues {
         let mut half = self.0.half(side).clone();
         half.read_after(limits, |_, _| {});
-        Queues {
-            peer: self.peer(side.other()).unwrap_or(PeerId::UNASSIGNED),
-            retransmit: half.sent.entries(now).collect(),
-            acks: half.owed.entries().collect(),
+        let peer = self.peer(side.other()).unwrap_or(PeerId::UNASSIGNED);
+        if self.0.is_over(side, &half, now) {
+            return Queues { peer, retransmit: Vec::new(), acks: Vec::new() };
         }
+        Queues { peer, retransmit: half.sent.entries(now).collect(), acks: half.owed.entries().collect() }
     }
 }
 
@@ -398,8 +398,13 @@ impl Teller<'_> {
     }
 }
 
-fn unordered(a: SocketAddrV4, b: SocketAddrV4) -> (SocketAddrV4, SocketAddrV4) {
-    if a <= b { (a, b) } else { (b, a) }
+/// Two addresses in either order, as a number: every datagram is looked up by it.
+type Pair = u128;
+
+fn unordered(a: SocketAddrV4, b: SocketAddrV4) -> Pair {
+    let [a, b] =
+        [a, b].map(|address| u128::from(u32::from(*address.ip())) << 16 | u128::from(address.port()));
+    a.min(b) << 48 | a.max(b)
 }
 
 /// The mark of findings that no datagram shows, only the passing of time.

@@ -135,6 +135,19 @@ fn silence_and_timeouts_are_told_once_and_not_after_a_goodbye() {
 }
 
 #[test]
+fn whoever_leaves_has_empty_queues_when_that_is_acknowledged_and_the_other_a_while_later() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "01 01 32 07 80 00 00 2A 20");
+    tap.see(0.1, "02 01 32 07 80 00 00 2A 20");
+    tap.see(0.2, "02 02 05 0A C0 02 00 02 0A 00 00 02 01 00 00 00");
+    assert!(tap.dump(Side::Second, 0.3).starts_with("peer=1 retxQ=2 ackOutQ=1"));
+    tap.see(0.3, "01 01 01 02 00 02");
+    assert_eq!(tap.dump(Side::Second, 0.4), "peer=1 retxQ=0 ackOutQ=0");
+    assert!(tap.dump(Side::First, 0.4).starts_with("peer=2 retxQ=0 ackOutQ=2"));
+    assert_eq!(tap.dump(Side::First, 15.3), "peer=2 retxQ=0 ackOutQ=0");
+}
+
+#[test]
 fn game_data_that_waits_behind_acks_is_starved() {
     let mut tap = Tap::new();
     let acks: String = (0..100).map(|seq| format!(" 01 {seq:02X} 00 00")).collect();

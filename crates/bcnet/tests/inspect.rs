@@ -176,6 +176,95 @@ fn a_pipe_is_followed_as_it_is_written() {
 }
 
 #[test]
+fn a_file_is_followed_as_it_grows() {
+    let path = directory("follow").join("growing.pcap");
+    let capture = pcap(&session(), RAW);
+    let packet = |place: usize| 16 + ip(&session()[place]).len();
+    let first = 24 + packet(0);
+    fs::write(&path, &capture[..first]).expect("written");
+    let mut child = command(&["inspect", path.to_str().expect("UTF-8"), "--follow"]).spawn().expect("starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a line");
+    assert!(line.contains("connect request"), "{line}");
+    // In two pieces: half a packet is not the end.
+    let mut file = fs::OpenOptions::new().append(true).open(&path).expect("the file");
+    let second = first + packet(1);
+    for piece in [first..first + 20, first + 20..second] {
+        file.write_all(&capture[piece]).expect("written");
+        file.flush().expect("written");
+    }
+    line.clear();
+    stdout.read_line(&mut line).expect("a line");
+    assert!(line.contains("ack control seq=0"), "{line}");
+    child.kill().expect("it waits for more");
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn a_log_is_followed_from_its_first_lines_on() {
+    let log = fs::read_to_string(path("crates/bcnet/tests/packet-log.txt")).expect("the log");
+    let mut child = command(&["inspect", "-", "--follow"]).spawn().expect("bcnet starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(log.as_bytes()).expect("written");
+    stdin.flush().expect("written");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.trim_start().starts_with("1758 "), "{line}");
+    drop(stdin);
+    child.wait().expect("bcnet ends");
+}
+
+#[test]
+fn comments_of_a_capture_are_shown() {
+    let capture = pcapng(&session(), ETHERNET);
+    let run = inspect(&capture, &["--json"]);
+    assert!(datagrams(&run).iter().all(|entry| entry["comment"] == "hi"), "{}", run.stdout);
+    let run = inspect(&capture, &[]);
+    let comments = run.stdout.lines().filter(|line| line.ends_with("  # hi")).count();
+    assert_eq!(comments, session().len(), "one for each packet:\n{}", run.stdout);
+}
+
+/// The cause of a retransmission is known later, and belongs to those who talk there.
+#[test]
+fn late_findings_are_chosen_as_datagrams_are() {
+    let capture = pcap(&session(), RAW);
+    let found = |flags: &[&str]| {
+        let run = inspect(&capture, &[flags, &["--json"]].concat());
+        let names =
+            lines(&run).into_iter().filter_map(|entry| Some(entry.get("finding")?.as_str()?.to_owned()));
+        names.collect::<Vec<_>>()
+    };
+    let all = found(&[]);
+    assert!(all.contains(&"retransmission".to_owned()), "{all:?}");
+    assert_eq!(found(&["--anomalies"]), all);
+    assert_eq!(found(&["--peer", "10.0.0.2"]), all);
+    assert_eq!(found(&["--peer", "2"]), all);
+    for nobody in [["--peer", "10.0.0.9"], ["--peer", "9"], ["--from", "99"]] {
+        assert_eq!(found(&nobody), Vec::<String>::new(), "{nobody:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_in_one_line() {
+    let directory = directory("bad");
+    let empty = directory.join("empty.pcap");
+    fs::write(&empty, b"").expect("written");
+    let [directory, empty] = [&directory, &empty].map(|path| path.to_str().expect("UTF-8"));
+    let missing = format!("{directory}/missing.pcap");
+    for (file, said) in
+        [(empty, "is empty"), (directory, "is a directory"), (missing.as_str(), "No such file or directory")]
+    {
+        for form in [&["--summary"][..], &["--json"], &["--csv"], &[file]] {
+            let run = bcnet(&[&["inspect", file], form].concat(), b"");
+            assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{file} {form:?}: {}", run.stderr);
+            assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+            assert!(run.stderr.contains(file) && run.stderr.contains(said), "{}", run.stderr);
+        }
+    }
+}
+
+#[test]
 fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for number in 0_u16..200 {
@@ -216,6 +305,50 @@ fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
     }
     let text = bcnet(&["inspect", &a, &b], b"").stdout;
     assert!(text.contains("10, 5.00 %") && text.contains("40.0 / 40.0 / 200.0 / 200.0"), "{text}");
+}
+
+/// Some take long, some are lost and sent again: each arrival belongs to the sending that is nearest to the usual time.
+#[test]
+fn what_is_sent_again_is_joined_to_the_right_sending() {
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    let mut state = 5_u32;
+    for number in 0_u16..300 {
+        let at = 1.0 + f64::from(number) * 0.05;
+        for sender in [1, 2] {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let jitter = f64::from(state >> 16) / 65536.0 * 0.03;
+            let delay = if (sender, number) == (1, 20) { 0.9 } else { 0.04 + jitter };
+            let (near, far) = if sender == 1 { (&mut there, &mut here) } else { (&mut here, &mut there) };
+            near.push(chat(sender, number, at));
+            if number % 15 == 7 {
+                near.push(chat(sender, number, at + 1.0));
+                far.push(chat(sender, number, at + 1.0 + delay));
+            } else {
+                far.push(chat(sender, number, at + delay));
+            }
+        }
+    }
+    let directory = directory("again");
+    let files = [("a.pcap", here), ("b.pcap", there)].map(|(name, mut packets)| {
+        packets.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let path = directory.join(name);
+        fs::write(&path, pcap(&packets, RAW)).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    });
+    let run = bcnet(&["inspect", &files[0], &files[1], "--json"], b"");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    for (way, most) in lines(&run).iter().zip([0.07, 0.9]) {
+        assert_eq!((way["sent"].as_u64(), way["lost"].as_u64()), (Some(320), Some(20)), "{way}");
+        let within = |key: &str, low: f64, high: f64| {
+            let value = way[key].as_f64().expect("a number");
+            assert!((low - 0.003..=high + 0.003).contains(&value), "{key}: {way}");
+        };
+        within("clock_offset", 0.0, 0.0);
+        within("least", 0.04, 0.042);
+        within("median", 0.05, 0.06);
+        within("p99", 0.06, 0.07);
+        within("most", most - 0.003, most);
+    }
 }
 
 #[test]
@@ -431,11 +564,13 @@ fn datagrams(run: &Run) -> Vec<Value> {
     lines(run).into_iter().filter(|entry| entry.get("finding").is_none()).collect()
 }
 
-/// Formats have their packets in different places.
+/// Formats have their packets in different places, and not all have comments.
 fn without_offsets(run: &Run) -> Vec<Value> {
     let mut lines = lines(run);
     for entry in &mut lines {
-        entry.as_object_mut().expect("an object").remove("offset");
+        let entry = entry.as_object_mut().expect("an object");
+        entry.remove("offset");
+        entry.remove("comment");
     }
     lines
 }

@@ -7,11 +7,19 @@ use core::time::Duration;
 use super::finding::{About, Missed, RetransmitCause, What};
 use super::half::{Arrival, Filled, Half, Quiet};
 use super::ledger::{Key, Ledger, Open, Sent, unknown};
-use super::stock::{ROOM, Rhythm, SECOND, TIMEOUT};
+use super::stock::{LINGER, ROOM, Rhythm, SECOND, TIMEOUT};
 use super::traffic::opcode;
 use super::{ConversationId, Limits, Side, Teller};
 use crate::time::Time;
 use crate::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, Seq};
+
+/// The message that ends a conversation.
+#[derive(Debug, Clone, Copy)]
+struct Goodbye {
+    at: Time,
+    /// Who leaves of its own accord, and with which message.
+    leaver: Option<(Side, Key)>,
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Talk {
@@ -23,8 +31,9 @@ pub(super) struct Talk {
     pub(super) capture_losses: u64,
     /// The nonce of the connection, if its beginning was seen.
     nonce: Option<u32>,
-    /// Whether a goodbye was seen.
-    closed: bool,
+    goodbye: Option<Goodbye>,
+    /// Whether time alone can tell no more of it.
+    asleep: bool,
 }
 
 impl Talk {
@@ -37,7 +46,8 @@ impl Talk {
             last: at,
             capture_losses: 0,
             nonce: None,
-            closed: false,
+            goodbye: None,
+            asleep: false,
         }
     }
 
@@ -74,9 +84,9 @@ impl Talk {
         let at = tell.at;
         self.check_silence(at, tell);
         self.last = self.last.max(at);
+        self.asleep = false;
         self.half_mut(side).quiet = Quiet::No;
-        // Most datagrams have none, and most questions are about them.
-        let control = datagram.messages().any(|message| matches!(message, Message::Control(_)));
+        let Contents { control, reliable } = Contents::of(datagram);
         self.note_sender(side, datagram.sender());
         if control {
             self.note_session(side, datagram);
@@ -91,10 +101,10 @@ impl Talk {
         sender.traffic.bytes += datagram.as_bytes().len() as u64;
         let (whole, heard) = (nonce.is_some(), is_heard(datagram));
         let mut passage = Passage { sender, receiver, side, limits, tell, whole, heard, losses: 0 };
-        passage.run(datagram);
+        passage.run(datagram, reliable);
         self.capture_losses += passage.losses;
         if control {
-            self.note_leaving(datagram);
+            self.note_leaving(side, at, datagram);
         }
     }
 
@@ -111,7 +121,7 @@ impl Talk {
             match control.body {
                 Body::ConnectRequest { nonce, .. } if self.nonce != Some(nonce) => {
                     self.nonce = Some(nonce);
-                    self.closed = false;
+                    self.goodbye = None;
                     self.halves.iter_mut().for_each(Half::restart);
                 }
                 Body::ConnectReply { assigned } => self.half_mut(side.other()).id = Some(assigned),
@@ -120,24 +130,36 @@ impl Talk {
         }
     }
 
-    fn note_leaving(&mut self, datagram: &Datagram<'_>) {
+    fn note_leaving(&mut self, side: Side, at: Time, datagram: &Datagram<'_>) {
         let between = [Side::First, Side::Second].map(|side| self.half(side).id);
         for message in datagram.messages() {
             let Message::Control(control) = message else { continue };
             match control.body {
                 Body::Disconnect { peer, .. } | Body::Boot { target: peer, .. }
-                    if between.contains(&Some(peer)) =>
+                    if self.goodbye.is_none() && between.contains(&Some(peer)) =>
                 {
-                    self.closed = true;
+                    let leaves = matches!(control.body, Body::Disconnect { .. });
+                    let leaver = message.id().filter(|_| leaves).map(|id| (side, Key::new(id)));
+                    self.goodbye = Some(Goodbye { at, leaver });
                 }
                 _ => {}
             }
         }
     }
 
+    /// Whether a side has dropped its queues: whoever leaves does when its goodbye is acknowledged, the other when the
+    /// time is over in which it may still have to answer.
+    pub(super) fn is_over(&self, side: Side, half: &Half, now: Time) -> bool {
+        self.goodbye.is_some_and(|Goodbye { at, leaver }| {
+            let waits = |key| half.sent.get(key).is_some_and(|sent| sent.queued);
+            now.micros_since(at) > LINGER || leaver.is_some_and(|(who, key)| who == side && !waits(key))
+        })
+    }
+
     /// Tells of a side that has not been heard for too long.
     pub(super) fn check_silence(&mut self, now: Time, tell: &mut Teller<'_>) {
-        if self.closed {
+        let heard = |half: &Half| half.last_sent.is_some_and(|last| now.micros_since(last) <= SILENT_AFTER);
+        if self.goodbye.is_some() || self.halves.iter().all(heard) {
             return;
         }
         for side in [Side::First, Side::Second] {
@@ -170,6 +192,9 @@ impl Talk {
 
     /// Tells what can be told only by the passing of time.
     pub(super) fn expire(&mut self, now: Time, tell: &mut Teller<'_>) {
+        if self.asleep {
+            return;
+        }
         self.check_silence(now, tell);
         let losses = self.capture_losses;
         for side in [Side::First, Side::Second] {
@@ -182,6 +207,8 @@ impl Talk {
             }
             close_old(self.half_mut(side), side, now, OPEN_FOR, tell);
         }
+        let over = self.goodbye.is_some() || self.halves.iter().all(|half| half.quiet == Quiet::TimedOut);
+        self.asleep = over && self.halves.iter().all(Half::is_told);
     }
 
     /// The end of the capture: what is open stays so.
@@ -225,6 +252,22 @@ fn tell_cause(half: &Half, side: Side, open: Open, cause: RetransmitCause, tell:
     }
 }
 
+/// What a datagram has in it: most questions are about what most datagrams have not.
+#[derive(Default)]
+struct Contents {
+    control: bool,
+    reliable: bool,
+}
+
+impl Contents {
+    fn of(datagram: &Datagram<'_>) -> Self {
+        datagram.messages().fold(Self::default(), |found, message| Self {
+            control: found.control || matches!(message, Message::Control(_)),
+            reliable: found.reliable || message.id().is_some(),
+        })
+    }
+}
+
 /// One datagram on its way from one side to the other.
 struct Passage<'a, 'b> {
     sender: &'a mut Half,
@@ -252,13 +295,14 @@ fn is_heard(datagram: &Datagram<'_>) -> bool {
 }
 
 impl Passage<'_, '_> {
-    fn run(&mut self, datagram: &Datagram<'_>) {
+    fn run(&mut self, datagram: &Datagram<'_>, reliable: bool) {
         let (at, side, limits) = (self.tell.at, self.side, self.limits);
         let tell = &mut *self.tell;
         self.sender.read_before(at, datagram, limits, |id, times| {
             tell.tell(side, What::RepeatedAck { id, times });
         });
-        let copy = self.is_copy(datagram);
+        // The network makes copies of whole datagrams; only those with reliable messages matter.
+        let copy = reliable && self.sender.is_copy(fingerprint(datagram.as_bytes()), at);
         let leading = self.leading_acks(datagram);
         let mut filled = Filled { at, bytes: datagram.as_bytes().len() - 2, leading_acks: 0 };
         let (mut only_acks, mut first_fresh) = (true, None);
@@ -278,12 +322,6 @@ impl Passage<'_, '_> {
         }
         self.check_starvation(filled, first_fresh);
         self.after(datagram, filled);
-    }
-
-    /// The network makes copies of whole datagrams; only those with reliable messages matter.
-    fn is_copy(&mut self, datagram: &Datagram<'_>) -> bool {
-        datagram.messages().any(|message| message.id().is_some())
-            && self.sender.is_copy(fingerprint(datagram.as_bytes()), self.tell.at)
     }
 
     /// The ACKs in front, in the order in which the sender has them, if a retransmission waits to be explained by them.
@@ -336,11 +374,10 @@ impl Passage<'_, '_> {
             self.receiver.sent.note_unheard(Key::new(id));
             return;
         }
-        self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
         let key = Key::new(id);
         let Some(sent) = self.receiver.sent.get_mut(key) else { return self.unknown_ack(id) };
         sent.acks = sent.acks.saturating_add(1);
-        let (times, about) = (sent.acks, sent.about);
+        let (times, about, queued) = (sent.acks, sent.about, sent.queued);
         match sent.acked {
             None => {
                 sent.acked = Some(at);
@@ -354,6 +391,9 @@ impl Passage<'_, '_> {
                 self.sender.traffic.stale_acks.add(len);
                 self.tell.tell(side, What::StaleAck { about, age: at.since(since), times });
             }
+        }
+        if queued {
+            self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
         }
         self.explain(key, leading);
     }
@@ -375,6 +415,9 @@ impl Passage<'_, '_> {
 
     /// An ACK came for a message that was sent again: does it tell why?
     fn explain(&mut self, key: Key, leading: &[MessageId]) {
+        if self.receiver.sent.open.is_empty() {
+            return;
+        }
         let (at, owner) = (self.tell.at, self.side.other());
         let mut explained: Vec<(Open, RetransmitCause)> = Vec::new();
         let mut open = core::mem::take(&mut self.receiver.sent.open);

@@ -96,6 +96,11 @@ impl Half {
         self.stuck.clear();
     }
 
+    /// Whether nothing waits to be told of it.
+    pub(super) fn is_told(&self) -> bool {
+        self.sent.open.is_empty() && self.numbers.iter().all(Numbers::is_told)
+    }
+
     pub(super) const fn numbers_mut(&mut self, channel: Channel) -> &mut Numbers {
         let [control, game] = &mut self.numbers;
         match channel {

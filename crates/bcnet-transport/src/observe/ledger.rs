@@ -50,6 +50,11 @@ impl Sent {
         self.sends.saturating_sub(1)
     }
 
+    /// Nothing is overdue or given up sooner, whatever is in its way.
+    const fn calm_until(&self) -> Time {
+        self.last.plus(4 * SECOND)
+    }
+
     /// When a stock sender has sent it again at the latest, twice over, if `behind` others were in its way.
     fn overdue(&self, behind: usize, tick: u64) -> Time {
         let repeats = self.repeats();
@@ -83,11 +88,19 @@ pub(super) struct Ledger {
     /// What does not, in the order of settling: the first is forgotten first.
     settled: VecDeque<Key>,
     pub(super) open: Vec<Open>,
+    /// Before this nothing in the queue is overdue.
+    calm_until: Time,
 }
 
 impl Ledger {
     pub(super) const fn new() -> Self {
-        Self { messages: BTreeMap::new(), queue: VecDeque::new(), settled: VecDeque::new(), open: Vec::new() }
+        Self {
+            messages: BTreeMap::new(),
+            queue: VecDeque::new(),
+            settled: VecDeque::new(),
+            open: Vec::new(),
+            calm_until: Time::ZERO,
+        }
     }
 
     pub(super) fn get(&self, key: Key) -> Option<&Sent> {
@@ -136,6 +149,7 @@ impl Ledger {
             self.forget(oldest);
         }
         self.messages.insert(key, sent);
+        self.calm_until = self.calm_until.min(sent.calm_until());
         if sent.queued {
             self.queue.push_back(key);
         } else {
@@ -172,6 +186,7 @@ impl Ledger {
         let Some(sent) = self.messages.get_mut(&key).filter(|sent| !sent.queued) else { return };
         sent.queued = true;
         let first = sent.first;
+        self.calm_until = self.calm_until.min(sent.calm_until());
         self.settled.retain(|other| *other != key);
         let later = |other: &Key| self.messages.get(other).is_some_and(|other| other.first > first);
         let place = self.queue.iter().position(later).unwrap_or(self.queue.len());
@@ -207,12 +222,17 @@ impl Ledger {
     /// Takes out what the sender must have given up or had acknowledged at `at`: `missed` hears of ACKs that were not
     /// seen.
     pub(super) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
+        if at <= self.calm_until {
+            return;
+        }
         let length = self.queue.len();
         let Some(key) = self.queue.iter().copied().find(|key| {
             self.messages
                 .get(key)
                 .is_some_and(|sent| at.micros_since(sent.first) > GIVE_UP || at > sent.overdue(length, tick))
         }) else {
+            let calm = self.queued().map(Sent::calm_until).min();
+            self.calm_until = calm.unwrap_or(at).max(at);
             return;
         };
         self.settle(key);

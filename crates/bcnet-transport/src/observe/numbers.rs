@@ -24,6 +24,11 @@ impl Numbers {
         self.next
     }
 
+    /// Whether no number is missing.
+    pub(super) const fn is_told(&self) -> bool {
+        self.missing.is_empty()
+    }
+
     /// Whether the number was used before anything of this stream was seen.
     pub(super) fn is_before_first(&self, seq: Seq) -> bool {
         self.first.is_none_or(|first| seq.distance_from(first) < 0)

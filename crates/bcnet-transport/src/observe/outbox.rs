@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::ledger::Key;
 use super::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
 use crate::snapshot::QueuedAck;
 use crate::time::Time;
@@ -20,8 +21,10 @@ pub(super) enum Manner {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owed {
-    pub(super) id: MessageId,
-    pub(super) sends: u32,
+    id: MessageId,
+    /// The same as a number, to be found by.
+    key: Key,
+    sends: u32,
     /// When it was sent last, or when the message came if it was not sent.
     last: Time,
 }
@@ -38,13 +41,15 @@ impl Owed {
 pub(super) struct Outbox {
     owed: Vec<Owed>,
     manner: Manner,
+    /// None was sent before this.
+    earliest: Time,
     /// How many ACKs were not repeated though it was time.
     not_repeated: u32,
 }
 
 impl Outbox {
     pub(super) const fn new() -> Self {
-        Self { owed: Vec::new(), manner: Manner::Unknown, not_repeated: 0 }
+        Self { owed: Vec::new(), manner: Manner::Unknown, earliest: Time::ZERO, not_repeated: 0 }
     }
 
     pub(super) const fn manner(&self) -> Manner {
@@ -64,7 +69,8 @@ impl Outbox {
     }
 
     fn find(&self, id: MessageId) -> Option<usize> {
-        self.owed.iter().position(|owed| owed.id == id)
+        let key = Key::new(id);
+        self.owed.iter().position(|owed| owed.key == key)
     }
 
     /// Whether the ACK is in the outbox, and may leave at `at` as it stands there.
@@ -77,12 +83,14 @@ impl Outbox {
         if let Some(owed) = self.find(id).and_then(|place| self.owed.get_mut(place)) {
             let sends = owed.sends;
             (owed.sends, owed.last) = (0, at);
+            self.earliest = self.earliest.min(at);
             return sends;
         }
         if self.owed.len() >= most {
             self.owed.remove(0);
         }
-        self.owed.push(Owed { id, sends: 0, last: at });
+        self.earliest = self.earliest.min(at);
+        self.owed.push(Owed { id, key: Key::new(id), sends: 0, last: at });
         0
     }
 
@@ -99,6 +107,7 @@ impl Outbox {
         let first = (found.is_some() && owed.sends == 0).then(|| at.micros_since(owed.last));
         owed.sends += 1;
         owed.last = at;
+        self.earliest = self.earliest.min(at);
         let sends = owed.sends;
         if sends > 1 {
             self.manner = Manner::Stock;
@@ -113,16 +122,22 @@ impl Outbox {
     /// Forgets ACKs that were long due and were not in a datagram that had room for them: the sender does not have
     /// them any more. Tells of each how often it was sent, and whether that shows that the sender repeats none.
     pub(super) fn expire(&mut self, at: Time, mut told: impl FnMut(MessageId, u32)) -> bool {
+        if at.micros_since(self.earliest) <= ACK_REPEAT + SECOND {
+            return false;
+        }
         let (manner, mut not_repeated) = (self.manner, self.not_repeated);
+        let mut earliest = at;
         self.owed.retain(|owed| {
             let kept = at.micros_since(owed.last) <= ACK_REPEAT + SECOND;
-            if !kept {
+            if kept {
+                earliest = earliest.min(owed.last);
+            } else {
                 not_repeated += u32::from(owed.sends == 1);
                 told(owed.id, owed.sends);
             }
             kept
         });
-        self.not_repeated = not_repeated;
+        (self.not_repeated, self.earliest) = (not_repeated, earliest);
         let once = manner == Manner::Unknown && not_repeated >= ENOUGH;
         if once {
             self.manner = Manner::Once;

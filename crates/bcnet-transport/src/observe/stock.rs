@@ -10,6 +10,8 @@ pub(super) const ACK_SENDS: u32 = 9;
 pub(super) const GIVE_UP: u64 = 360 * SECOND;
 /// A peer that is silent for longer is gone.
 pub(super) const TIMEOUT: u64 = 45 * SECOND;
+/// A peer that has left is answered for so long.
+pub(super) const LINGER: u64 = 15 * SECOND;
 /// What fits a datagram behind its header.
 pub(super) const ROOM: usize = 510;
 /// A second in the unit of time.

@@ -100,6 +100,9 @@ impl Json {
                 self.time(packet.time.as_micros());
                 self.shown("from", packet.from);
                 self.shown("to", packet.to);
+                if let Some(comment) = &packet.comment {
+                    self.member("comment", comment);
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
 use bcnet_session::payload::Opcode;
+use bcnet_transport::observe::{Conversation, Finding, Observer, Side};
 use bcnet_transport::wire::{Kind, Message, PeerId};
 
 use super::Packet;
@@ -45,11 +46,24 @@ impl Filter {
 
     /// Whether a datagram is wanted, whatever is in it. `ids` are those of the two ends, `start` is when the capture begins.
     pub(super) fn wants(&self, packet: &Packet, ids: [Option<PeerId>; 2], start: u64) -> bool {
-        self.peer.is_none_or(|peer| peer.matches(packet, ids))
+        self.peer.is_none_or(|peer| peer.matches([packet.from, packet.to], ids))
             && self.wants_time(packet.time.as_micros(), start)
     }
 
-    pub(super) fn wants_time(&self, time: u64, start: u64) -> bool {
+    /// Whether something is wanted that is told when the datagram that shows it has long been shown.
+    pub(super) fn wants_late(&self, finding: &Finding, observer: &Observer, start: u64) -> bool {
+        let between = |talk: Conversation<'_>, peer: PeerIs| {
+            let sides = [Side::First, Side::Second];
+            peer.matches(sides.map(|side| talk.address(side)), sides.map(|side| talk.peer(side)))
+        };
+        let talk = observer.conversation(finding.conversation);
+        !self.selects_messages()
+            && (!self.anomalies || finding.what.is_fault())
+            && self.peer.is_none_or(|peer| talk.is_some_and(|talk| between(talk, peer)))
+            && self.wants_time(finding.at.as_micros(), start)
+    }
+
+    fn wants_time(&self, time: u64, start: u64) -> bool {
         self.from.is_none_or(|from| time >= from.on(start)) && self.to.is_none_or(|to| time <= to.on(start))
     }
 
@@ -67,11 +81,11 @@ enum PeerIs {
 }
 
 impl PeerIs {
-    fn matches(self, packet: &Packet, ids: [Option<PeerId>; 2]) -> bool {
+    fn matches(self, ends: [SocketAddrV4; 2], ids: [Option<PeerId>; 2]) -> bool {
         match self {
             Self::Id(id) => ids.contains(&Some(id)),
-            Self::Address(address) => [packet.from, packet.to].iter().any(|end| *end.ip() == address),
-            Self::Socket(socket) => [packet.from, packet.to].contains(&socket),
+            Self::Address(address) => ends.iter().any(|end| *end.ip() == address),
+            Self::Socket(socket) => ends.contains(&socket),
         }
     }
 }

@@ -102,6 +102,8 @@ struct Way {
     only: [u64; 2],
     /// How often each time from the first capture to the second was seen, in steps of 100 µs.
     times: BTreeMap<i64, u64>,
+    /// The median of all but the latest times, once there are enough.
+    usual: Option<i64>,
 }
 
 impl Way {
@@ -109,6 +111,10 @@ impl Way {
         self.both += 1;
         if self.times.len() < MOST_TIMES || self.times.contains_key(&(micros / STEP)) {
             *self.times.entry(micros / STEP).or_default() += 1;
+        }
+        // To look it up each time would cost more than it is worth.
+        if self.both >= ENOUGH && self.both.is_power_of_two() {
+            self.usual = self.median();
         }
     }
 
@@ -151,7 +157,10 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
     a.fill(LOOK_AHEAD)?;
     b.fill(LOOK_AHEAD)?;
     let Some(rough) = rough_offset(&a.ahead, &b.ahead) else {
-        eprintln!("bcnet: {} and {} have no message in common", a.name, b.name);
+        eprintln!(
+            "bcnet: {} and {} have no message in common in their first {LOOK_AHEAD}; are they of the same traffic?",
+            a.name, b.name
+        );
         return Ok(Verdict::Findings);
     };
     let mut join = Join {
@@ -208,7 +217,7 @@ impl Join {
     fn take(&mut self, place: usize, sighting: Sighting) {
         let Sighting { identity, from, micros } = sighting;
         let way = usize::from(from == Role::Host);
-        let usual = self.ways[way].median_so_far().unwrap_or(self.rough);
+        let usual = self.ways[way].usual.unwrap_or(self.rough);
         // The time that a match with the other capture's sighting would take.
         let time = |other: i64| if place == 0 { other - micros } else { micros - other };
         let others = self.waiting[1 - place].get_mut(&identity);
@@ -225,11 +234,20 @@ impl Join {
             }
             self.ways[way].note(time(other));
         } else {
-            self.waiting[place].entry(identity).or_default().push_back((micros, from));
-            self.order[place].push_back((micros, identity));
+            self.wait(place, sighting);
         }
         let now = if place == 0 { micros.saturating_add(self.rough) } else { micros };
         self.give_up(now);
+    }
+
+    fn wait(&mut self, place: usize, Sighting { identity, from, micros }: Sighting) {
+        let alike = self.waiting[place].entry(identity).or_default();
+        if alike.len() < MOST_ALIKE {
+            alike.push_back((micros, from));
+            self.order[place].push_back((micros, identity));
+        } else {
+            self.ways[usize::from(from == Role::Host)].only[place] += 1;
+        }
     }
 
     /// What has waited too long at `now`, on the second clock, is not in the other capture.
@@ -237,7 +255,8 @@ impl Join {
         for place in [0, 1] {
             while let Some((micros, identity)) = self.order[place].front().copied() {
                 let seen = if place == 0 { micros.saturating_add(self.rough) } else { micros };
-                if now != i64::MAX && seen.saturating_add(2 * WINDOW) > now {
+                let young = now != i64::MAX && seen.saturating_add(2 * WINDOW) > now;
+                if young && self.order[place].len() <= MOST_WAITING {
                     break;
                 }
                 self.order[place].pop_front();
@@ -252,13 +271,6 @@ impl Join {
                 }
             }
         }
-    }
-}
-
-impl Way {
-    /// The usual time, once there is one. Looking it up each time would cost more than it is worth.
-    fn median_so_far(&self) -> Option<i64> {
-        self.least().filter(|_| self.both >= ENOUGH)
     }
 }
 
@@ -397,4 +409,7 @@ const LATE: i64 = 100_000;
 const LOOK_AHEAD: usize = 20_000;
 const BATCH: usize = 64;
 const MOST_TIMES: usize = 1 << 16;
+/// As many messages are remembered that the other capture has not shown, and as many that are all the same.
+const MOST_WAITING: usize = 1 << 17;
+const MOST_ALIKE: usize = 64;
 const ENOUGH: u64 = 16;

@@ -54,11 +54,16 @@ enum Section {
 impl Reader {
     /// Begins to read if the beginning looks like a log.
     pub(super) fn open(mut window: Window) -> anyhow::Result<Self> {
-        window.has(SNIFFED)?;
-        let head = window.rest();
-        let lines = head.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-        let found = lines.into_iter().any(|line| head_of(line).is_some());
-        ensure!(found, "is neither pcap nor pcapng nor a packet log; hex lines are read with --hex");
+        // No more than is needed: what is followed may stay short for long.
+        while !is_log(window.rest())
+            && window.rest().len() < SNIFFED
+            && window.has(window.rest().len() + 1)?
+        {}
+        ensure!(!window.rest().is_empty(), "is empty");
+        ensure!(
+            is_log(window.rest()),
+            "is neither pcap nor pcapng nor a packet log; hex lines are read with --hex"
+        );
         Ok(Self { input: BufReader::new(window), line: Vec::new(), offset: 0, entry: None, days: 0, last: 0 })
     }
 
@@ -184,6 +189,12 @@ struct Head {
     to_client: bool,
     peer: SocketAddrV4,
     len: Option<usize>,
+}
+
+/// Whether there is the head of a datagram among whole lines.
+fn is_log(bytes: &[u8]) -> bool {
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    lines.filter_map(|line| std::str::from_utf8(line).ok()).any(|line| head_of(line.trim()).is_some())
 }
 
 /// Reads `[11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 …`.

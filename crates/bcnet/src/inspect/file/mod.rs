@@ -5,6 +5,8 @@
 
 mod filter;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod join;
 mod log;
 #[cfg(feature = "parquet")]

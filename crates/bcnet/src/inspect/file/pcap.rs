@@ -15,6 +15,8 @@ pub(super) struct Captured<'a> {
     pub(super) micros: u64,
     pub(super) link: u16,
     pub(super) bytes: &'a [u8],
+    /// What someone has noted about it.
+    pub(super) comment: Option<Box<str>>,
 }
 
 /// Where a file stops making sense.
@@ -195,7 +197,7 @@ impl Reader {
         let start = self.window.start + PCAP_RECORD;
         self.window.consume(PCAP_RECORD + kept);
         let bytes = &self.window.buffer[start..start + kept];
-        Ok(Next::Packet(Captured { offset, micros, link, bytes }))
+        Ok(Next::Packet(Captured { offset, micros, link, bytes, comment: None }))
     }
 
     fn next_block(&mut self) -> io::Result<Next<'_>> {
@@ -284,10 +286,23 @@ impl Reader {
             let units = u64::from(self.u32(12)) << 32 | u64::from(self.u32(16));
             self.micros = micros(units, interface);
         }
+        let options = head + kept.next_multiple_of(4);
+        let comment = if kind == PACKET { self.comment(options, length - 4) } else { None };
         let start = self.window.start + head;
         self.window.consume(length);
         let bytes = &self.window.buffer[start..start + kept];
-        Next::Packet(Captured { offset, micros: self.micros, link: interface.link, bytes })
+        Next::Packet(Captured { offset, micros: self.micros, link: interface.link, bytes, comment })
+    }
+
+    /// All comments among the options between two places of the window.
+    fn comment(&self, from: usize, to: usize) -> Option<Box<str>> {
+        let mut comments = Vec::new();
+        self.options(from, to, |code, value| {
+            if code == COMMENT {
+                comments.push(String::from_utf8_lossy(value));
+            }
+        });
+        (!comments.is_empty()).then(|| comments.join("; ").into())
     }
 
     /// The options between two places of the window.
@@ -326,13 +341,16 @@ fn micros(units: u64, interface: Interface) -> u64 {
         if interface.resolution & 0x80 == 0 { 10_u128.checked_pow(power) } else { 1_u128.checked_shl(power) };
     let micros = u128::from(units) * 1_000_000 / per_second.unwrap_or(u128::MAX);
     let micros = i128::try_from(micros).unwrap_or(0) + i128::from(interface.offset) * 1_000_000;
-    u64::try_from(micros.max(0)).unwrap_or(u64::MAX)
+    u64::try_from(micros.max(0)).unwrap_or(u64::MAX).min(LATEST)
 }
 
 const INTERFACE: u32 = 1;
 const PACKET_OLD: u32 = 2;
 const PACKET_SIMPLE: u32 = 3;
 const PACKET: u32 = 6;
+const COMMENT: u16 = 1;
+/// Times are no later, so that one can count with them: some 285 years after 1970.
+const LATEST: u64 = 1 << 53;
 const PCAP_HEADER: usize = 24;
 const PCAP_RECORD: usize = 16;
 /// The largest packet that libpcap writes.

@@ -27,6 +27,8 @@ pub(in crate::inspect) struct Packet {
     pub(in crate::inspect) time: Time,
     pub(in crate::inspect) from: SocketAddrV4,
     pub(in crate::inspect) to: SocketAddrV4,
+    /// What the capture's maker has noted about it.
+    pub(in crate::inspect) comment: Option<Box<str>>,
     /// Whether its bytes are deciphered.
     pub(super) plain: bool,
     bytes: Range<usize>,
@@ -161,7 +163,12 @@ impl Source {
             (Box::new(file), size)
         };
         // The end of a pipe is its end.
-        let window = Window::new(input, follow && !is_stdin(path));
+        Self::of(input, size, follow && !is_stdin(path))
+    }
+
+    /// Sees what an input is.
+    pub(super) fn of(input: Box<dyn Read>, size: Option<u64>, follow: bool) -> anyhow::Result<Self> {
+        let window = Window::new(input, follow);
         let kind = match pcap::Reader::open(window).context("cannot be read")? {
             Ok(reader) => Kind::Capture(reader),
             Err(window) => Kind::Log(log::Reader::open(window)?),
@@ -197,6 +204,7 @@ impl Source {
                     time: Time::from_micros(captured.micros),
                     from: udp.from,
                     to: udp.to,
+                    comment: captured.comment,
                     plain: false,
                     bytes: 0..0,
                 };
@@ -216,5 +224,5 @@ pub(super) fn logged(
     to: SocketAddrV4,
     plain: bool,
 ) -> Packet {
-    Packet { number, offset, time, from, to, plain, bytes: 0..0 }
+    Packet { number, offset, time, from, to, comment: None, plain, bytes: 0..0 }
 }

@@ -43,8 +43,10 @@ impl<W: Write> View<W> {
         }
         let head = self.head(packet, datagram.sender());
         let odd = human::odd(datagram.non_stock());
+        let mut comment = comment(packet);
         for message in datagram.messages().filter(|message| self.filter.wants_message(message)) {
-            writeln!(self.out, "{head}{}{odd}", human::message(&message))?;
+            writeln!(self.out, "{head}{}{odd}{comment}", human::message(&message))?;
+            comment.clear();
         }
         Ok(())
     }
@@ -77,9 +79,9 @@ impl<W: Write> View<W> {
         match what {
             What::GameSpy(text) => {
                 let shown = human::printable(&latin1(text));
-                writeln!(self.out, "gamespy {}: {shown}", human::count(text))
+                writeln!(self.out, "gamespy {}: {shown}{}", human::count(text), comment(packet))
             }
-            What::Malformed(error) => writeln!(self.out, "error: {error}"),
+            What::Malformed(error) => writeln!(self.out, "error: {error}{}", comment(packet)),
             What::Datagram(..) => Ok(()),
         }
     }
@@ -131,9 +133,7 @@ impl<W: Write> Sink for View<W> {
     }
 
     fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        // What is told late can be chosen by its time only.
-        let (start, at) = (self.start.unwrap_or(0), finding.at);
-        if self.filter.selects_messages() || !self.filter.wants_time(at.as_micros(), start) {
+        if !self.filter.wants_late(finding, observer, self.start.unwrap_or(0)) {
             return Ok(());
         }
         self.finding(finding, place, observer)
@@ -142,6 +142,11 @@ impl<W: Write> Sink for View<W> {
     fn finish(&mut self, _: &End<'_>) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// What stands behind the first message of a packet that has a comment.
+fn comment(packet: &Packet) -> String {
+    packet.comment.as_deref().map(|text| format!("  # {}", human::printable(text))).unwrap_or_default()
 }
 
 /// The members of a finding.

@@ -1,0 +1,123 @@
+//! Whatever bytes a file holds, it is read to an end.
+
+use bcnet_lab::Rng;
+use bcnet_transport::cipher;
+
+use super::source::{Batch, Source, Step};
+use super::{Run, Sink};
+
+#[test]
+fn any_bytes_are_read_to_an_end() {
+    let samples = [pcap(), pcapng(), LOG.as_bytes().to_vec()];
+    for seed in 0..SEEDS {
+        let mut random = Rng::new(seed);
+        let mut bytes = samples[random.size(samples.len())].clone();
+        for _ in 0..random.below(12) {
+            spoil(&mut bytes, &mut random);
+        }
+        read(bytes, seed);
+    }
+}
+
+/// What is left as it is must be understood, or nothing above is tried.
+#[test]
+fn the_samples_are_sound() {
+    for sample in [pcap(), pcapng(), LOG.as_bytes().to_vec()] {
+        assert!(read(sample, 0) >= 3);
+    }
+}
+
+/// Reads everything. How many datagrams were of the game.
+fn read(bytes: Vec<u8>, seed: u64) -> u64 {
+    let length = bytes.len();
+    let Ok(mut source) = Source::of(Box::new(std::io::Cursor::new(bytes)), None, false) else { return 0 };
+    let sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let (mut run, mut batch) = (Run::new(sinks), Batch::default());
+    // The smallest packet has some bytes, so there are fewer packets than bytes.
+    for _ in 0..=length {
+        batch.clear();
+        let step = source.read(&mut batch).expect("memory can be read");
+        batch.decipher();
+        for (packet, bytes) in batch.iter() {
+            run.look(packet, bytes, &mut source.skipped).expect("nobody is told");
+        }
+        if step != Step::More {
+            run.finish("memory", &source.skipped, source.packets, source.offset()).expect("nobody is told");
+            return run.datagrams;
+        }
+    }
+    panic!("seed {seed}: {length} bytes do not end");
+}
+
+/// Changes something: a byte, a number, the order, the length.
+fn spoil(bytes: &mut Vec<u8>, random: &mut Rng) {
+    let at = random.size(bytes.len() + 1);
+    match random.below(6) {
+        0 => bytes.truncate(at),
+        1 => drop(bytes.splice(at..at, [b'0'; 7])),
+        2 => drop(bytes.drain(at..(at + 9).min(bytes.len()))),
+        3 => {
+            let end = (at + 4).min(bytes.len());
+            let value = if random.below(2) == 0 { 0xFF } else { 0 };
+            bytes[at..end].fill(value);
+        }
+        4 => bytes.extend_from_within(at..),
+        _ => {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= random.below(255) as u8 + 1;
+            }
+        }
+    }
+}
+
+/// Three datagrams over raw IPv4.
+fn frames() -> [Vec<u8>; 3] {
+    [&[1, 1, 2][..], &[2, 1, 0x32, 7, 0x80, 0, 0, 0x2A, 0x20], &[1, 1, 1, 0, 0, 0]].map(|plain| {
+        let mut payload = plain.to_vec();
+        cipher::encrypt(&mut payload);
+        let udp = 8 + payload.len() as u8;
+        let mut frame = vec![0x45, 0, 0, 20 + udp, 0, 0, 0, 0, 64, 17, 0, 0];
+        let ends = if plain[0] == 1 { [1, 2] } else { [2, 1] };
+        frame.extend([10, 0, 0, ends[0], 10, 0, 0, ends[1]]);
+        frame.extend([0x56, 0x55, 0x56, 0x55, 0, udp, 0, 0]);
+        frame.extend(payload);
+        frame
+    })
+}
+
+fn pcap() -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        [0xA1B2_C3D4, 0x0004_0002, 0, 0, 65_535, RAW].into_iter().flat_map(u32::to_le_bytes).collect();
+    for (second, frame) in (0..).zip(frames()) {
+        let length = frame.len() as u32;
+        bytes.extend([second, 0, length, length].into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+fn pcapng() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    block(&mut bytes, 0x0A0D_0D0A, &[0x1A2B_3C4D, 1, u32::MAX, u32::MAX], &[]);
+    block(&mut bytes, 1, &[RAW, 65_535, 0x0001_0009, 9, 0], &[]);
+    for (second, frame) in (0..).zip(frames()) {
+        let length = frame.len() as u32;
+        // With a comment.
+        let mut rest = frame;
+        rest.resize(rest.len().next_multiple_of(4), 0);
+        rest.extend([1, 0, 2, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
+        block(&mut bytes, 6, &[0, 0, second, length, length], &rest);
+    }
+    bytes
+}
+
+fn block(bytes: &mut Vec<u8>, kind: u32, head: &[u32], rest: &[u8]) {
+    let length = 12 + 4 * head.len() as u32 + rest.len() as u32;
+    bytes.extend([kind, length].iter().chain(head).copied().flat_map(u32::to_le_bytes));
+    bytes.extend(rest);
+    bytes.extend(length.to_le_bytes());
+}
+
+const LOG: &str = include_str!("../../../tests/packet-log.txt");
+const RAW: u32 = 101;
+const SEEDS: u64 = 20_000;
