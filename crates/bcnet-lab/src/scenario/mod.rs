@@ -1,6 +1,6 @@
 //! Experiments as files: who takes part, what the links do, what is said when, what is expected.
 //!
-//! [`Scenario::parse`] reads one and checks it: what it returns can be run. The keys are those of [`file`]; all of them
+//! [`Scenario::parse`] reads one and checks it: what it returns can be run. The keys are those of `file`; all of them
 //! are explained in `docs/scenarios.md`.
 
 mod check;

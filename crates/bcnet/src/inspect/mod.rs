@@ -1,7 +1,7 @@
 //! `bcnet inspect`: decodes what it is given and shows it to a person or a program.
 //!
 //! [`hex`] reads lines, [`decode`] turns one line's bytes into a [`Decoded`], and [`human`] and [`json`] each write it in
-//! their form; [`capture`] writes the bytes as they are. One bad line never stops the run. [`file`] does the same with
+//! their form; [`capture`] writes the bytes as they are. One bad line never stops the run. [`mod@file`] does the same with
 //! captures, and tells what goes wrong in them.
 
 mod capture;

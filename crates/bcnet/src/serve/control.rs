@@ -1,6 +1,6 @@
 //! What runs beside the game: the control socket, signals, the end of bans.
 //!
-//! All of it may wait for people and disks, so it has threads of its own. They hand [`Order`]s to the game, which
+//! All of it may wait for people and disks, so it has threads of its own. They hand orders to the game, which
 //! carries them out between two looks at its sockets and answers at once.
 
 use std::fs::{self, Permissions};
