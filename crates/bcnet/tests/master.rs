@@ -141,17 +141,19 @@ fn bcnet_serve_is_listed_and_answers_there() {
     let mut master = Master::start();
     let directory = std::env::temp_dir().join(format!("bcnet-master-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
-    // Some port that is free now.
-    let port = Server::new().port().to_string();
     let masters = format!("server.masters={}", master.udp);
     let mut serve = Command::new(env!("CARGO_BIN_EXE_bcnet"))
-        .args(["serve", "--bind", "127.0.0.1", "--port", &port, "--name", "Listed", "--set", &masters])
+        .args(["serve", "--bind", "127.0.0.1", "--name", "Listed", "--set", &masters])
         .args(["--set", "server.control=none"])
         .current_dir(&directory)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("bcnet runs");
+    let mut ready = String::new();
+    BufReader::new(serve.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+    let port =
+        ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next()).expect(&ready);
     let log = BufReader::new(master.child.stderr.take().expect("piped")).lines();
     let listed = log.map_while(Result::ok).find(|line| line.contains("event=\"listed\""));
     assert!(listed.is_some_and(|line| line.contains(&format!("127.0.0.1:{port}"))));
