@@ -1,6 +1,6 @@
 //! The reliable messages that one side has sent: those that wait for an ACK, and the latest that do not any more.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -80,9 +80,46 @@ pub(super) struct Open {
     pub(super) arrived: Option<bool>,
 }
 
+/// Messages by their keys, in order. Nearly all come at the end and go at the beginning, and every ACK looks for one: the
+/// keys alone are small enough to stay at hand.
+#[derive(Debug, Clone)]
+struct Messages {
+    keys: VecDeque<Key>,
+    sent: VecDeque<Sent>,
+}
+
+impl Messages {
+    fn get(&self, key: Key) -> Option<&Sent> {
+        self.keys.binary_search(&key).ok().and_then(|place| self.sent.get(place))
+    }
+
+    fn get_mut(&mut self, key: Key) -> Option<&mut Sent> {
+        self.keys.binary_search(&key).ok().and_then(|place| self.sent.get_mut(place))
+    }
+
+    fn range_mut(&mut self, from: Key, to: Key) -> impl Iterator<Item = &mut Sent> {
+        let place = |key| self.keys.partition_point(|other| *other < key);
+        self.sent.range_mut(place(from)..place(to))
+    }
+
+    /// Adds what is not there.
+    fn insert(&mut self, key: Key, sent: Sent) {
+        let place = self.keys.partition_point(|other| *other < key);
+        self.keys.insert(place, key);
+        self.sent.insert(place, sent);
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Ok(place) = self.keys.binary_search(&key) {
+            self.keys.remove(place);
+            self.sent.remove(place);
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
-    messages: BTreeMap<Key, Sent>,
+    messages: Messages,
     /// What waits for an ACK, in the order of first sending.
     queue: VecDeque<Key>,
     /// What does not, in the order of settling: the first is forgotten first.
@@ -95,7 +132,7 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) const fn new() -> Self {
         Self {
-            messages: BTreeMap::new(),
+            messages: Messages { keys: VecDeque::new(), sent: VecDeque::new() },
             queue: VecDeque::new(),
             settled: VecDeque::new(),
             open: Vec::new(),
@@ -104,11 +141,11 @@ impl Ledger {
     }
 
     pub(super) fn get(&self, key: Key) -> Option<&Sent> {
-        self.messages.get(&key)
+        self.messages.get(key)
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Sent> {
-        self.messages.get_mut(&key)
+        self.messages.get_mut(key)
     }
 
     /// How many messages wait for an ACK.
@@ -128,7 +165,7 @@ impl Ledger {
     }
 
     fn queued(&self) -> impl Iterator<Item = &Sent> {
-        self.queue.iter().filter_map(|key| self.messages.get(key))
+        self.queue.iter().filter_map(|key| self.messages.get(*key))
     }
 
     pub(super) fn entries(&self, now: Time) -> impl Iterator<Item = QueuedMessage> {
@@ -143,7 +180,7 @@ impl Ledger {
     pub(super) fn insert(&mut self, sent: Sent, most: usize) {
         let key = Key::new(sent.about.id);
         self.remove(key);
-        if self.messages.len() >= most.max(1)
+        if self.messages.keys.len() >= most.max(1)
             && let Some(oldest) = self.settled.pop_front().or_else(|| self.queue.pop_front())
         {
             self.forget(oldest);
@@ -159,7 +196,7 @@ impl Ledger {
 
     /// Forgets a message as if it had never been.
     fn remove(&mut self, key: Key) {
-        if self.messages.contains_key(&key) {
+        if self.messages.get(key).is_some() {
             self.queue.retain(|other| *other != key);
             self.settled.retain(|other| *other != key);
             self.forget(key);
@@ -167,13 +204,13 @@ impl Ledger {
     }
 
     fn forget(&mut self, key: Key) {
-        self.messages.remove(&key);
+        self.messages.remove(key);
         self.open.retain(|open| open.key != key);
     }
 
     /// The sender has read an ACK of it.
     pub(super) fn settle(&mut self, key: Key) {
-        let Some(sent) = self.messages.get_mut(&key).filter(|sent| sent.queued) else { return };
+        let Some(sent) = self.messages.get_mut(key).filter(|sent| sent.queued) else { return };
         sent.queued = false;
         if let Some(place) = self.queue.iter().position(|other| *other == key) {
             self.queue.remove(place);
@@ -183,12 +220,12 @@ impl Ledger {
 
     /// The sender has it in its queue after all. It has kept its place.
     pub(super) fn unsettle(&mut self, key: Key) {
-        let Some(sent) = self.messages.get_mut(&key).filter(|sent| !sent.queued) else { return };
+        let Some(sent) = self.messages.get_mut(key).filter(|sent| !sent.queued) else { return };
         sent.queued = true;
         let first = sent.first;
         self.calm_until = self.calm_until.min(sent.calm_until());
         self.settled.retain(|other| *other != key);
-        let later = |other: &Key| self.messages.get(other).is_some_and(|other| other.first > first);
+        let later = |other: &Key| self.messages.get(*other).is_some_and(|other| other.first > first);
         let place = self.queue.iter().position(later).unwrap_or(self.queue.len());
         self.queue.insert(place, key);
     }
@@ -197,7 +234,7 @@ impl Ledger {
     pub(super) fn note_wrong_form(&mut self, id: MessageId) -> bool {
         let from = Key::message(id.channel, id.seq);
         let mut found = false;
-        for (_, sent) in self.messages.range_mut(from..Key(from.0 + 512)) {
+        for sent in self.messages.range_mut(from, Key(from.0 + 512)) {
             if sent.about.id.part.is_some() != id.part.is_some() {
                 sent.wrong_form = true;
                 found = true;
@@ -208,7 +245,7 @@ impl Ledger {
 
     /// An ACK passed that a stock receiver does not look at.
     pub(super) fn note_unheard(&mut self, key: Key) {
-        if let Some(sent) = self.messages.get_mut(&key) {
+        if let Some(sent) = self.messages.get_mut(key) {
             sent.acks = sent.acks.saturating_add(1);
         }
     }
@@ -228,7 +265,7 @@ impl Ledger {
         let length = self.queue.len();
         let Some(key) = self.queue.iter().copied().find(|key| {
             self.messages
-                .get(key)
+                .get(*key)
                 .is_some_and(|sent| at.micros_since(sent.first) > GIVE_UP || at > sent.overdue(length, tick))
         }) else {
             let calm = self.queued().map(Sent::calm_until).min();
@@ -236,7 +273,7 @@ impl Ledger {
             return;
         };
         self.settle(key);
-        if let Some(sent) = self.messages.get_mut(&key) {
+        if let Some(sent) = self.messages.get_mut(key) {
             let given_up = at.micros_since(sent.first) > GIVE_UP;
             if !given_up && sent.acks == 0 && !sent.wrong_form {
                 missed(sent.about.id);

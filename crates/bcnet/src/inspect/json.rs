@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::net::SocketAddrV4;
 
 use bcnet_session::payload::{self, Payload, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
@@ -30,9 +31,15 @@ pub(super) fn write(
 }
 
 /// JSON that is being written.
-#[derive(Default)]
 pub(super) struct Json {
     pub(super) text: Vec<u8>,
+}
+
+/// With room for most lines, so that they need not grow.
+impl Default for Json {
+    fn default() -> Self {
+        Self { text: Vec::with_capacity(LINE) }
+    }
 }
 
 impl Json {
@@ -83,6 +90,7 @@ impl Json {
     }
 
     fn hex(&mut self, bytes: &[u8]) {
+        self.text.reserve(2 * bytes.len() + 2);
         self.text.push(b'"');
         for byte in bytes {
             let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
@@ -98,13 +106,27 @@ impl Json {
                 self.member("packet", packet.number);
                 self.member("offset", packet.offset);
                 self.time(packet.time.as_micros());
-                self.shown("from", packet.from);
-                self.shown("to", packet.to);
+                self.address("from", packet.from);
+                self.address("to", packet.to);
                 if let Some(comment) = &packet.comment {
                     self.member("comment", comment);
                 }
             }
         }
+    }
+
+    /// As it is shown, in less time: most lines have two.
+    pub(super) fn address(&mut self, name: &str, address: SocketAddrV4) {
+        self.name(name);
+        self.text.push(b'"');
+        for octet in address.ip().octets() {
+            self.value(octet);
+            self.text.push(b'.');
+        }
+        self.text.pop();
+        self.text.push(b':');
+        self.value(address.port());
+        self.text.push(b'"');
     }
 
     /// Seconds, exactly.
@@ -296,4 +318,6 @@ impl Json {
     }
 }
 
+/// Longer than most lines.
+const LINE: usize = 2048;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";

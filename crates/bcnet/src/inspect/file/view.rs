@@ -158,7 +158,10 @@ fn write_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, ob
     json.member("offset", place.map(|place| place.offset));
     json.time(finding.at.as_micros());
     let talk = observer.conversation(finding.conversation);
-    json.member("by", talk.map(|talk| talk.address(finding.side).to_string()));
+    match talk {
+        Some(talk) => json.address("by", talk.address(finding.side)),
+        None => json.member("by", ()),
+    }
     let about = match finding.what {
         What::StaleAck { about, .. }
         | What::Retransmission { about, .. }
