@@ -44,7 +44,7 @@ pub(crate) fn is_here() -> bool {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return true;
     }
-    assert!(env::var_os("BCNET_REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
+    assert!(env::var_os("REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
     // Not by a macro: what those print of a test that passes is not shown.
     let _ = io::stderr()
         .write_all(b"\n*** SKIPPED: the dissector is NOT tested, because tshark is not installed ***\n");
