@@ -91,9 +91,15 @@ fn eight_players_live_through_a_whole_game() {
     players.push(Player::connect(server.address(), &leaver.name));
     all_until(&mut players, |all| all[7].is_in_game());
     assert_eq!(slot(&players[7]), 7);
-    let ships: Vec<Vec<u8>> = players[1..7].iter().map(ship).collect();
-    let seen = players[7].heard.iter().filter(|payload| payload[0] == 0x03);
-    assert!(seen.eq(&ships));
+    let mut ships: Vec<Vec<u8>> = players[1..7].iter().map(ship).collect();
+    ships.sort();
+    let seen = |player: &Player| {
+        let mut seen: Vec<_> = player.heard.iter().filter(|payload| payload[0] == 0x03).cloned().collect();
+        seen.sort();
+        seen
+    };
+    all_until(&mut players, |all| seen(&all[7]).len() >= ships.len());
+    assert_eq!(seen(&players[7]), ships);
 
     // One is thrown out, and the next round begins.
     server.ask(&["kick", &players[6].name]);
