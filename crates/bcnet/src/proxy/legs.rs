@@ -92,7 +92,10 @@ impl Legs {
             Ok(Received::More) => self.unread.push_back(number),
             Err(error) => {
                 if let Some(held_back) = self.failures.pass(now) {
-                    tracing::warn!(event = "receive_failed", %error, held_back);
+                    match error.kind() {
+                        ErrorKind::ConnectionRefused => tracing::warn!(event = "upstream_refused", held_back),
+                        _ => tracing::warn!(event = "receive_failed", %error, held_back),
+                    }
                 }
                 // It complains of something sent earlier; behind that, there may be datagrams.
                 self.unread.push_back(number);
@@ -140,6 +143,16 @@ impl Legs {
             }
         }
         self.outbound.clear();
+    }
+
+    /// The server is elsewhere now.
+    pub(super) fn turn_to(&mut self, upstream: SocketAddrV4, now: Time) {
+        for socket in self.sockets.iter_mut().skip(LISTENING as usize + 1).flatten() {
+            let Err(error) = socket.turn_to(upstream) else { continue };
+            if let Some(held_back) = self.failures.pass(now) {
+                tracing::warn!(event = "send_failed", %error, held_back);
+            }
+        }
     }
 
     pub(super) fn attach(&mut self, number: u32, socket: Socket) -> io::Result<()> {

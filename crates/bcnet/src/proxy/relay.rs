@@ -243,7 +243,7 @@ impl Relay {
 
     fn open(&mut self, client: SocketAddrV4, source: Source, player: bool) {
         let own = SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), 0);
-        let opened = Socket::bind(own, Io::BEST).and_then(|socket| {
+        let opened = Socket::connect(own, self.upstream, Io::BEST).and_then(|socket| {
             let port = socket.local()?.port();
             self.legs.attach(source.number + 1, socket)?;
             Ok(SocketAddrV4::new(*own.ip(), port))
@@ -283,6 +283,7 @@ impl Relay {
                 Order::Upstream(address) if address != self.upstream => {
                     tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
                     self.upstream = address;
+                    self.legs.turn_to(address, now);
                 }
                 Order::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
                 Order::Measure(reply) => {
