@@ -235,17 +235,17 @@ impl Peer {
     fn find_lost_of(&mut self, config: &Settings, now: Time) {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.resend_after;
-        let due = outbox.next_timeout(timeout).is_some_and(|due| due <= now);
         // T-51: only a connect request is repeated without end and at the same pace.
         let asks = self.state == State::Connecting;
         let patient_from = if asks { u8::MAX } else { PATIENT_FROM };
         let lost = outbox.find_lost(Pace { timeout, patient_from }, now);
-        if lost > 0 {
-            self.budget.lost(lost);
+        if lost == 0 {
+            return;
         }
+        self.budget.lost(lost);
         // T-61: only a peer that is wholly silent is asked ever more seldom.
         let silence = now.micros_since(self.last_heard);
-        if due && !asks && silence > 2 * timeout && self.backoff < MOST_BACKOFF {
+        if !asks && silence > 2 * timeout && self.backoff < MOST_BACKOFF {
             self.backoff += 1;
             self.set_timeout(config);
         }
@@ -257,7 +257,8 @@ impl Peer {
 
     /// After a change of the round trip or of the backoff.
     fn set_timeout(&mut self, config: &Settings) {
-        self.resend_after = self.timeout(config).saturating_sub(config.half_tick);
+        // Never at once: what was looked at is not looked at again before time has passed.
+        self.resend_after = self.timeout(config).saturating_sub(config.half_tick).max(1);
     }
 
     /// Fills one datagram. How long it is; `None` if there is nothing to send now. If nothing is left to send, it is not

@@ -281,12 +281,7 @@ impl Outbox {
         let (at, datagram) = (filling.now, filling.datagram);
         match stream.find(seq) {
             Some(Found::Whole(unit)) => unit.send(datagram, at),
-            Some(Found::Split(group)) => {
-                group.sends = group.sends.saturating_add(1);
-                if let Some(unit) = group.units.get_mut(usize::from(part)) {
-                    unit.send(datagram, at);
-                }
-            }
+            Some(Found::Split(group)) => group.send(part, datagram, at),
             None => {}
         }
         self.in_flight += len;
