@@ -24,8 +24,9 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
-    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or at `until`.
-    Draining { until: Time, address: Ipv4Addr },
+    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or half of the linger
+    /// time is over.
+    Draining { since: Time, address: Ipv4Addr },
     /// Only the last words are still repeated and acknowledged.
     Leaving { until: Time },
 }
@@ -418,7 +419,8 @@ impl Peer {
             State::Pending { since } => since.plus(config.pending_timeout),
             State::Connecting => silence,
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
-            State::Draining { until, .. } | State::Leaving { until } => until,
+            State::Draining { since, .. } => since.plus(config.linger / 2),
+            State::Leaving { until } => until,
         };
         let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };
         let own = undeliverable.map_or(own, |due| own.min(due));
