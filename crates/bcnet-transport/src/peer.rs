@@ -134,6 +134,12 @@ impl Peer {
         self.outbox.as_deref()
     }
 
+    /// The pause after so many sends of a message, in microseconds.
+    pub(crate) fn interval(&self, sends: u8, config: &Settings) -> u64 {
+        let pace = pace(self.state, self.timeout(config));
+        pace.timeout.saturating_mul(1 + u64::from(pace.patience(sends)))
+    }
+
     /// Round trip, timeout in microseconds, budget in bytes.
     pub(crate) fn pace(&self, config: &Settings) -> (RoundTrip, u64, usize) {
         (self.trip, self.timeout(config), self.budget.bytes())
@@ -236,10 +242,8 @@ impl Peer {
     fn find_lost_of(&mut self, config: &Settings, now: Time) {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.resend_after;
-        // T-51: only a connect request is repeated without end and at the same pace.
         let asks = self.state == State::Connecting;
-        let patient_from = if asks { u8::MAX } else { PATIENT_FROM };
-        let lost = outbox.find_lost(Pace { timeout, patient_from }, now);
+        let lost = outbox.find_lost(pace(self.state, timeout), now);
         if lost == 0 {
             return;
         }
@@ -447,6 +451,12 @@ impl Peer {
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queued() == (0, 0) && !self.inbox.iter().any(Inbox::is_waiting)
     }
+}
+
+/// T-51: only a connect request is repeated without end and at the same pace.
+#[inline]
+fn pace(state: State, timeout: u64) -> Pace {
+    Pace { timeout, patient_from: if state == State::Connecting { u8::MAX } else { PATIENT_FROM } }
 }
 
 /// Seldom needed, and large.

@@ -195,7 +195,7 @@ impl Sent {
 impl Pace {
     /// T-62: how many timeouts a message waits beyond the first. One that stays unanswered after many sends is repeated
     /// ever more seldom: it is not the link that is bad then.
-    pub(super) fn patience(self, sends: u8) -> u8 {
+    pub(crate) fn patience(self, sends: u8) -> u8 {
         let extra = sends.saturating_sub(self.patient_from).min(6);
         let most = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);
         u8::try_from(most).unwrap_or(u8::MAX).min((1 << extra) - 1)
