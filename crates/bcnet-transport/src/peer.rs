@@ -295,7 +295,7 @@ impl Peer {
         } else {
             let len = outbox.fill_lone_data(room, self.budget.bytes(), now)?;
             self.last_data = now;
-            self.counters.messages_out += 1;
+            self.counters.messages_out.add(Kind::DATA, 1);
             len
         };
         *head = [from.0, 1];
@@ -323,9 +323,9 @@ impl Peer {
         }
         if self.keepalive && writer.push_encoded(&[Kind::KEEPALIVE.0]) {
             self.keepalive = false;
-            filled.fresh += 1;
+            self.counters.messages_out.add(Kind::KEEPALIVE, 1);
         }
-        let Filled { acks, again, fresh, game } = filled;
+        let Filled { acks, again, fresh, control, game } = filled;
         let len = writer.finish()?.len();
         self.listed = self.keepalive || self.outbox.as_ref().is_some_and(|outbox| outbox.has_more());
         if game {
@@ -333,8 +333,18 @@ impl Peer {
         }
         self.counters.acks_out += u64::from(acks);
         self.counters.retransmits += u64::from(again);
-        self.counters.messages_out += u64::from(fresh);
+        let control = if control == [0; 6] { 0 } else { self.note_control(control) };
+        self.counters.messages_out.add(Kind::DATA, u64::from(fresh) - control);
         self.note_datagram(len)
+    }
+
+    /// Counts control messages that leave, by kind. How many.
+    #[cold]
+    fn note_control(&mut self, kinds: [u8; 6]) -> u64 {
+        for (kind, count) in (0..).zip(kinds) {
+            self.counters.messages_out.add(Kind(kind), count.into());
+        }
+        kinds.iter().copied().map(u64::from).sum()
     }
 
     /// Counts a datagram that leaves.

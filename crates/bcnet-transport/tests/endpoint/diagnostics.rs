@@ -136,12 +136,32 @@ fn counters_count_what_was_sent_and_heard() {
         (1, bytes.len() as u64)
     );
     // The identity is passed on to its owner.
-    assert_eq!((end.messages_out - start.messages_out, end.retransmits), (3, 1));
+    let sent = [Kind::DATA, Kind::IDENTITY, Kind::CONNECT, Kind::KEEPALIVE];
+    let sent = sent.map(|kind| end.messages_out.count(kind) - start.messages_out.count(kind));
+    assert_eq!((sent, end.retransmits), ([2, 1, 0, 0], 1));
+    assert_eq!((end.messages_out.count(Kind::CONNECT), end.messages_out.total()), (1, 4));
     assert_eq!((end.acks_out - start.acks_out, end.acks_useless, end.duplicates), (3, 1, 1));
     let kinds = [Kind::DATA, Kind::IDENTITY, Kind::ACK, Kind::KEEPALIVE, Kind::CONNECT, Kind::BOOT];
     let counts = kinds.map(|kind| end.messages_in.count(kind) - start.messages_in.count(kind));
     assert_eq!(counts, [3, 1, 2, 1, 0, 0]);
     assert_eq!(end.rejected.total(), 0);
+}
+
+/// T-55, T-57: every kind that is sent has its counter, alone or in company.
+#[test]
+fn what_is_sent_is_counted_by_kind() {
+    let mut host = puppet(plain());
+    host.timeline(START, ms(5000));
+    host.send(PeerId(2), &pattern(0, 900), ms(5100));
+    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(5100));
+    host.flush(ms(5100));
+    host.send(PeerId(2), b"alone", ms(5200));
+    host.flush(ms(5200));
+    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(5300)));
+    host.flush(ms(5300));
+    let out = host.counters(PeerId(2)).messages_out;
+    let kinds = [Kind::DATA, Kind::CONNECT, Kind::KEEPALIVE, Kind::BOOT, Kind::IDENTITY, Kind::DISCONNECT];
+    assert_eq!(kinds.map(|kind| out.count(kind)), [5, 1, 1, 1, 0, 0]);
 }
 
 /// T-50, T-58: every cause has a name, and its counter counts it alone.
