@@ -7,7 +7,7 @@ use bcnet_transport::wire::{Channel, Message, PeerId};
 use bcnet_transport::{Config, Time};
 
 use crate::net::{
-    Dice, End, Packet, START, ack, address, from_peer, measured, ms, pattern, plain, puppet, said,
+    Dice, End, Packet, START, ack, ack_part, address, from_peer, measured, ms, pattern, plain, puppet, said,
 };
 
 /// T-62: a message is lost when something of the third datagram after it was acknowledged, and not before.
@@ -362,4 +362,44 @@ fn a_peer_with_plain_acks_gets_everything_on_a_lossy_link() {
 /// How often a datagram arrives: one in five is lost, one in five doubled.
 fn copies(dice: &mut Dice) -> u64 {
     [0, 1, 1, 1, 2][usize::try_from(dice.below(5)).expect("small")]
+}
+
+/// T-65: whatever a peer answers to parts, plainly or not, in whatever mixture, all is accounted for in the end.
+#[test]
+fn no_mixture_of_acks_for_parts_upsets_the_books() {
+    for seed in 1..=200 {
+        let mut dice = Dice(seed * 104_729);
+        let mut host = measured();
+        let (mut now, mut sent) = (ms(200), 0_u16);
+        let answer = |host: &mut End, dice: &mut Dice, sent: u16, now: Time| {
+            let seq = u16::try_from(dice.below(u64::from(sent.max(1)))).expect("small");
+            let part = u8::try_from(dice.below(5)).expect("small");
+            let message = if dice.below(3) == 0 { ack_part(seq, part) } else { ack(Channel::Game, seq) };
+            host.hear_from(address(1), &from_peer(2, &[message, Message::Keepalive]), now);
+        };
+        for _ in 0..400 {
+            match dice.below(20) {
+                0 if sent < 12 => {
+                    let len = usize::try_from(dice.below(1900)).expect("small");
+                    host.send(PeerId(2), &pattern(0, len), now);
+                    sent += 1;
+                }
+                1..=8 => (0..1 + dice.below(4)).for_each(|_| answer(&mut host, &mut dice, sent, now)),
+                _ => now = now + Duration::from_millis(dice.below(400)),
+            }
+            host.flush(now);
+        }
+        let all = (0..sent)
+            .flat_map(|seq| (0..5).map(move |part| ack_part(seq, part)).chain([ack(Channel::Game, seq)]));
+        let all: Vec<Message<'_>> = all.collect();
+        // What was never sent cannot be acknowledged, and what is asked alone may be on its way.
+        for _ in 0..40 {
+            now = now + Duration::from_millis(200);
+            host.flush(now);
+            host.hear_from(address(1), &from_peer(2, &all[..all.len().min(200)]), now);
+        }
+        let end = host.snapshot(PeerId(2), now);
+        let books = (end.unacknowledged.len(), end.fresh, end.queued_bytes, end.in_flight);
+        assert_eq!(books, (0, 0, 0, 0), "seed {seed}: {end}");
+    }
 }
