@@ -3,6 +3,7 @@
 //! All parts are sent again, round by round, until a round is answered in full. Then most likely all have arrived, but
 //! an ACK that was doubled on the way, or that the peer repeats, may stand for one that was never sent. So each part is
 //! then sent once more, alone, after a time in which nothing was said about the message: what comes next answers it.
+//! Only an ACK that is later than that pause could still deceive.
 
 use super::stream::{Found, Group, State};
 use super::{Outbox, Pace, Sent, Settled};
@@ -129,6 +130,7 @@ impl Group {
             // As many sends as parts may have been repeats of a few.
             let unsent = self.units.iter().any(|unit| unit.state == State::Fresh);
             self.one_by_one = !unsent && self.sends >= u16::from(self.left) && self.answers >= self.sends;
+            self.hold_back();
             return None;
         }
         let asked = self.asked.take().and_then(|part| self.units.get_mut(usize::from(part)));
@@ -139,12 +141,16 @@ impl Group {
             _ if arrived.is_none() && silent >= LATE => Habit::Repeats,
             known => known,
         };
-        // One that was about to be sent waits until it is quiet again.
-        for unit in self.units.iter_mut().filter(|unit| unit.state == State::Lost) {
+        self.hold_back();
+        arrived
+    }
+
+    /// What was about to be sent waits for its turn, if parts are sent one by one.
+    fn hold_back(&mut self) {
+        for unit in self.units.iter_mut().filter(|unit| self.one_by_one && unit.state == State::Lost) {
             unit.state = State::Waiting;
             self.waiting += 1;
         }
-        arrived
     }
 }
 

@@ -282,6 +282,23 @@ fn parts_are_sent_again_in_rounds_and_then_one_by_one() {
     assert!(alone.len() > 2 && alone.iter().all(|line| line.ends_with("part=0/3 405 bytes")), "{lines:?}");
 }
 
+/// T-65: what was about to be sent again when the ACKs came is not sent before its turn, for then any of them could
+/// seem to answer it.
+#[test]
+fn parts_about_to_be_sent_again_wait_for_their_turn() {
+    let mut host = measured();
+    host.send(PeerId(2), &pattern(0, 832), ms(200));
+    host.flush(ms(200));
+    host.endpoint.handle_timeout(ms(500));
+    for _ in 0..3 {
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(500));
+    }
+    assert_eq!(host.timeline(ms(500), ms(3499)), [""; 0]);
+    assert_eq!(host.timeline(ms(3500), ms(3799)).len(), 1);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(3799));
+    assert_eq!(host.snapshot(PeerId(2), ms(3799)).unacknowledged.len(), 2);
+}
+
 /// T-64, T-65: the largest message arrives, and its re-sending ends before the peer counts as lost.
 #[test]
 fn the_largest_message_is_settled_by_plain_acks_on_a_lossy_link() {
