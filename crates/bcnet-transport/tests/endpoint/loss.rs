@@ -205,7 +205,7 @@ fn answer_plainly(host: &mut End, from: Time, until: Time) -> Vec<String> {
 /// in which nothing comes; the ACK after that settles it.
 #[test]
 fn parts_are_settled_one_by_one_by_plain_acks() {
-    let mut host = puppet(plain());
+    let mut host = puppet(Config { queue_messages: 3, ..plain() });
     host.send(PeerId(2), &pattern(0, 832), START);
     let sent = said(&host.flush(START));
     assert_eq!(sent.len(), 3);
@@ -226,6 +226,7 @@ fn parts_are_settled_one_by_one_by_plain_acks() {
     assert!(lines[1..].iter().all(|line| line.ends_with("keepalive")), "{lines:?}");
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(9000));
     assert_eq!(host.counters(PeerId(2)).acks_useless, 1);
+    host.send(PeerId(2), &pattern(0, 832), ms(9000));
 }
 
 /// T-65: while ACKs come that nobody asked for, no part is sent alone; if they come late, they are repeats, and the
