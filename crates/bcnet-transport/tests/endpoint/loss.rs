@@ -283,6 +283,23 @@ fn parts_are_sent_again_in_rounds_and_then_one_by_one() {
     assert!(alone.len() > 2 && alone.iter().all(|line| line.ends_with("part=0/3 405 bytes")), "{lines:?}");
 }
 
+/// T-62, T-65: a part that is sent alone and never answered is repeated ever more seldom, as any message.
+#[test]
+fn a_part_that_is_never_answered_is_repeated_ever_more_seldom() {
+    let mut host = measured();
+    host.send(PeerId(2), &pattern(0, 832), ms(200));
+    host.flush(ms(200));
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(300));
+    let mut lines = Vec::new();
+    for tenth in 3..600 {
+        lines.extend(host.timeline(ms(100 * tenth), ms(100 * tenth + 99)));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
+    }
+    let alone = lines.iter().filter(|line| line.ends_with("part=0/3 405 bytes")).count();
+    assert!((15..=30).contains(&alone), "{alone} times in a minute");
+    assert_eq!(lines.iter().filter(|line| line.ends_with("part=1 406 bytes")).count(), 3, "only in rounds");
+}
+
 /// T-65: what was about to be sent again when the ACKs came is not sent before its turn, for then any of them could
 /// seem to answer it.
 #[test]
