@@ -386,3 +386,42 @@ fn urgent_messages_leave_nothing_behind() {
         assert_eq!((outbox.urgent.len(), outbox.queued()), (0, 0), "message {n}");
     }
 }
+
+/// T-60: no more ACKs are owed than a peer can have messages under way, and those that follow each other take no more
+/// room than one.
+#[test]
+fn owed_acks_are_bounded_and_kept_as_runs() {
+    let mut outbox = Outbox::default();
+    let id = |seq| MessageId { channel: Channel::Game, seq: Seq(seq), part: None };
+    assert!(outbox.owe(id(0), 200) && outbox.owe(id(200), 50));
+    assert_eq!((outbox.acks.len(), outbox.acks().count()), (1, 250));
+    for seq in 250..2046 {
+        assert!(outbox.owe(id(seq), 1), "ACK {seq}");
+    }
+    // Of five more, two still fit.
+    assert!(outbox.owe(id(3000), 5));
+    assert!(!outbox.owe(id(4000), 1));
+    let owed: Vec<u16> = outbox.acks().map(|id| id.seq.0).collect();
+    assert_eq!(owed, (0..2046).chain([3000, 3001]).collect::<Vec<_>>());
+}
+
+/// What was lost and leaves again counts as game data if it is: ACKs travel with such.
+#[test]
+fn what_leaves_again_tells_whether_it_is_game_data() {
+    for (channel, is_game) in [(Channel::Game, true), (Channel::Control, false)] {
+        let mut outbox = Outbox::default();
+        outbox.queue(channel, Seq(0), |head| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
+        let mut fill = |outbox: &mut Outbox, now| {
+            let mut buffer = [0; 512];
+            let mut writer = Writer::new(&mut buffer, PeerId(2));
+            let ready = outbox.readiness(5000);
+            outbox.fill(&mut writer, ready, 5000, now)
+        };
+        let filled = fill(&mut outbox, Time::ZERO);
+        assert_eq!((filled.fresh, filled.again, filled.game), (1, 0, is_game));
+        let late = Time::from_micros(100_000);
+        assert_eq!(outbox.find_lost(Pace { timeout: 50_000, patient_from: 8 }, late), 15);
+        let filled = fill(&mut outbox, late);
+        assert_eq!((filled.fresh, filled.again, filled.game), (0, 1, is_game));
+    }
+}
