@@ -336,6 +336,8 @@ fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
     );
     let id = PeerId(2);
     assert_eq!(world.clients[kirk].gone, [(id, Leave::Booted(BootReason::TIMED_OUT))]);
+    let anomalies = world.session.counters().anomalies;
+    assert_eq!((anomalies.count(Anomaly::NoReply), anomalies.total()), (2, 2));
     assert_eq!(world.session.players(world.now).count(), 0);
 }
 
