@@ -85,6 +85,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "check")]
     slow: bool,
 
+    /// With --check: only these rules, such as T-60,S-33, slow or not
+    #[arg(long, requires = "check", value_delimiter = ',', value_name = "RULE")]
+    rules: Vec<String>,
+
     /// Names of the players, in each session; as many as there are players if --players is not given
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
@@ -114,7 +118,7 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let server = query::resolve(&args.host)?;
     if args.check {
-        return check::run(server, &args.password, args.slow, args.json);
+        return check::run(server, args);
     }
     let mut field = fill(args, server)?;
     join(&mut field, server)?;

@@ -58,6 +58,12 @@ pub(super) const PROBES: &[Probe] = &[
         slow: false,
         run: repeated_ack,
     },
+    Probe {
+        rule: "T-60",
+        what: "a message that comes once is acknowledged once",
+        slow: false,
+        run: single_ack,
+    },
     Probe { rule: "T-69", what: "a message that comes again has no second effect", slow: false, run: once },
     Probe {
         rule: "T-69",
@@ -236,6 +242,18 @@ fn repeated_ack(target: &Target) -> anyhow::Result<Outcome> {
     let again = guest.listen(SOON, |it| it.heard.iter().skip(before).any(is_ack));
     guest.leave();
     Ok(Outcome::when(again, if again { "01 00 00 00 came again" } else { "no second ACK came" }))
+}
+
+fn single_ack(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.identify();
+    let ack = [0x01, 1, 0, 2];
+    let came = guest.listen(SOON, |it| it.has(&ack));
+    // The original says it again after two thirds of a second.
+    guest.listen(Duration::from_secs(2), |_| false);
+    guest.leave();
+    let acks = guest.heard.iter().filter(|heard| heard.bytes == ack).count();
+    Ok(Outcome::when(came && acks == 1, format!("01 01 00 02 came {acks} times for one identity")))
 }
 
 /// A guest that has answered the first round, with its answer.
