@@ -151,6 +151,7 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
         error.contains("line 3") && error.contains("player_limit") && error.contains("nothing was changed"),
         "{error}"
     );
+    server.logged(&["event=\"reload_failed\"", "line 3"]);
     signal(server.id(), "HUP");
     server.logged(&["event=\"reload_failed\"", "line 3"]);
     assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
@@ -161,8 +162,12 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     )
     .expect("written");
     let done = server.ask(&["reload"]);
-    let restart = ["log", "session.1.keepalive", "session.1.silence_timeout"];
+    let restart = ["log.level", "session.1.keepalive", "session.1.silence_timeout"];
     assert_eq!(done["needs_restart"], serde_json::json!(restart));
+    // A second time too, for nothing of it has changed, and no more when it is taken back.
+    assert_eq!(server.ask(&["reload"])["needs_restart"], serde_json::json!(restart));
+    std::fs::write(&file, "[[session]]\n").expect("written");
+    assert_eq!(server.ask(&["reload"])["needs_restart"], serde_json::json!([]));
     std::fs::write(&file, "[[session]]\n[[session]]\n").expect("written");
     let output = server.directory.ctl(&["reload"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));
