@@ -89,8 +89,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "check", value_delimiter = ',', value_name = "RULE")]
     rules: Vec<String>,
 
-    /// Names of the players, in each session; as many as there are players if --players is not given
-    #[arg(long, value_delimiter = ',')]
+    /// Names of the players of each session, one player for each
+    #[arg(long, value_delimiter = ',', conflicts_with = "players")]
     names: Vec<String>,
 
     /// Tell what the process with this number takes of the processor while the players play
@@ -108,6 +108,13 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// How many players each session has.
+    fn players(&self) -> u16 {
+        if self.names.is_empty() { self.players } else { self.names.len() as u16 }
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -168,7 +175,7 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
         idle: args.hold,
         time: Duration::from_secs(args.seconds),
     };
-    let players = if args.names.is_empty() { args.players } else { args.names.len() as u16 };
+    let players = args.players();
     for session in 0..args.sessions {
         for number in 0..players {
             let name = args.names.get(usize::from(number)).cloned();

@@ -205,8 +205,12 @@ fn passwords_are_tried_if_one_is_known() {
         assert!(has(&verdicts, verdict), "{verdicts:?}");
         assert_eq!(exit, Some(code));
     }
-    let output = check(&start_session(secret(), |message, _| Some(message.into())), &["--rules", "T-34"]);
-    assert!(has(&verdicts(&output).0, "T-34 unclear"), "nobody is let in without it");
+    let server = start_session(secret(), |message, _| Some(message.into()));
+    let output = check(&server, &["--rules", "T-34"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("bcnet: {server}: it lets nobody in: wrong_password; give the right --password\n");
+    assert_eq!(error, expected);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use serde_json::json;
 
 use super::Args;
@@ -96,9 +96,7 @@ impl Target {
 pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<Verdict> {
     let probes = chosen(&args.rules, args.slow)?;
     let target = Target { server, password: args.password.clone() };
-    if !transport::answers(&target)? {
-        bail!("{server}: nobody answers, neither to a query nor to a request to join");
-    }
+    transport::greet(&target)?;
     let out = &mut io::stdout().lock();
     let mut wrong = 0;
     for probe in &probes {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_transport::wire::{Body, Datagram, Kind, Message, Role, Text};
+use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, Role, Text};
 use bcnet_transport::{Time, cipher};
 
 use crate::serve::clock::Clock;
@@ -229,11 +229,19 @@ impl Visitor {
         let request = self.connect_request(password);
         for _ in 0..4 {
             self.say(std::slice::from_ref(&request));
-            if self.listen(REPEAT, |it| it.id != 0xFF) {
-                return true;
+            if self.listen(REPEAT, |it| it.id != 0xFF || it.refusal().is_some()) {
+                break;
             }
         }
-        false
+        self.id != 0xFF
+    }
+
+    /// Why it is not wanted, if it was told so.
+    pub(super) fn refusal(&self) -> Option<BootReason> {
+        self.heard.iter().find_map(|heard| match heard.message()? {
+            Message::Control(Control { body: Body::Boot { reason, .. }, .. }) => Some(reason),
+            _ => None,
+        })
     }
 
     /// Tells its name.
