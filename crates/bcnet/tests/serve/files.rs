@@ -83,6 +83,7 @@ fn a_capture_has_what_was_said() {
 #[test]
 fn the_log_can_be_json_and_in_a_file() {
     let server = Server::start(&["--set", "log.format=json", "--set", "log.file=server.log"]);
+    server.logged(&["\"event\":\"started\"", "\"version\":", "\"sessions\":1"]);
     let mut alice = Player::join(server.address(), "Alice \"the\" Great");
     let line: Value =
         serde_json::from_str(&server.logged(&["\"event\":\"joined\""])).expect("a line of JSON");

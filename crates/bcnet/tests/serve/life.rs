@@ -29,6 +29,7 @@ fn play(args: &[&str]) {
     for player in [&mut alice, &mut bob] {
         assert_eq!(player.until_over(), Leave::Disconnected);
     }
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=the server ends"]);
     let (status, directory) = server.end();
     assert_eq!(status.code(), Some(0));
     assert!(!directory.path("bcnet.sock").exists());
