@@ -190,11 +190,37 @@ const LAST_PORT: u16 = 22201;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Table;
+    use crate::config::table::Given;
 
     #[test]
     fn the_defaults_of_the_configuration_are_those_of_a_session() {
         let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
         let expected = Config { advertise_port: 0, transport, ..Config::default() };
         assert_eq!(config(&config::Session::default()).expect("good"), expected);
+    }
+
+    #[test]
+    fn every_setting_reaches_the_session() {
+        let default = config::Session::default();
+        for key in default.keys() {
+            let other = match (key.name, default.show(key.name).as_str()) {
+                // The socket has it; files are read with the manifests.
+                ("port" | "checksums" | "manifests", _) => continue,
+                (_, "true") => "false",
+                (_, "false") => "true",
+                ("mission", _) => "TDM",
+                ("system" | "rotation", _) => "Multi2",
+                ("refusal_opcode", _) => "0x23",
+                ("relay_rate", _) => "7KiB",
+                (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {
+                    "7s"
+                }
+                _ => "7",
+            };
+            let mut changed = default.clone();
+            changed.set(key.name, Given::Text(other)).expect(key.name);
+            assert_ne!(config(&changed).expect("good"), config(&default).expect("good"), "{}", key.name);
+        }
     }
 }

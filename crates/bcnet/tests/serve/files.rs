@@ -1,8 +1,10 @@
 //! What the server writes: bans, captures, logs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -99,6 +101,31 @@ fn the_log_can_be_json_and_in_a_file() {
         .expect("a log file");
     let text = fs::read_to_string(log.path()).expect("text");
     assert!(text.lines().any(|line| line.contains("\"event\":\"stopped\"")), "{text}");
+}
+
+/// The names that the sources have in front of `"`, after `before`.
+fn names<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+    source.split(before).skip(1).filter_map(|rest| rest.split('"').next())
+}
+
+#[test]
+fn every_event_of_the_log_is_in_the_documentation() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = |path: &Path| fs::read_to_string(path).expect("text");
+    let events = text(&root.join("../bcnet-session/src/event.rs"));
+    let (events, _) = events.split_once("pub enum EndReason").expect("events come first");
+    let mut names: BTreeSet<String> = names(events, "=> \"").map(Into::into).collect();
+    for file in
+        fs::read_dir(root.join("src/serve")).expect("the sources").map(|file| file.expect("a file").path())
+    {
+        names.extend(self::names(&text(&file), "event = \"").map(Into::into));
+    }
+    // It is told by `bcnet manifest learn`, not in a log.
+    names.remove("manifest_learned");
+    assert!(names.len() > 20, "{names:?}");
+    let table = text(&root.join("../../docs/server.md"));
+    let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Skipped where there is no systemd.
