@@ -110,6 +110,7 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         learn: false,
         forward_unknown: session.forward_unknown,
         allow_mods: session.allow_mods,
+        mask_addresses: session.mask_addresses,
         collisions: session.collisions,
         friendly_fire: session.friendly_fire,
         masters: Vec::new(),
