@@ -12,9 +12,11 @@ use std::ptr;
 
 use super::{Head, ROOM};
 
-/// Asks for the local address of every datagram, and for room for bursts.
-pub(super) fn prepare(socket: &UdpSocket) -> io::Result<()> {
-    set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+/// Asks for room for bursts and, where it is not known, for the local address of every datagram.
+pub(super) fn prepare(socket: &UdpSocket, bound: Ipv4Addr) -> io::Result<()> {
+    if bound.is_unspecified() {
+        set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    }
     // The system gives less if it allows no more.
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BURST_BYTES)?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BURST_BYTES)

@@ -61,7 +61,7 @@ impl Socket {
         socket.set_nonblocking(true)?;
         #[cfg(target_os = "linux")]
         if io == Io::Batched {
-            linux::prepare(&socket)?;
+            linux::prepare(&socket, *address.ip())?;
         }
         Ok(Self { socket, io })
     }

@@ -1,8 +1,10 @@
 //! The loop that drives all sessions: one thread, one wait for all sockets.
 //!
-//! A turn takes what has arrived at any socket, deciphers it together, and serves the sessions that are due. A session
-//! that something happened to is due at once, but not before [`FLUSH_EVERY`] has passed since its last datagrams left:
-//! an idle server answers at once, and in a busy one what would leave in many small datagrams leaves in few.
+//! A session to which something arrived is due at once, but not before [`FLUSH_EVERY`] has passed since its last
+//! datagrams left: an idle server answers at once, and in a busy one what would leave in many small datagrams leaves in
+//! few. Until then its arrivals wait in the socket, so that a turn takes the arrivals of each session that is due in
+//! one go, deciphers all together, and sends while what it has just touched is still in the cache. Only where more
+//! arrives than a socket might hold, it is emptied every turn.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -28,8 +30,10 @@ pub(super) struct Game {
     poll: Poll,
     orders: Receiver<Order>,
     deadlines: Deadlines,
-    /// Rooms whose sockets may have more.
+    /// Rooms whose sockets are to be emptied now.
     unread: Vec<u32>,
+    /// Rooms that are to be served in this turn.
+    due: Vec<u32>,
     inbound: Batch,
     outbound: Batch,
     /// When the last turn was.
@@ -87,6 +91,7 @@ impl Game {
             orders,
             deadlines: Deadlines::new(),
             unread: Vec::new(),
+            due: Vec::new(),
             inbound: Batch::new(),
             outbound: Batch::new(),
             turned: Time::ZERO,
@@ -127,18 +132,34 @@ impl Game {
         for event in &*events {
             match event.token() {
                 WAKE => self.obey(now),
-                Token(index) => self.note_unread(index),
+                Token(index) => self.note_arrival(index as u32),
             }
         }
+        self.call_due(now);
         self.receive(now);
         self.serve(now);
         Ok(())
     }
 
-    fn note_unread(&mut self, index: usize) {
-        if let Some(room) = self.rooms.get_mut(index).filter(|room| !room.is_unread) {
-            room.is_unread = true;
-            self.unread.push(index as u32);
+    /// Something has arrived at a socket that was empty, or more at one that was not.
+    fn note_arrival(&mut self, index: u32) {
+        let Some(room) = self.rooms.get_mut(index as usize).filter(|room| !room.is_unread) else { return };
+        room.is_unread = true;
+        if room.is_crowded {
+            self.unread.push(index);
+        }
+        self.deadlines.set(index, Some(room.flushed + FLUSH_EVERY));
+    }
+
+    /// Lists the rooms whose time has come, and the sockets to empty before that.
+    fn call_due(&mut self, now: Time) {
+        while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
+            self.deadlines.set(index, None);
+            let Some(room) = self.rooms.get(index as usize) else { continue };
+            if room.is_unread && !room.is_crowded {
+                self.unread.push(index);
+            }
+            self.due.push(index);
         }
     }
 
@@ -157,43 +178,44 @@ impl Game {
         let count = self.unread.len();
         for at in 0..count {
             let index = self.unread[at];
-            if self.receive_from(index, now) {
+            let (taken, is_more) = self.receive_from(index, now);
+            let Some(room) = self.rooms.get_mut(index as usize) else { continue };
+            room.note_emptying(taken, is_more, now);
+            if is_more {
                 self.unread.push(index);
-            } else if let Some(room) = self.rooms.get_mut(index as usize) {
-                room.is_unread = false;
             }
         }
         self.unread.drain(..count);
         self.handle_inbound(now);
     }
 
-    /// Takes what has arrived at one socket. Whether there may be more.
-    fn receive_from(&mut self, index: u32, now: Time) -> bool {
+    /// Takes what has arrived at one socket. How much, and whether there may be more.
+    fn receive_from(&mut self, index: u32, now: Time) -> (usize, bool) {
         let mut left = TURN;
         while let Some(room) = self.rooms.get_mut(index as usize) {
             let before = self.inbound.len();
             let received = room.socket.receive(&mut self.inbound, index, left);
             left -= self.inbound.len() - before;
             match received {
-                Ok(Received::All) => return false,
-                Ok(Received::More) if left == 0 => return true,
+                Ok(Received::All) => return (TURN - left, false),
+                Ok(Received::More) if left == 0 => return (TURN, true),
                 Ok(Received::More) => self.handle_inbound(now),
                 // The network complains of something sent earlier; behind that, there may be datagrams.
                 Err(error) => {
                     room.note_failure("receive_failed", Some(&error), now);
                     left = left.saturating_sub(ERROR_COST);
                     if left == 0 {
-                        return false;
+                        return (TURN, false);
                     }
                 }
             }
         }
-        false
+        (0, false)
     }
 
     /// Hands a batch of arrivals to their sessions.
     fn handle_inbound(&mut self, now: Time) {
-        let Self { rooms, inbound, recorder, clock, deadlines, .. } = self;
+        let Self { rooms, inbound, recorder, clock, .. } = self;
         if let Some(recorder) = recorder {
             for (head, bytes) in inbound.iter_mut() {
                 if let Some(room) = rooms.get(head.owner as usize) {
@@ -205,7 +227,6 @@ impl Game {
         for (head, bytes) in inbound.iter_mut() {
             if let Some(room) = rooms.get_mut(head.owner as usize) {
                 room.handle(head, bytes, now);
-                deadlines.set(head.owner, Some(room.flushed + FLUSH_EVERY));
             }
         }
         inbound.clear();
@@ -213,23 +234,28 @@ impl Game {
 
     /// Serves every session that is due.
     fn serve(&mut self, now: Time) {
-        while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
-            self.deadlines.set(index, None);
+        while let Some(index) = self.due.pop() {
             let Some(room) = self.rooms.get_mut(index as usize) else { continue };
             room.session.handle_timeout(now);
             room.report(now);
             room.flushed = now;
-            while let Some(room) = self.rooms.get_mut(index as usize) {
-                if self.outbound.is_full() {
-                    self.send(now);
-                } else if !room.transmit(index, &mut self.outbound, now) {
-                    let earliest = room.flushed + FLUSH_EVERY;
-                    self.deadlines.set(index, room.session.next_timeout().map(|due| due.max(earliest)));
-                    break;
-                }
-            }
+            self.transmit(index, now);
+            let Some(room) = self.rooms.get(index as usize) else { continue };
+            let next = if room.is_unread { Some(now) } else { room.session.next_timeout() };
+            self.deadlines.set(index, next.map(|due| due.max(now + FLUSH_EVERY)));
         }
         self.send(now);
+    }
+
+    /// Puts all that a session has to send into the batch.
+    fn transmit(&mut self, index: u32, now: Time) {
+        while let Some(room) = self.rooms.get_mut(index as usize) {
+            if self.outbound.is_full() {
+                self.send(now);
+            } else if !room.transmit(index, &mut self.outbound, now) {
+                return;
+            }
+        }
     }
 
     /// Sends the batch of what is to leave.
@@ -312,6 +338,33 @@ mod tests {
         let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
         let room = Room::new(config, 7, socket, address);
         (Game::new(vec![room], Clock::start(), None).expect("a game").0, address)
+    }
+
+    #[test]
+    fn arrivals_wait_until_their_session_is_due_unless_there_are_many() {
+        let (mut game, _) = game(Io::BEST);
+        let at = |millis: u64| Time::from_micros(millis * 1000);
+        game.rooms[0].flushed = at(100);
+        game.note_arrival(0);
+        game.call_due(at(132));
+        assert_eq!((game.unread.len(), game.due.len()), (0, 0), "32 ms after the last datagrams left");
+        game.call_due(at(133));
+        assert_eq!((game.unread.len(), game.due.len()), (1, 1), "and when they are 33 ms ago");
+        game.receive(at(133));
+        game.serve(at(133));
+        assert_eq!(game.deadlines.first(), None, "nothing was there, and nothing is to be done");
+        // 16 players, each 30 times a second.
+        game.rooms[0].note_emptying(16, false, at(166));
+        assert!(!game.rooms[0].is_crowded);
+        // More than a small socket could hold until the next time.
+        game.rooms[0].note_emptying(200, false, at(199));
+        assert!(game.rooms[0].is_crowded);
+        game.note_arrival(0);
+        assert_eq!(game.unread, [0], "to be taken now, whatever is due");
+        game.receive(at(200));
+        assert!(!game.rooms[0].is_crowded, "nothing was there");
+        game.rooms[0].note_emptying(TURN, true, at(300));
+        assert!(game.rooms[0].is_unread && game.rooms[0].is_crowded);
     }
 
     #[test]

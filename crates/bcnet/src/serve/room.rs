@@ -21,8 +21,12 @@ pub(super) struct Room {
     pub(super) traffic: Traffic,
     /// When datagrams left last.
     pub(super) flushed: Time,
-    /// The socket is on the list of those that may have more.
+    /// Something has arrived at the socket and was not taken yet.
     pub(super) is_unread: bool,
+    /// More arrives than may wait until the session is due.
+    pub(super) is_crowded: bool,
+    /// When the socket was emptied last.
+    emptied: Time,
     locals: Option<Locals>,
     ineffective: Ineffective,
     rejections: Limit,
@@ -59,6 +63,8 @@ impl Room {
             traffic: Traffic::default(),
             flushed: Time::ZERO,
             is_unread: false,
+            is_crowded: false,
+            emptied: Time::ZERO,
             locals: address.ip().is_unspecified().then(Locals::new),
             ineffective: Ineffective::default(),
             rejections: Limit::new(5, LOG_EVERY),
@@ -92,6 +98,13 @@ impl Room {
             locals.note(head.remote, local);
         }
         self.session.handle_datagram(head.remote, bytes, now);
+    }
+
+    /// The socket gave so many datagrams, and may have more.
+    pub(super) fn note_emptying(&mut self, datagrams: usize, is_more: bool, now: Time) {
+        self.is_unread = is_more;
+        self.is_crowded = is_more || datagrams as u128 * 1000 > CROWD * now.since(self.emptied).as_micros();
+        self.emptied = now;
     }
 
     /// Puts the next datagram to send into `batch`. `false` if there is none, or no room.
@@ -176,4 +189,7 @@ fn advertise(config: &mut Config, address: SocketAddrV4) {
     }
 }
 
+/// More datagrams per millisecond than this do not wait in the socket: sixteen players send half of one, and the least
+/// room that a system gives holds some hundreds.
+const CROWD: u128 = 4;
 const LOG_EVERY: Duration = Duration::from_secs(10);
