@@ -215,8 +215,8 @@ fn passwords_are_tried_if_one_is_known() {
 
 #[test]
 fn a_rule_that_cannot_be_tried_is_named() {
-    let output = check("127.0.0.1:9", &["--rules", "T-60,T-99"]);
+    let output = check("127.0.0.1:9", &["--rules", "T-60,T-x"]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.starts_with("bcnet: --rules T-99: ") && error.lines().count() == 1, "{error}");
+    assert!(error.starts_with("bcnet: --rules T-x: ") && error.lines().count() == 1, "{error}");
 }
