@@ -1,7 +1,7 @@
 //! What is decided beside the game and needs files or names: bans, the configuration, masters.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -131,9 +131,7 @@ impl Plane {
     fn network(&self, session: Option<String>, target: &str) -> Result<Network, Refusal> {
         match target.parse() {
             Ok(network) => Ok(network),
-            Err(problem) if target.contains(['.', '/']) && !target.contains(char::is_alphabetic) => {
-                Err(Refusal(problem))
-            }
+            Err(problem) if looks_like_address(target) => Err(Refusal(problem)),
             Err(_) => {
                 let name = target.to_owned();
                 let find = move |game: &mut Game, now| game.find_in(session.as_deref(), &name, now);
@@ -241,6 +239,13 @@ fn resolve(settings: &Settings) -> Vec<SocketAddrV4> {
         }
     }
     found.into_iter().collect()
+}
+
+/// Whether a target of a ban is meant to be an address or a network, not a player's name.
+fn looks_like_address(target: &str) -> bool {
+    let digits = !target.contains(char::is_alphabetic) && target.contains(['.', '/']);
+    let address = target.split('/').next().unwrap_or_default();
+    digits || address.parse::<IpAddr>().is_ok()
 }
 
 fn list(bans: &Bans, text: &str) -> Vec<Value> {
