@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use bcnet_session::Anomaly;
+use bcnet_transport::Cause;
 use serde_json::Value;
 
 use crate::player::Player;
@@ -122,6 +124,8 @@ fn every_event_of_the_log_is_in_the_documentation() {
     }
     // It is told by `bcnet manifest learn`, not in a log.
     names.remove("manifest_learned");
+    names.extend(Anomaly::ALL.map(|kind| kind.name().into()));
+    names.extend(Cause::ALL.map(|cause| cause.name().into()));
     assert!(names.len() > 20, "{names:?}");
     let table = text(&root.join("../../docs/server.md"));
     let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
