@@ -41,6 +41,11 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
         ErrorKind::AddrInUse => {
             anyhow::anyhow!("UDP port {port} is in use; end the other program, or choose another --port")
         }
+        ErrorKind::PermissionDenied => {
+            anyhow::anyhow!(
+                "UDP port {port} is not for this user; choose a --port above 1023, or run as root"
+            )
+        }
         ErrorKind::AddrNotAvailable => {
             let ip = settings.server.bind;
             anyhow::anyhow!("{ip} is no address of this machine; use one of its own for --bind, or 0.0.0.0")

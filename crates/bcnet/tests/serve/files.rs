@@ -55,6 +55,26 @@ fn a_ban_file_that_cannot_be_read_is_one_line_and_exit_code_2() {
 }
 
 #[test]
+fn what_cannot_be_written_is_one_line_and_exit_code_2() {
+    let directory = Directory::new();
+    for (key, path) in [
+        ("server.bans", "absent/bans.toml"),
+        ("capture.file", "absent/game.pcapng"),
+        // Nobody can make files there, not even root.
+        ("server.control", "/proc/bcnet.sock"),
+        ("log.file", "/proc/server.log"),
+        ("log.file", "/proc/absent/server.log"),
+    ] {
+        let set = format!("{key}={path}");
+        let output =
+            directory.bcnet(&["serve", "--bind", "127.0.0.1", "--set", &set]).output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{set}: {error}");
+        assert!(error.starts_with("bcnet: ") && error.contains(path), "{set}: {error}");
+    }
+}
+
+#[test]
 fn a_capture_has_what_was_said() {
     let server = Server::start(&["--write", "game.pcapng"]);
     let mut alice = Player::join(server.address(), "Alice");
