@@ -69,13 +69,42 @@ impl Seen<'_> {
     }
 }
 
+/// A datagram to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bytes<'a> {
+    /// As it is on the wire.
+    Wire(&'a [u8]),
+    /// Still to be ciphered ([`cipher::encrypt`]). Who has many ciphers them together.
+    Plain(&'a [u8]),
+}
+
+impl<'a> Bytes<'a> {
+    /// The bytes, ciphered or not.
+    #[must_use]
+    pub const fn as_slice(self) -> &'a [u8] {
+        match self {
+            Self::Wire(bytes) | Self::Plain(bytes) => bytes,
+        }
+    }
+
+    /// A copy as it is on the wire.
+    #[must_use]
+    pub fn to_wire(self) -> Vec<u8> {
+        let mut bytes = self.as_slice().to_vec();
+        if let Self::Plain(_) = self {
+            cipher::encrypt(&mut bytes);
+        }
+        bytes
+    }
+}
+
 /// What becomes of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed<'a> {
     /// What goes on, if anything does.
-    pub forward: Option<&'a [u8]>,
+    pub forward: Option<Bytes<'a>>,
     /// What goes back to the sender, if anything does.
-    pub answer: Option<&'a [u8]>,
+    pub answer: Option<Bytes<'a>>,
 }
 
 /// What one side does, as far as it was seen.
@@ -129,17 +158,17 @@ impl Healer {
 
     /// Takes a datagram and says what to send. Text and what is not well formed goes on as it is.
     pub fn pass<'a>(&'a mut self, way: Way, seen: Seen<'a>, now: Time) -> Passed<'a> {
-        let unchanged = Passed { forward: Some(seen.wire), answer: None };
+        let unchanged = Passed { forward: Some(Bytes::Wire(seen.wire)), answer: None };
         if seen.is_text() || seen.wire.len() > LARGEST {
             return unchanged;
         }
         let Ok(datagram) = Datagram::parse(seen.plain, Some(way.sender())) else { return unchanged };
         let (kept, answer) = self.sift(way, &datagram, now);
         let forward = match kept {
-            Kept::All => Some(seen.wire),
-            Kept::Some(len) => self.forward.get(..len).filter(|rest| !rest.is_empty()),
+            Kept::All => Some(Bytes::Wire(seen.wire)),
+            Kept::Some(len) => plain(&self.forward, len),
         };
-        Passed { forward, answer: self.answer.get(..answer).filter(|answer| !answer.is_empty()) }
+        Passed { forward, answer: plain(&self.answer, answer) }
     }
 
     /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered.
@@ -163,7 +192,7 @@ impl Healer {
                 written &= rest.push(&message);
             }
         }
-        let answer = answers.and_then(Writer::finish).map_or(0, seal);
+        let answer = answers.and_then(Writer::finish).map_or(0, |datagram| datagram.len());
         if kept == datagram.count() || !written {
             near.passed = Some(now);
             return (Kept::All, answer);
@@ -173,7 +202,7 @@ impl Healer {
         if said {
             near.passed = Some(now);
         }
-        let len = rest.finish().map_or(0, seal);
+        let len = rest.finish().map_or(0, |datagram| datagram.len());
         near.healed.bytes += (datagram.as_bytes().len() - len) as u64;
         near.healed.emptied += u64::from(kept == 0);
         (Kept::Some(len), answer)
@@ -268,9 +297,9 @@ enum Kept {
     Some(usize),
 }
 
-fn seal(datagram: &mut [u8]) -> usize {
-    cipher::encrypt(datagram);
-    datagram.len()
+/// The first bytes of a buffer, if they are to be sent.
+fn plain(buffer: &[u8], len: usize) -> Option<Bytes<'_>> {
+    buffer.get(..len).filter(|bytes| !bytes.is_empty()).map(Bytes::Plain)
 }
 
 /// After so long without a word a keepalive stands for a datagram that held no news: far less than the 45 seconds after which

@@ -1,6 +1,7 @@
 //! What was seen of the reliable messages of one direction.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU8;
 
 use bcnet_transport::wire::{Channel, MessageId, Part, Seq};
@@ -45,7 +46,7 @@ impl Plain {
 /// when its old record is long gone.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    records: BTreeMap<u32, Record>,
+    records: HashMap<u32, Record, BuildHasherDefault<Mixed>>,
     order: VecDeque<u32>,
     plain: BTreeMap<u16, Plain>,
     /// The number of the datagram that brings ACKs now.
@@ -60,14 +61,15 @@ impl Known {
     /// A message was passed on.
     pub(crate) fn pass(&mut self, id: MessageId, part: Option<Part>) {
         let key = key(id);
-        if !self.records.contains_key(&key) {
+        let known = self.records.len();
+        self.records.entry(key).or_default().news = true;
+        if self.records.len() > known {
             self.order.push_back(key);
             if self.order.len() > MOST {
                 let oldest = self.order.pop_front();
                 oldest.map(|oldest| self.records.remove(&oldest));
             }
         }
-        self.records.entry(key).or_default().news = true;
         if let Some(part) = part {
             self.pass_part(id.seq, part);
         }
@@ -113,6 +115,26 @@ fn key(MessageId { channel, seq, part }: MessageId) -> u32 {
     let channel = u32::from(channel == Channel::Control);
     let part = part.map_or(0, |part| u32::from(part) + 1);
     channel << 25 | u32::from(seq.0) << 9 | part
+}
+
+/// Spreads keys, which differ in few bits. Who chooses them on purpose slows down only its own conversation, and that by
+/// no more than [`MOST`] steps.
+#[derive(Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        self.0 = (self.0 ^ u64::from(key)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        // The table looks at both ends, and a product has its best bits in the middle and above.
+        self.0 ^ self.0 >> 32
+    }
 }
 
 /// How many messages of one direction are remembered: far more than any sender has under way, and far fewer than there

@@ -10,5 +10,5 @@ mod heal;
 mod known;
 mod proxy;
 
-pub use heal::{Healed, Healer, Passed, Seen, Way};
+pub use heal::{Bytes, Healed, Healer, Passed, Seen, Way};
 pub use proxy::{Config, Event, Leg, Output, Player, Proxy, Refusal, Source};

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role, Seq, Writer};
-use bcnet_transport::{Deadlines, Time, cipher};
+use bcnet_transport::{Deadlines, Time};
 
-use crate::heal::{Healed, Healer, Seen, Way, asks_to_join};
+use crate::heal::{Bytes, Healed, Healer, Seen, Way, asks_to_join};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,9 +143,9 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Output<'a> {
     /// The datagram itself, or what is left of it.
-    pub forward: Option<(Leg, &'a [u8])>,
+    pub forward: Option<(Leg, Bytes<'a>)>,
     /// An answer to its sender.
-    pub answer: Option<(Leg, &'a [u8])>,
+    pub answer: Option<(Leg, Bytes<'a>)>,
 }
 
 /// A player, as the proxy knows it.
@@ -299,7 +299,7 @@ impl Proxy {
             Way::Down => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
-            return Output { forward: Some((ahead, seen.wire)), answer: None };
+            return Output { forward: Some((ahead, Bytes::Wire(seen.wire))), answer: None };
         };
         let passed = healer.pass(way, seen, now);
         Output {
@@ -386,8 +386,7 @@ impl Proxy {
         let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
         let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
         let Some(datagram) = writer.finish().filter(|_| written) else { return Output::default() };
-        cipher::encrypt(datagram);
-        Output { forward: None, answer: Some((Leg::Client(client), datagram)) }
+        Output { forward: None, answer: Some((Leg::Client(client), Bytes::Plain(datagram))) }
     }
 
     fn is_banned(&self, address: Ipv4Addr) -> bool {

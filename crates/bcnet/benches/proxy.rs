@@ -2,8 +2,10 @@
 //! sockets, and with a bare loop of `recvmmsg` and `sendmmsg`.
 //!
 //! `cargo bench -p bcnet --bench proxy` measures and prints; a ratio that misses its bar makes it exit with 1. Every
-//! candidate is a process of its own. They take turns, so that what else the machine does meets all of them. Throughput is
-//! datagrams that arrive behind the candidate for each second of its processor time, which other load disturbs least.
+//! candidate is a process of its own on the second processor; who sends and receives has the first, and never sleeps, so
+//! that no candidate depends on where the system puts it or pays for waking others. They take turns, so that what else the
+//! machine does meets all of them. Throughput is datagrams that arrive behind the candidate for each second of its
+//! processor time, while it always has some to take.
 #![allow(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -20,9 +22,10 @@ mod linux {
     use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
     use std::ops::Range;
     use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, ExitCode, Stdio};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
     use std::{env, fs, mem, ptr, thread};
 
@@ -32,8 +35,8 @@ mod linux {
     };
 
     const NAMES: [&str; 4] = ["raw loop", "forwarder", "proxy --observe", "proxy --heal"];
-    const ROUNDS: usize = 7;
-    const ROUND: Duration = Duration::from_millis(700);
+    const ROUNDS: usize = 15;
+    const ROUND: Duration = Duration::from_millis(500);
     const PINGS: usize = 4000;
 
     pub(super) fn main() -> ExitCode {
@@ -43,6 +46,7 @@ mod linux {
         {
             raw_loop(upstream.parse().expect("an address"));
         }
+        stay_on(0);
         let throughput = throughputs();
         let latency = latencies();
         let mut passed = true;
@@ -92,6 +96,13 @@ mod linux {
                 2 => command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &to, "--observe"]),
                 _ => command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &to, "--heal"]),
             };
+            // SAFETY: the new process only calls the system, which may be done there.
+            unsafe {
+                command.pre_exec(|| {
+                    stay_on(1);
+                    Ok(())
+                })
+            };
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
             let mut line = String::new();
             BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
@@ -100,11 +111,25 @@ mod linux {
             Self { child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) }
         }
 
-        /// Processor time, in seconds. All work is done by the first thread.
+        /// Processor time of all its threads, in seconds.
         fn cpu(&self) -> f64 {
-            let path = format!("/proc/{}/schedstat", self.child.id());
-            let text = fs::read_to_string(path).expect("Linux tells");
-            text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).expect(&text) / 1e9
+            let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("Linux tells");
+            let times = threads.map(|thread| {
+                let path = thread.expect("a thread").path().join("schedstat");
+                let text = fs::read_to_string(path).expect("Linux tells");
+                text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).expect(&text)
+            });
+            times.sum::<f64>() / 1e9
+        }
+    }
+
+    /// This process, and what it starts, runs on one processor. Where there is none with that number, nothing changes.
+    fn stay_on(processor: usize) {
+        // SAFETY: a set of processors is integers, and the system reads it during the call.
+        unsafe {
+            let mut set: libc::cpu_set_t = mem::zeroed();
+            libc::CPU_SET(processor, &mut set);
+            libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
         }
     }
 
@@ -171,59 +196,72 @@ mod linux {
         ciphered(PeerId::HOST, &acks)
     }
 
-    /// A candidate with a client before it and a sink behind it.
+    /// A candidate with a client before it and a server behind it.
     struct Line {
         candidate: Candidate,
         client: UdpSocket,
-        arrived: Arc<AtomicU64>,
-        /// The server, and where it sees the client.
         server: UdpSocket,
+        /// Where the server sees the client.
         back: SocketAddr,
     }
 
     impl Line {
         fn start(number: usize) -> Self {
-            let (client, sink) = (local(), local());
-            let candidate = Candidate::start(number, address(&sink));
+            let (client, server) = (local(), local());
+            let candidate = Candidate::start(number, address(&server));
             client.connect(candidate.address).expect("loopback");
             // The client asks to be let in, and the server says 64 things that the client acknowledges ever after.
             client.send(&connect()).expect("sent");
             let mut buffer = [0; 2048];
-            let (_, back) = sink.recv_from(&mut buffer).expect("the request");
+            let (_, back) = server.recv_from(&mut buffer).expect("the request");
             for seq in 0..64 {
                 let said = ciphered(PeerId::HOST, &[data(Delivery::Reliable(Seq(seq)), &[0x19; 24])]);
-                sink.send_to(&said, back).expect("sent");
+                server.send_to(&said, back).expect("sent");
                 client.recv(&mut buffer).expect("what the server said");
             }
-            let arrived = Arc::new(AtomicU64::new(0));
-            let count = Arc::clone(&arrived);
-            let server = sink.try_clone().expect("a copy");
-            thread::spawn(move || count_all(&sink, &count));
-            Self { candidate, client, arrived, server, back }
+            Self { candidate, client, server, back }
+        }
+
+        /// Has the candidate pass datagrams on for a round. How many arrived.
+        fn press(&self, battle: &[Vec<u8>], room: &mut Burst) -> u64 {
+            let (mut place, mut on_the_way, mut all) = (0, 0, 0);
+            let (started, mut heard) = (now(), now());
+            while started.elapsed() < ROUND {
+                if on_the_way <= AHEAD - BURST {
+                    let end = (place + BURST).min(battle.len());
+                    send_all(&self.client, &battle[place..end]);
+                    // The client reads none of it: only the candidate has to.
+                    self.server.send_to(&answers(place..end), self.back).expect("sent");
+                    on_the_way += end - place;
+                    place = if end == battle.len() { 0 } else { end };
+                }
+                let arrived = room.receive(&self.server);
+                (on_the_way, all) = (on_the_way.saturating_sub(arrived), all + arrived as u64);
+                if arrived > 0 {
+                    heard = now();
+                } else if heard.elapsed() > LOST {
+                    on_the_way = 0;
+                }
+            }
+            all
         }
     }
 
     /// Datagrams per second of processor time and per second, each the median of the rounds.
     fn throughputs() -> Vec<[f64; 2]> {
-        let battle = battle();
+        let (battle, mut bytes) = (battle(), vec![[0; 2048]; BURST]);
+        let mut room = Burst::new();
+        room.point_all(&mut bytes);
         let lines: Vec<Line> = (0..NAMES.len()).map(Line::start).collect();
         let mut rates = vec![Vec::new(); lines.len()];
         for _ in 0..ROUNDS {
             for (line, rates) in lines.iter().zip(&mut rates) {
-                let (before, cpu) = (line.arrived.load(Ordering::Relaxed), line.candidate.cpu());
-                let started = now();
-                let mut place = 0;
-                while started.elapsed() < ROUND {
-                    let end = (place + BURST).min(battle.len());
-                    send_all(&line.client, &battle[place..end]);
-                    // The client reads none of it: only the candidate has to.
-                    line.server.send_to(&answers(place..end), line.back).expect("sent");
-                    place = if end == battle.len() { 0 } else { end };
-                }
-                thread::sleep(Duration::from_millis(50));
-                let arrived = (line.arrived.load(Ordering::Relaxed) - before) as f64;
-                let cpu = line.candidate.cpu() - cpu;
-                rates.push([arrived / cpu, arrived / started.elapsed().as_secs_f64()]);
+                let (started, cpu) = (now(), line.candidate.cpu());
+                let arrived = line.press(&battle, &mut room) as f64;
+                rates.push([
+                    arrived / (line.candidate.cpu() - cpu),
+                    arrived / started.elapsed().as_secs_f64(),
+                ]);
             }
         }
         let of = |rates: &[[f64; 2]], n: usize| median(rates.iter().map(|rate| rate[n]).collect());
@@ -305,7 +343,14 @@ mod linux {
             self.headers[i].msg_hdr.msg_iovlen = 1;
         }
 
-        /// What has arrived at a socket, at least one. How many; their lengths are in the headers.
+        /// Points every header to its room.
+        fn point_all(&mut self, room: &mut [[u8; 2048]]) {
+            for (i, room) in room.iter_mut().enumerate() {
+                self.point(i, room.as_mut_ptr(), room.len());
+            }
+        }
+
+        /// What has arrived at a socket, if anything has. How many; their lengths are in the headers.
         fn receive(&mut self, socket: &UdpSocket) -> usize {
             // SAFETY: every header points to one part, and every part to bytes that outlive the call.
             let got = unsafe {
@@ -313,11 +358,22 @@ mod linux {
                     socket.as_raw_fd(),
                     self.headers.as_mut_ptr(),
                     BURST as u32,
-                    libc::MSG_WAITFORONE as _,
+                    libc::MSG_DONTWAIT as _,
                     ptr::null_mut(),
                 )
             };
             usize::try_from(got).unwrap_or(0)
+        }
+
+        /// Sends what has arrived at one socket out of another. How many.
+        fn pass_on(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
+            self.point_all(room);
+            let got = self.receive(from);
+            for i in 0..got {
+                self.parts[i].iov_len = self.headers[i].msg_len as usize;
+            }
+            self.send(to, got);
+            got
         }
 
         fn send(&mut self, socket: &UdpSocket, count: usize) {
@@ -334,51 +390,32 @@ mod linux {
         burst.send(socket, datagrams.len());
     }
 
-    fn count_all(socket: &UdpSocket, count: &AtomicU64) {
-        let mut room = vec![[0_u8; 2048]; BURST];
-        let mut burst = Burst::new();
-        for (i, room) in room.iter_mut().enumerate() {
-            burst.point(i, room.as_mut_ptr(), room.len());
-        }
-        loop {
-            count.fetch_add(burst.receive(socket) as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// The yardstick of the yardstick: as little as can be done with two sockets. Each way has a thread, so that no time
-    /// is spent on waiting for two things.
+    /// The yardstick of the yardstick: as little as can be done with two sockets, each connected to its only peer.
     fn raw_loop(upstream: SocketAddrV4) -> ! {
         let (client_side, server_side) = (local(), local());
-        for socket in [&client_side, &server_side] {
-            socket.set_read_timeout(None).expect("no timeout");
-        }
         server_side.connect(upstream).expect("loopback");
         println!("raw ready port={}", address(&client_side).port());
+        client_side.set_read_timeout(None).expect("no timeout");
         let mut first = [0; 2048];
         let (len, client) = client_side.recv_from(&mut first).expect("a datagram");
         client_side.connect(client).expect("loopback");
         server_side.send(&first[..len]).expect("sent");
-        let (up, down) = ([client_side.try_clone(), server_side.try_clone()], [server_side, client_side]);
-        thread::spawn(move || pump(&down[0], &down[1]));
-        let [from, to] = up.map(|socket| socket.expect("a copy"));
-        pump(&from, &to)
-    }
-
-    fn pump(from: &UdpSocket, to: &UdpSocket) -> ! {
-        let mut room = vec![[0_u8; 2048]; BURST];
-        let mut burst = Burst::new();
+        let readable =
+            |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut wait = [readable(&client_side), readable(&server_side)];
+        let (mut burst, mut room) = (Burst::new(), vec![[0_u8; 2048]; BURST]);
         loop {
-            for (i, room) in room.iter_mut().enumerate() {
-                burst.point(i, room.as_mut_ptr(), room.len());
-            }
-            let got = burst.receive(from);
-            for i in 0..got {
-                burst.parts[i].iov_len = burst.headers[i].msg_len as usize;
-            }
-            burst.send(to, got);
+            // SAFETY: the structures outlive the call, and there are two.
+            unsafe { libc::poll(wait.as_mut_ptr(), 2, -1) };
+            while burst.pass_on(&client_side, &server_side, &mut room) == BURST {}
+            while burst.pass_on(&server_side, &client_side, &mut room) == BURST {}
         }
     }
 
     /// Datagrams per system call.
     const BURST: usize = 64;
+    /// Datagrams on the way at most; a socket has room for some more.
+    const AHEAD: usize = 192;
+    /// What has not arrived after so long will not.
+    const LOST: Duration = Duration::from_millis(20);
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_proxy::{Config, Event, Leg, Proxy, Refusal};
+use bcnet_proxy::{Bytes, Config, Event, Leg, Proxy, Refusal};
 use bcnet_transport::wire::{BootReason, PeerId};
 
 use crate::{Both, at, connect, data, news, told};
@@ -20,7 +20,7 @@ fn pool(size: u8) -> Vec<Ipv4Addr> {
 fn send(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> Option<(Leg, Vec<u8>)> {
     let output = proxy.handle_client(client(from), both.seen(), at(millis));
     let sent = output.forward.or(output.answer);
-    sent.map(|(leg, bytes)| (leg, bytes.to_vec()))
+    sent.map(|(leg, bytes)| (leg, bytes.to_wire()))
 }
 
 fn events(proxy: &mut Proxy) -> Vec<Event> {
@@ -135,7 +135,7 @@ fn browsers_have_sources_of_their_own_but_not_too_many() {
     assert_eq!(refused(&mut proxy, 3, &query, 0), (Refusal::Crowded, None));
     let reply = Both::from_wire(b"\\gamename\\bcommander\\final\\");
     let output = proxy.handle_server(2, reply.seen(), at(5));
-    assert_eq!(output.forward, Some((Leg::Client(client(2)), reply.wire.as_slice())));
+    assert_eq!(output.forward, Some((Leg::Client(client(2)), Bytes::Wire(&reply.wire))));
     assert_eq!(proxy.players().count(), 1);
     // They are forgotten soon, and there is room again.
     proxy.handle_timeout(at(10_005));
@@ -229,7 +229,7 @@ fn hostile_bytes_pass_or_are_dropped_and_nothing_else() {
                 None => proxy.handle_client(client(1), both.seen(), at(step.into())).forward,
             };
             if let Some((_, out)) = forward.filter(|_| !heal) {
-                assert_eq!(out, both.wire, "seed {seed} step {step}");
+                assert_eq!(out, Bytes::Wire(&both.wire), "seed {seed} step {step}");
             }
         }
     }

@@ -317,7 +317,7 @@ impl Net {
 type Sent = [Option<(Leg, Vec<u8>)>; 2];
 
 fn proxy_out(output: Output<'_>) -> Sent {
-    [output.forward, output.answer].map(|sent| sent.map(|(leg, bytes)| (leg, bytes.to_vec())))
+    [output.forward, output.answer].map(|sent| sent.map(|(leg, bytes)| (leg, bytes.to_wire())))
 }
 
 fn count(hop: &mut Hop, bytes: &[u8]) {

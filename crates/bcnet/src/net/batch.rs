@@ -89,12 +89,18 @@ impl Batch {
 
     /// Ciphers what is ciphered on the wire.
     pub(crate) fn encrypt(&mut self) {
-        self.in_lanes(cipher::encrypt_batch);
+        in_lanes(self.iter_mut().map(|(_, bytes)| bytes), cipher::encrypt_batch);
+    }
+
+    /// Ciphers those that are marked.
+    pub(crate) fn encrypt_where(&mut self, marks: &[bool]) {
+        let marked = self.iter_mut().zip(marks).filter(|(_, mark)| **mark);
+        in_lanes(marked.map(|((_, bytes), _)| bytes), cipher::encrypt_batch);
     }
 
     /// Deciphers what is ciphered on the wire.
     pub(crate) fn decrypt(&mut self) {
-        self.in_lanes(cipher::decrypt_batch);
+        in_lanes(self.iter_mut().map(|(_, bytes)| bytes), cipher::decrypt_batch);
     }
 
     /// Runs of datagrams with one owner, in order.
@@ -105,23 +111,6 @@ impl Batch {
             start = range.end;
             (run[0].owner, range)
         })
-    }
-
-    fn in_lanes(&mut self, cipher: impl Fn(&mut [&mut [u8]])) {
-        // T-05: GameSpy text is clear.
-        let mut rest = self.iter_mut().map(|(_, bytes)| bytes).filter(|bytes| !is_clear(bytes));
-        loop {
-            let mut lanes: [&mut [u8]; LANES] = array::from_fn(|_| Default::default());
-            let mut busy = 0;
-            for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
-                *lane = bytes;
-                busy += 1;
-            }
-            cipher(&mut lanes[..busy]);
-            if busy < LANES {
-                return;
-            }
-        }
     }
 
     /// The slots that nothing is in.
@@ -138,6 +127,24 @@ impl Batch {
 
     pub(super) fn part(&self, range: Range<usize>) -> (&[Head], &[[u8; ROOM]]) {
         (&self.heads[range.clone()], &self.room[range])
+    }
+}
+
+/// Has the cipher treat many datagrams side by side.
+fn in_lanes<'a>(datagrams: impl Iterator<Item = &'a mut [u8]>, cipher: impl Fn(&mut [&mut [u8]])) {
+    // T-05: GameSpy text is clear.
+    let mut rest = datagrams.filter(|bytes| !is_clear(bytes));
+    loop {
+        let mut lanes: [&mut [u8]; LANES] = array::from_fn(|_| Default::default());
+        let mut busy = 0;
+        for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
+            *lane = bytes;
+            busy += 1;
+        }
+        cipher(&mut lanes[..busy]);
+        if busy < LANES {
+            return;
+        }
     }
 }
 

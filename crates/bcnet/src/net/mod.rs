@@ -44,6 +44,8 @@ impl Io {
 pub(crate) struct Socket {
     socket: UdpSocket,
     io: Io,
+    /// The only one whom it sends to and hears.
+    remote: Option<SocketAddrV4>,
 }
 
 /// What a look at a socket brought.
@@ -56,14 +58,35 @@ pub(crate) enum Received {
 }
 
 impl Socket {
+    /// A socket for talking to anybody.
     pub(crate) fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
+        Self::new(address, io, address.ip().is_unspecified())
+    }
+
+    /// A socket for talking to `remote` only, which costs the system less. What others send does not arrive.
+    pub(crate) fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
+        let mut socket = Self::new(address, io, false)?;
+        socket.turn_to(remote)?;
+        Ok(socket)
+    }
+
+    fn new(address: SocketAddrV4, io: Io, asks_local: bool) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         #[cfg(target_os = "linux")]
         if io == Io::Batched {
-            linux::prepare(&socket, *address.ip())?;
+            linux::prepare(&socket, asks_local)?;
         }
-        Ok(Self { socket, io })
+        #[cfg(not(target_os = "linux"))]
+        let _ = asks_local;
+        Ok(Self { socket, io, remote: None })
+    }
+
+    /// Talks to `remote` only, from now on.
+    pub(crate) fn turn_to(&mut self, remote: SocketAddrV4) -> io::Result<()> {
+        self.socket.connect(remote)?;
+        self.remote = Some(remote);
+        Ok(())
     }
 
     pub(crate) fn local(&self) -> io::Result<SocketAddrV4> {
@@ -89,7 +112,7 @@ impl Socket {
             let (heads, room) = (&mut heads[..asked], &mut room[..asked]);
             let (got, asked) = match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::receive(&self.socket, heads, room)?,
+                Io::Batched => linux::receive(&self.socket, self.remote, heads, room)?,
                 Io::Portable => portable::receive(&self.socket, heads, room)?,
             };
             batch.keep(got, owner);
@@ -103,16 +126,22 @@ impl Socket {
     /// Sends the datagrams `range` of `batch`. How many the system did not take, with its last reason.
     pub(crate) fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
         let (mut heads, mut room) = batch.part(range);
-        let mut unsent = Unsent { datagrams: 0, reason: None };
+        let (mut unsent, is_connected) = (Unsent { datagrams: 0, reason: None }, self.remote.is_some());
+        let mut is_told = false;
         while !heads.is_empty() {
             let sent = match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::send(&self.socket, heads, room),
-                Io::Portable => portable::send(&self.socket, heads, room),
+                Io::Batched => linux::send(&self.socket, is_connected, heads, room),
+                Io::Portable => portable::send(&self.socket, is_connected, heads, room),
             };
             // A datagram that cannot be sent must not hold up those behind it, nor be tried for ever: it is lost, as on
             // the network, and the transport sends what matters again.
             let done = sent.unwrap_or_else(|error| {
+                // Whom it is connected to has refused an earlier one: it may be there again.
+                if is_connected && error.kind() == io::ErrorKind::ConnectionRefused && !is_told {
+                    is_told = true;
+                    return 0;
+                }
                 unsent.datagrams += 1;
                 unsent.reason = Some(error);
                 1

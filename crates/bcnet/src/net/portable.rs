@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use super::{Head, ROOM};
 
-/// Fills slots with what has arrived. How many, and how many it could have been.
+/// Fills slots with what has arrived, from anybody or from whom the socket is connected to. How many, and how many it could have been.
 pub(super) fn receive(
     socket: &UdpSocket,
     heads: &mut [Head],
@@ -29,10 +29,17 @@ pub(super) fn receive(
     Ok((asked, asked))
 }
 
-/// Sends the first datagrams. How many.
-pub(super) fn send(socket: &UdpSocket, heads: &[Head], room: &[[u8; ROOM]]) -> io::Result<usize> {
+/// Sends the first datagrams, where the socket is connected to or else where they say. How many.
+pub(super) fn send(
+    socket: &UdpSocket,
+    is_connected: bool,
+    heads: &[Head],
+    room: &[[u8; ROOM]],
+) -> io::Result<usize> {
     for (sent, (head, room)) in heads.iter().zip(room).enumerate() {
-        match socket.send_to(&room[..head.len], head.remote) {
+        let bytes = &room[..head.len];
+        let done = if is_connected { socket.send(bytes) } else { socket.send_to(bytes, head.remote) };
+        match done {
             Ok(_) => {}
             Err(_) if sent > 0 => return Ok(sent),
             Err(error) => return Err(error),

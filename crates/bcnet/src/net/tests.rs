@@ -154,3 +154,49 @@ fn a_batch_is_ciphered_as_each_datagram_would_be_and_text_is_not() {
         assert_eq!(bytes, plain(i));
     }
 }
+
+#[test]
+fn a_connected_socket_hears_one_peer_only_and_can_turn_to_another() {
+    for &io in ALL {
+        let [first, second, stranger] = [client(), client(), client()];
+        let there = |socket: &UdpSocket| match socket.local_addr().expect("bound") {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(_) => panic!("bound to IPv4"),
+        };
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let mut socket = Socket::connect(any, there(&first), io).expect("loopback");
+        let here = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local().expect("bound").port());
+        let mut batch = Batch::new();
+        for peer in [first, second] {
+            socket.turn_to(there(&peer)).expect("loopback");
+            stranger.send_to(b"stranger", here).expect("sent");
+            peer.send_to(b"peer", here).expect("sent");
+            batch.clear();
+            receive(&socket, &mut batch, 1);
+            let heard: Vec<_> = batch.iter_mut().map(|(head, bytes)| (head.remote, bytes.to_vec())).collect();
+            assert_eq!(heard, [(there(&peer), b"peer".to_vec())], "{io:?}");
+            socket.send(&batch, 0..1).expect("sent");
+            let mut buffer = [0; 100];
+            assert_eq!(peer.recv_from(&mut buffer).expect("an answer"), (4, SocketAddr::V4(here)), "{io:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_was_not_there_gets_what_is_sent_when_it_is_again() {
+    for &io in ALL {
+        let peer = client();
+        let SocketAddr::V4(there) = peer.local_addr().expect("bound") else { panic!("bound to IPv4") };
+        let socket = Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), there, io).expect("loopback");
+        let mut batch = Batch::new();
+        let head = Head { owner: 0, remote: there, local: None, len: 3, cut: false };
+        assert!(batch.push(|_| Some(head)));
+        drop(peer);
+        // Nobody listens: the system tells so, at the latest when the next is sent.
+        socket.send(&batch, 0..1).expect("sent");
+        let peer = UdpSocket::bind(there).expect("the same port");
+        peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        socket.send(&batch, 0..1).expect("sent");
+        assert_eq!(peer.recv(&mut [0; 100]).expect("the second"), 3, "{io:?}");
+    }
+}

@@ -26,8 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let [client_side, server_side] = [args.listen, any].map(|address| Socket::bind(address, Io::BEST));
-    let sockets = [client_side?, server_side?];
+    let sockets = [Socket::bind(args.listen, Io::BEST)?, Socket::connect(any, args.upstream, Io::BEST)?];
     let mut poll = Poll::new()?;
     for (number, socket) in sockets.iter().enumerate() {
         let source = socket.as_udp().as_raw_fd();

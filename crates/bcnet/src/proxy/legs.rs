@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bcnet_proxy::Leg;
+use bcnet_proxy::{Bytes, Leg};
 use bcnet_transport::Time;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -29,6 +29,8 @@ pub(super) struct Legs {
     /// Sockets that have something, in turn.
     unread: VecDeque<u32>,
     outbound: Batch,
+    /// Which of it is still to be ciphered.
+    plain: Vec<bool>,
     /// Which of our addresses each client talks to, if there may be several.
     locals: Option<Locals>,
     failures: Limit,
@@ -44,6 +46,7 @@ impl Legs {
             sockets: Vec::new(),
             unread: VecDeque::new(),
             outbound: Batch::new(),
+            plain: Vec::new(),
             locals: any.then(Locals::new),
             failures: Limit::new(5, LOG_EVERY),
             unsent: 0,
@@ -92,7 +95,10 @@ impl Legs {
             Ok(Received::More) => self.unread.push_back(number),
             Err(error) => {
                 if let Some(held_back) = self.failures.pass(now) {
-                    tracing::warn!(event = "receive_failed", %error, held_back);
+                    match error.kind() {
+                        ErrorKind::ConnectionRefused => tracing::warn!(event = "upstream_refused", held_back),
+                        _ => tracing::warn!(event = "receive_failed", %error, held_back),
+                    }
                 }
                 // It complains of something sent earlier; behind that, there may be datagrams.
                 self.unread.push_back(number);
@@ -106,18 +112,23 @@ impl Legs {
     }
 
     /// Adds a datagram to what is to leave.
-    pub(super) fn push(&mut self, leg: Leg, upstream: SocketAddrV4, bytes: &[u8]) {
+    pub(super) fn push(&mut self, leg: Leg, upstream: SocketAddrV4, bytes: Bytes<'_>) {
         let (owner, remote, local) = match leg {
             Leg::Client(client) => {
                 (LISTENING, client, self.locals.as_ref().and_then(|locals| locals.find(client)))
             }
             Leg::Server(source) => (source + 1, upstream, None),
         };
+        let (is_plain, bytes) = (matches!(bytes, Bytes::Plain(_)), bytes.as_slice());
         let pushed = self.outbound.push(|room| {
             room.get_mut(..bytes.len())?.copy_from_slice(bytes);
             Some(Head { owner, remote, local, len: bytes.len(), cut: false })
         });
-        self.unsent += u64::from(!pushed);
+        if pushed {
+            self.plain.push(is_plain);
+        } else {
+            self.unsent += 1;
+        }
     }
 
     /// Whether what one more datagram asks for might not fit.
@@ -127,6 +138,8 @@ impl Legs {
 
     /// Sends what is to leave.
     pub(super) fn send(&mut self, now: Time) {
+        self.outbound.encrypt_where(&self.plain);
+        self.plain.clear();
         for (owner, range) in self.outbound.runs() {
             let Some(socket) = self.sockets.get(owner as usize).and_then(Option::as_ref) else {
                 self.unsent += range.len() as u64;
@@ -140,6 +153,16 @@ impl Legs {
             }
         }
         self.outbound.clear();
+    }
+
+    /// The server is elsewhere now.
+    pub(super) fn turn_to(&mut self, upstream: SocketAddrV4, now: Time) {
+        for socket in self.sockets.iter_mut().skip(LISTENING as usize + 1).flatten() {
+            let Err(error) = socket.turn_to(upstream) else { continue };
+            if let Some(held_back) = self.failures.pass(now) {
+                tracing::warn!(event = "send_failed", %error, held_back);
+            }
+        }
     }
 
     pub(super) fn attach(&mut self, number: u32, socket: Socket) -> io::Result<()> {

@@ -47,8 +47,8 @@ impl Figures {
         }
         for (leg, bytes) in [output.forward, output.answer].into_iter().flatten() {
             match leg {
-                Leg::Client(_) => self.to_clients.add(bytes),
-                Leg::Server(_) => self.to_server.add(bytes),
+                Leg::Client(_) => self.to_clients.add(bytes.as_slice()),
+                Leg::Server(_) => self.to_server.add(bytes.as_slice()),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_proxy::{Config, Event, Leg, Output, Proxy, Refusal, Seen, Source};
+use bcnet_proxy::{Bytes, Config, Event, Leg, Output, Proxy, Refusal, Seen, Source};
 use bcnet_session::{Masters, answer_challenge, heartbeat};
 use bcnet_transport::Time;
 use mio::Waker;
@@ -196,7 +196,7 @@ impl Relay {
     /// Tells the list servers whose turn it is that players come here.
     fn beat(&mut self, now: Time) {
         while let Some(master) = self.masters.beat(now) {
-            self.legs.push(Leg::Client(master), self.upstream, &heartbeat(self.advertise));
+            self.legs.push(Leg::Client(master), self.upstream, Bytes::Wire(&heartbeat(self.advertise)));
         }
     }
 
@@ -209,7 +209,7 @@ impl Relay {
             tracing::info!(event = "master_seen", %master);
         }
         let Some(answer) = answer_challenge(bytes) else { return false };
-        self.legs.push(Leg::Client(from), self.upstream, &answer);
+        self.legs.push(Leg::Client(from), self.upstream, Bytes::Wire(&answer));
         if self.legs.is_nearly_full() {
             self.legs.send(now);
         }
@@ -243,7 +243,7 @@ impl Relay {
 
     fn open(&mut self, client: SocketAddrV4, source: Source, player: bool) {
         let own = SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), 0);
-        let opened = Socket::bind(own, Io::BEST).and_then(|socket| {
+        let opened = Socket::connect(own, self.upstream, Io::BEST).and_then(|socket| {
             let port = socket.local()?.port();
             self.legs.attach(source.number + 1, socket)?;
             Ok(SocketAddrV4::new(*own.ip(), port))
@@ -283,6 +283,7 @@ impl Relay {
                 Order::Upstream(address) if address != self.upstream => {
                     tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
                     self.upstream = address;
+                    self.legs.turn_to(address, now);
                 }
                 Order::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
                 Order::Measure(reply) => {

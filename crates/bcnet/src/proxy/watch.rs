@@ -1,6 +1,5 @@
 //! What the proxy sees of the conversations that pass: findings and queues.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
@@ -22,7 +21,8 @@ pub(super) struct Watch {
     /// The number of the last datagram.
     passed: u64,
     lines: Limit,
-    found: BTreeMap<&'static str, u64>,
+    /// How often each fault was found. There are few kinds, and the commonest comes early.
+    found: Vec<(&'static str, u64)>,
     /// Nobody may be reading the queues, which must not hold up the game.
     output: NonBlocking,
     _writer: WorkerGuard,
@@ -39,7 +39,7 @@ impl Watch {
             remarks,
             passed: 0,
             lines: Limit::new(10, Duration::from_secs(1)),
-            found: BTreeMap::new(),
+            found: Vec::new(),
             output,
             _writer: writer,
         }
@@ -47,7 +47,7 @@ impl Watch {
 
     /// How often each fault was found.
     pub(super) fn found(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.found.iter().map(|(name, count)| (*name, *count))
+        self.found.iter().copied()
     }
 
     /// A deciphered datagram goes from one address to another. What is wrong with it, if anything is and it is wanted.
@@ -69,7 +69,7 @@ impl Watch {
             if !finding.what.is_fault() {
                 continue;
             }
-            *self.found.entry(finding.what.name()).or_default() += 1;
+            self.count(finding.what.name());
             if let Some(held_back) = self.lines.pass(now) {
                 self.log(&finding, held_back);
             }
@@ -80,6 +80,13 @@ impl Watch {
             }
         }
         remark
+    }
+
+    fn count(&mut self, kind: &'static str) {
+        match self.found.iter_mut().find(|(name, _)| *name == kind) {
+            Some((_, count)) => *count += 1,
+            None => self.found.push((kind, 1)),
+        }
     }
 
     fn log(&self, Finding { conversation, side, what, .. }: &Finding, held_back: u64) {

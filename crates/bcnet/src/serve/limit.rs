@@ -21,8 +21,9 @@ impl Limit {
 
     /// Whether this one may pass; if so, how many before it did not.
     pub(crate) fn pass(&mut self, now: Time) -> Option<u64> {
-        let turns = now.since(self.since).as_micros() / self.every.as_micros().max(1);
-        if turns > 0 {
+        // Asked often, answered seldom: the division waits.
+        if now >= self.since + self.every {
+            let turns = now.since(self.since).as_micros() / self.every.as_micros().max(1);
             self.left = self.burst.min(self.left.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX)));
             self.since = now;
         }
