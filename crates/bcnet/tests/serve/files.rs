@@ -66,8 +66,9 @@ fn what_cannot_be_written_is_one_line_and_exit_code_2() {
         ("log.file", "/proc/absent/server.log"),
     ] {
         let set = format!("{key}={path}");
-        let output =
-            directory.bcnet(&["serve", "--bind", "127.0.0.1", "--set", &set]).output().expect("runs");
+        // The usual port may be taken, which is told too.
+        let args = ["serve", "--bind", "127.0.0.1", "--set", "log.level=error", "--set", &set];
+        let output = directory.bcnet(&args).output().expect("runs");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{set}: {error}");
         assert!(error.starts_with("bcnet: ") && error.contains(path), "{set}: {error}");
