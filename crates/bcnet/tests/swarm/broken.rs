@@ -1,7 +1,7 @@
 //! What `--check` says of servers that break rules.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::process::{Command, Output};
 use std::thread;
@@ -72,7 +72,7 @@ fn start(
             let arrived = match socket.recv_from(&mut buffer) {
                 Ok((len, SocketAddr::V4(from))) => Some((from, &mut buffer[..len])),
                 Ok(_) => None,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => None,
                 Err(error) => panic!("{error}"),
             };
             turn(&socket, arrived, Time::ZERO + started.elapsed());

@@ -1,6 +1,6 @@
 //! A client that says exactly what it is told, byte for byte, and keeps what it hears.
 
-use std::io::ErrorKind;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
@@ -148,10 +148,10 @@ impl Visitor {
                 Ok((len, SocketAddr::V4(from))) if from == self.server => {
                     self.take(buffer.get_mut(..len).unwrap_or_default());
                 }
-                Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return false;
-                }
-                _ => {}
+                Ok(_) => {}
+                // A process that was stopped for a while is told so.
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
+                Err(_) => return false,
             }
         }
     }
