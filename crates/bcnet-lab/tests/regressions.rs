@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_lab::{Faults, World};
+use bcnet_lab::scenario::Kind;
+use bcnet_lab::{Faults, Options, Scenario, World};
 use bcnet_transport::wire::{
     Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Writer,
 };
@@ -131,6 +132,62 @@ fn nothing_is_sent_further_ahead_than_a_peer_can_tell() {
     furthest = furthest.max(exchange(&mut host, now, |_| false).1);
     assert!(furthest < 0x4000, "sequence number {furthest} was sent before 0 was acknowledged");
 }
+
+/// T-65: a peer that answers parts with plain ACKs gets everything though datagrams are lost and doubled, and the
+/// re-sending ends.
+#[test]
+fn doubled_plain_acks_do_not_stand_for_parts_that_were_lost() {
+    let scenario = Scenario::parse(PLAIN_ACKS).expect("a good one");
+    for seed in 1..=40 {
+        let options = Options { engine: Some(Kind::Bcnet), seed: Some(seed), ..Options::default() };
+        let missed = bcnet_lab::run(&scenario, &options).missed(&scenario);
+        assert!(missed.is_empty(), "seed {seed}: {missed:?}");
+    }
+}
+
+const PLAIN_ACKS: &str = r#"
+title = "Plain ACKs, lost and doubled"
+settle = 10.0
+duration = 180.0
+
+[[node]]
+name = "host"
+role = "host"
+
+[[node]]
+name = "client"
+role = "client"
+hz = 60
+plain_acks = true
+
+[[link]]
+loss = 0.2
+duplicate = 0.2
+delay = 0.025
+jitter = 0.01
+
+[[send]]
+at = 0.0
+from = "host"
+to = "client"
+size = 832
+count = 5
+
+[[send]]
+at = 1.0
+from = "host"
+to = "client"
+size = 3000
+count = 3
+
+[[expect]]
+figure = { of = "delivered", node = "client" }
+is = 8
+
+[[expect]]
+figure = { of = "retx_entries", node = "host", peer = "client", at = 179 }
+is = 0
+"#;
 
 /// A host to which one client was let in.
 fn joined(config: Config) -> (Endpoint, Time) {

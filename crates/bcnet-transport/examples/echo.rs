@@ -8,12 +8,23 @@
 use std::env;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::process::{self, ExitCode};
 use std::time::{Duration, Instant};
 
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
 
-fn main() -> io::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("echo: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [role, address] = &arguments[..] else { return Err(usage()) };
     let address: SocketAddrV4 = address.parse().map_err(|_| usage())?;
@@ -26,7 +37,7 @@ fn main() -> io::Result<()> {
         "client" => {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
             // A real program takes a random number here.
-            let nonce = std::process::id() | 1;
+            let nonce = process::id() | 1;
             let own = Ipv4Addr::LOCALHOST;
             let client =
                 Endpoint::connect(Config::default(), address, own, nonce, Text::default(), clock.now());

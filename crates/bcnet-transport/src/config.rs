@@ -3,16 +3,17 @@
 use core::time::Duration;
 
 use crate::time::micros;
-use crate::wire::{MAX_DATAGRAM, MAX_MESSAGE};
+use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 
 /// How an endpoint behaves. The defaults suit a game server and stock peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Cipher datagrams. Without it they are not wire-compatible, unless the caller does it (in batches, say).
     pub cipher: bool,
-    /// The largest datagram to send, in bytes (T-04).
+    /// The largest datagram to send, in bytes (T-04). It has room for a control message, so less than 414 counts as that.
     pub datagram_limit: usize,
-    /// The largest message to send before it is split, in bytes with its header (T-23).
+    /// The largest message to send before it is split, in bytes with its header (T-23). It must fit a datagram and its own
+    /// size field, so more counts as what does; less than 8 counts as that.
     pub message_limit: usize,
     /// The most peers a host admits, at most 124 (T-50).
     pub peers: usize,
@@ -26,8 +27,8 @@ pub struct Config {
     pub pending_timeout: Duration,
     /// A reliable message that nobody acknowledges for this long ends the connection (T-64).
     pub undeliverable: Duration,
-    /// How long the last words to a peer that leaves are repeated, and before that how long they wait for what was queued
-    /// earlier (T-57).
+    /// How long leaving takes at most (T-57). The last words to a peer are repeated until then, and wait half as long for
+    /// what was queued before them.
     pub linger: Duration,
     /// An ACK waits for company at most this long, if this side has sent data within [`ack_company`](Self::ack_company).
     pub ack_delay: Duration,
@@ -46,11 +47,11 @@ pub struct Config {
     /// The most messages that wait for one peer, parts counted singly; more is an error at `send`. So are, in any case,
     /// more than 16,384 reliable payloads from the oldest that is not acknowledged on (T-69).
     pub queue_messages: usize,
-    /// The most bytes that wait for one peer; more is an error at `send`.
+    /// The most bytes that wait for one peer, at most 512 MiB; more is an error at `send`.
     pub queue_bytes: usize,
     /// The most bytes held for one peer while earlier messages or parts are missing.
     pub hold_bytes: usize,
-    /// The most bytes in events that the caller has not polled; more is left to the peers to send again.
+    /// The most bytes in events that the caller has not polled, at most 512 MiB; more is left to the peers to send again.
     pub event_bytes: usize,
     /// Unacknowledged bytes to one peer at the start, and at the most (T-63).
     pub first_budget: usize,
@@ -118,10 +119,14 @@ pub(crate) struct Settings {
 
 impl From<Config> for Settings {
     fn from(config: Config) -> Self {
+        let datagram_limit = config.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MOST_UDP);
+        let micros = |time| micros(time).min(FOREVER);
         Self {
             cipher: config.cipher,
-            datagram_limit: config.datagram_limit,
-            message_limit: config.message_limit,
+            datagram_limit,
+            message_limit: config
+                .message_limit
+                .clamp(LEAST_MESSAGE, MOST_MESSAGE.min(datagram_limit - DATAGRAM_HEADER)),
             peers: config.peers.min(MOST_PEERS),
             pending: config.pending.min(MOST_PENDING),
             keepalive: micros(config.keepalive),
@@ -136,9 +141,9 @@ impl From<Config> for Settings {
             most_timeout: micros(config.most_timeout),
             half_tick: micros(config.tick) / 2,
             queue_messages: config.queue_messages,
-            queue_bytes: config.queue_bytes,
+            queue_bytes: config.queue_bytes.min(MOST_BYTES),
             hold_bytes: config.hold_bytes,
-            event_bytes: config.event_bytes,
+            event_bytes: config.event_bytes.min(MOST_BYTES),
             first_budget: config.first_budget,
             most_budget: config.most_budget,
         }
@@ -148,3 +153,13 @@ impl From<Config> for Settings {
 /// T-50: ids 2 to 126 without 0x5C.
 const MOST_PEERS: usize = 124;
 const MOST_PENDING: usize = 100;
+/// What UDP over IPv4 carries.
+const MOST_UDP: usize = 65_507;
+/// T-20: the header of a first part and a byte.
+const LEAST_MESSAGE: usize = 8;
+/// T-12: what 13 bits can say.
+const MOST_MESSAGE: usize = 0x1FFF;
+/// A quarter of what a [`ByteRing`](crate::ring::ByteRing) can count, as it may have to double twice.
+const MOST_BYTES: usize = 512 << 20;
+/// A thousand years, in microseconds: so far from the end of time that sums and doublings do not reach it.
+const FOREVER: u64 = u64::MAX >> 9;

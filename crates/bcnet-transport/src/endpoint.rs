@@ -197,17 +197,16 @@ impl Endpoint {
         true
     }
 
-    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): first what was queued before is
-    /// delivered, then the goodbye is repeated until it is acknowledged, each for the linger time at most.
+    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed), for [`linger`](Config::linger) at most:
+    /// first what was queued before is delivered, then the goodbye is repeated until it is acknowledged.
     pub fn leave(&mut self, address: Ipv4Addr, now: Time) {
         self.left = true;
-        let until = now.plus(self.config.linger);
         for place in self.peers.places() {
             let Some(peer) = self.peers.get_mut(place) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
                 State::Live => {
-                    peer.state = State::Draining { until, address };
+                    peer.state = State::Draining { since: now, address };
                     self.touch(place);
                     self.finish_leaving(place, now);
                 }

@@ -1,8 +1,9 @@
 //! What must be sent to one peer: owed ACKs, messages that were lost, fresh ones; and how they fill a datagram.
 //!
-//! Owns T-60 (ACKs); [`fill`] owns T-66 (order), [`settle`] T-62 (loss) and T-65 (plain ACKs for parts).
+//! Owns T-60 (ACKs); [`fill`] owns T-66 (order), [`settle`] T-62 (loss), [`plain`] T-65 (plain ACKs for parts).
 
 mod fill;
+mod plain;
 mod settle;
 mod stream;
 

@@ -1,13 +1,14 @@
 //! One remote: what is known of it, what it is owed, what it has said.
 
 mod acks;
+mod fill;
 
 use alloc::boxed::Box;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::config::Settings;
 use crate::inbox::{Inbox, WINDOW};
-use crate::outbox::{Filled, Outbox, Pace, Readiness};
+use crate::outbox::{Outbox, Pace};
 use crate::retry::{Budget, RoundTrip};
 use crate::stats::Counters;
 use crate::time::Time;
@@ -24,8 +25,9 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
-    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or at `until`.
-    Draining { until: Time, address: Ipv4Addr },
+    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or half of the linger
+    /// time is over.
+    Draining { since: Time, address: Ipv4Addr },
     /// Only the last words are still repeated and acknowledged.
     Leaving { until: Time },
 }
@@ -133,6 +135,12 @@ impl Peer {
         self.outbox.as_deref()
     }
 
+    /// The pause after so many sends of a message, in microseconds.
+    pub(crate) fn interval(&self, sends: u8, config: &Settings) -> u64 {
+        let pace = pace(self.state, self.timeout(config));
+        pace.timeout.saturating_mul(1 + u64::from(pace.patience(sends)))
+    }
+
     /// Round trip, timeout in microseconds, budget in bytes.
     pub(crate) fn pace(&self, config: &Settings) -> (RoundTrip, u64, usize) {
         (self.trip, self.timeout(config), self.budget.bytes())
@@ -235,17 +243,15 @@ impl Peer {
     fn find_lost_of(&mut self, config: &Settings, now: Time) {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.resend_after;
-        let due = outbox.next_timeout(timeout).is_some_and(|due| due <= now);
-        // T-51: only a connect request is repeated without end and at the same pace.
         let asks = self.state == State::Connecting;
-        let patient_from = if asks { u8::MAX } else { PATIENT_FROM };
-        let lost = outbox.find_lost(Pace { timeout, patient_from }, now);
-        if lost > 0 {
-            self.budget.lost(lost);
+        let lost = outbox.find_lost(pace(self.state, timeout), now);
+        if lost == 0 {
+            return;
         }
+        self.budget.lost(lost);
         // T-61: only a peer that is wholly silent is asked ever more seldom.
         let silence = now.micros_since(self.last_heard);
-        if due && !asks && silence > 2 * timeout && self.backoff < MOST_BACKOFF {
+        if !asks && silence > 2 * timeout && self.backoff < MOST_BACKOFF {
             self.backoff += 1;
             self.set_timeout(config);
         }
@@ -257,86 +263,8 @@ impl Peer {
 
     /// After a change of the round trip or of the backoff.
     fn set_timeout(&mut self, config: &Settings) {
-        self.resend_after = self.timeout(config).saturating_sub(config.half_tick);
-    }
-
-    /// Fills one datagram. How long it is; `None` if there is nothing to send now. If nothing is left to send, it is not
-    /// [`listed`](Self::listed) any more.
-    #[inline]
-    pub(crate) fn fill(
-        &mut self,
-        buffer: &mut [u8],
-        from: PeerId,
-        config: &Settings,
-        now: Time,
-    ) -> Option<usize> {
-        let lone = self.fill_lone(buffer, from, config, now);
-        if lone.is_some() { lone } else { self.fill_any(buffer, from, config, now) }
-    }
-
-    /// As [`fill`](Self::fill), if all there is to send is one ACK or one message: most datagrams are made so. `None`,
-    /// and nothing has changed, if there is anything else.
-    #[inline(always)]
-    fn fill_lone(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
-        let outbox = self.outbox.as_deref_mut().filter(|_| !self.keepalive)?;
-        let (head, room) = buffer.get_mut(..config.datagram_limit)?.split_first_chunk_mut()?;
-        let len = if outbox.owes() {
-            self.ack_due.filter(|due| *due <= now)?;
-            let len = outbox.fill_lone_ack(room)?;
-            self.ack_due = None;
-            self.counters.acks_out += 1;
-            len
-        } else {
-            let len = outbox.fill_lone_data(room, self.budget.bytes(), now)?;
-            self.last_data = now;
-            self.counters.messages_out += 1;
-            len
-        };
-        *head = [from.0, 1];
-        self.listed = false;
-        self.note_datagram(head.len() + len)
-    }
-
-    /// As [`fill`](Self::fill), whatever there is to send.
-    #[inline(never)]
-    fn fill_any(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
-        let budget = self.budget.bytes();
-        let ack_now = self.ack_due.is_some_and(|due| due <= now);
-        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
-        self.listed = false;
-        if !ack_now && ready != Readiness::Now && !self.keepalive {
-            return None;
-        }
-        let mut writer = Writer::with_limit(buffer, from, config.datagram_limit);
-        let mut filled = Filled::default();
-        if let Some(outbox) = &mut self.outbox {
-            filled = outbox.fill(&mut writer, ready, budget, now);
-            if !outbox.owes() {
-                self.ack_due = None;
-            }
-        }
-        if self.keepalive && writer.push_encoded(&[Kind::KEEPALIVE.0]) {
-            self.keepalive = false;
-            filled.fresh += 1;
-        }
-        let Filled { acks, again, fresh, game } = filled;
-        let len = writer.finish()?.len();
-        self.listed = self.keepalive || self.outbox.as_ref().is_some_and(|outbox| outbox.has_more());
-        if game {
-            self.last_data = now;
-        }
-        self.counters.acks_out += u64::from(acks);
-        self.counters.retransmits += u64::from(again);
-        self.counters.messages_out += u64::from(fresh);
-        self.note_datagram(len)
-    }
-
-    /// Counts a datagram that leaves.
-    #[inline]
-    fn note_datagram(&mut self, len: usize) -> Option<usize> {
-        self.counters.datagrams_out += 1;
-        self.counters.bytes_out += len as u64;
-        Some(len)
+        // Never at once: what was looked at is not looked at again before time has passed.
+        self.resend_after = self.timeout(config).saturating_sub(config.half_tick).max(1);
     }
 
     /// T-55: a sign of life is due.
@@ -417,7 +345,8 @@ impl Peer {
             State::Pending { since } => since.plus(config.pending_timeout),
             State::Connecting => silence,
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
-            State::Draining { until, .. } | State::Leaving { until } => until,
+            State::Draining { since, .. } => since.plus(config.linger / 2),
+            State::Leaving { until } => until,
         };
         let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };
         let own = undeliverable.map_or(own, |due| own.min(due));
@@ -444,6 +373,12 @@ impl Peer {
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queued() == (0, 0) && !self.inbox.iter().any(Inbox::is_waiting)
     }
+}
+
+/// T-51: only a connect request is repeated without end and at the same pace.
+#[inline]
+fn pace(state: State, timeout: u64) -> Pace {
+    Pace { timeout, patient_from: if state == State::Connecting { u8::MAX } else { PATIENT_FROM } }
 }
 
 /// Seldom needed, and large.

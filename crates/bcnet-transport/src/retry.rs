@@ -30,7 +30,9 @@ impl RoundTrip {
 
     /// Lets the least round trip rise a little, so that a change of route is found.
     const fn drift(&mut self) {
-        self.least += self.least / 1024;
+        // Not beyond the longest there can be, however long nothing is measured.
+        let least = self.least + self.least / 1024;
+        self.least = if least < LONGEST_SAMPLE { least } else { LONGEST_SAMPLE };
     }
 
     pub(crate) const fn smoothed(&self) -> Option<u32> {
@@ -142,3 +144,21 @@ const QUEUE_HURTS: u64 = 40_000;
 const SHORTEST_REVIEW: u64 = 20_000;
 const ENOUGH_TO_JUDGE: u32 = 8 * 512;
 const LEAST_DATAGRAMS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T-63: the least round trip rises only as far as a sample can be, however long there is none.
+    #[test]
+    fn the_least_round_trip_does_not_rise_without_end() {
+        let mut trip = RoundTrip::default();
+        trip.sample(50_000);
+        for _ in 0..100_000 {
+            trip.drift();
+        }
+        assert_eq!((trip.least(), trip.smoothed()), (LONGEST_SAMPLE, Some(50_000)));
+        trip.sample(40_000);
+        assert_eq!(trip.least(), 40_000);
+    }
+}

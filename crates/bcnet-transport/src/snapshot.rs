@@ -48,6 +48,8 @@ pub struct Unacknowledged {
     pub sends: u8,
     /// How long ago it was sent first.
     pub age: Duration,
+    /// The time from its last sending to the next, if later ACKs do not tell sooner that it was lost.
+    pub interval: Duration,
 }
 
 /// The receiving end of one channel.
@@ -75,10 +77,11 @@ impl Peer {
                 inbox.sets().map(|(seq, set)| (seq, set.count(), set.total().map(|total| total.get())));
             Receiving { channel, expected: inbox.expected(), held, held_bytes, sets: sets.collect() }
         };
-        let unacknowledged = outbox
-            .into_iter()
-            .flat_map(|outbox| outbox.unacknowledged())
-            .map(|(id, sends, first)| Unacknowledged { id, sends, age: now.since(first) });
+        let unacknowledged =
+            outbox.into_iter().flat_map(|outbox| outbox.unacknowledged()).map(|(id, sends, first)| {
+                let interval = Duration::from_micros(self.interval(sends, config));
+                Unacknowledged { id, sends, age: now.since(first), interval }
+            });
         let (trip, timeout, budget) = self.pace(config);
         Snapshot {
             peer: self.id,
@@ -137,7 +140,7 @@ impl Snapshot {
         let retransmit = self.unacknowledged.iter().map(|message| QueuedMessage {
             id: message.id,
             repeats: u32::from(message.sends.saturating_sub(1)),
-            interval: self.timeout,
+            interval: message.interval,
         });
         let acks = self.acks.iter().map(|id| QueuedAck { id: *id, sends: 0 });
         Queues { peer: self.peer, retransmit: retransmit.collect(), acks: acks.collect() }

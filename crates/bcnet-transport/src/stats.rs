@@ -104,10 +104,17 @@ impl Kinds {
         self.0.get(Self::index(kind)).copied().unwrap_or(0)
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, kind: Kind, more: u64) {
         if let Some(count) = self.0.get_mut(Self::index(kind)) {
             *count += more;
         }
+    }
+
+    /// How many messages of any kind.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
     }
 
     const fn index(kind: Kind) -> usize {
@@ -131,8 +138,8 @@ pub struct Counters {
     pub bytes_in: u64,
     /// Messages that came, by kind.
     pub messages_in: Kinds,
-    /// Messages sent for the first time, ACKs aside.
-    pub messages_out: u64,
+    /// Messages sent for the first time, by kind; ACKs are counted in [`acks_out`](Self::acks_out).
+    pub messages_out: Kinds,
     /// ACKs sent.
     pub acks_out: u64,
     /// ACKs that came for nothing that waited.

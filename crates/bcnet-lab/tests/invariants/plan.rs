@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// Each fault is there or not, and if it is, between a little and the most that the issue asks for.
+/// Each fault is there or not, and if it is, between a little and as much as a network that can be played on has.
 fn draw_faults(rng: &mut Rng, merciless: bool) -> Faults {
     let mut share = |most: f64| if rng.chance(0.5) { most * rng.share() } else { 0.0 };
     let (loss, duplicate, reorder) = (share(0.3), share(0.1), share(0.1));

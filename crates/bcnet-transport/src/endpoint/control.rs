@@ -130,7 +130,7 @@ impl Endpoint {
                 return drop(self.remove(place));
             }
             State::Leaving { until } if now >= until => return drop(self.remove(place)),
-            State::Draining { until, address } if now >= until => {
+            State::Draining { since, address } if now >= since.plus(config.linger / 2) => {
                 return self.say_goodbye(place, address, now);
             }
             State::Live | State::Connecting if peer.is_silent(config, now) => {
@@ -160,13 +160,14 @@ impl Endpoint {
 
     /// T-57: what was said last is still repeated and acknowledged for a while.
     pub(super) fn start_leaving(&mut self, place: u32, now: Time) {
-        let until = now.plus(self.config.linger);
-        if let Some(peer) = self.peers.get_mut(place)
-            && !matches!(peer.state, State::Leaving { .. })
-        {
-            peer.state = State::Leaving { until };
-            self.touch(place);
-        }
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        let since = match peer.state {
+            State::Leaving { .. } => return,
+            State::Draining { since, .. } => since,
+            State::Pending { .. } | State::Connecting | State::Live => now,
+        };
+        peer.state = State::Leaving { until: since.plus(self.config.linger) };
+        self.touch(place);
     }
 
     /// T-57: somebody leaves, and may have come a step further.

@@ -20,6 +20,8 @@ pub(crate) struct Filled {
     pub(crate) acks: u32,
     pub(crate) again: u32,
     pub(crate) fresh: u32,
+    /// Control messages among the fresh ones, by kind.
+    pub(crate) control: [u8; 6],
     /// Whether game data is among it.
     pub(crate) game: bool,
 }
@@ -184,6 +186,10 @@ impl Outbox {
                 return false;
             }
             filled.fresh += 1;
+            let kind = self.control.unit(seq, part).and_then(|unit| self.control.bytes(unit).first());
+            if let Some(count) = kind.and_then(|kind| filled.control.get_mut(usize::from(*kind))) {
+                *count = count.saturating_add(1);
+            }
         }
         true
     }
@@ -281,12 +287,7 @@ impl Outbox {
         let (at, datagram) = (filling.now, filling.datagram);
         match stream.find(seq) {
             Some(Found::Whole(unit)) => unit.send(datagram, at),
-            Some(Found::Split(group)) => {
-                group.sends = group.sends.saturating_add(1);
-                if let Some(unit) = group.units.get_mut(usize::from(part)) {
-                    unit.send(datagram, at);
-                }
-            }
+            Some(Found::Split(group)) => group.send(part, datagram, at),
             None => {}
         }
         self.in_flight += len;

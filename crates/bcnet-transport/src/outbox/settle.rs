@@ -38,22 +38,22 @@ impl Outbox {
                 group.left -= u8::from(flown.is_some());
                 group.waiting -= u8::from(copy.state == State::Waiting);
                 // T-65: it may have been the last that the others waited for.
-                if group.waiting > 0 && group.waiting == group.left {
-                    self.next_round(id.channel, id.seq);
+                if flown.is_some() && group.all_wait() {
+                    self.go_on(id.channel, id.seq, now);
                 }
                 (copy, flown)
             }
-            (Some(Found::Split(_)), None) => return self.note_plain(id.channel, id.seq),
+            (Some(Found::Split(_)), None) => return self.note_plain(id.channel, id.seq, now),
             (Some(Found::Whole(_)), Some(_)) | (None, _) => return Settled::Useless,
         };
         let Some(flown) = flown else { return Settled::Useless };
         self.in_flight -= flown;
         self.queued -= 1;
         self.queued_bytes -= unit.len();
-        let since_last = now.micros_since(unit.last_sent);
         if unit.sends == 1 {
             self.note_newest(unit.datagram);
-            return Settled::Arrived { bytes: unit.len(), trip: Some(since_last), most: None };
+            let trip = Some(now.micros_since(unit.first_sent));
+            return Settled::Arrived { bytes: unit.len(), trip, most: None };
         }
         let (answers_first, most) = self.settle_repeat(unit, trip, now);
         Settled::Arrived { bytes: unit.len(), trip: answers_first.then_some(most), most: Some(most) }
@@ -81,34 +81,6 @@ impl Outbox {
         if self.newest.wrapping_sub(datagram).cast_signed() < 0 {
             self.newest = datagram;
         }
-    }
-
-    /// T-65: a plain ACK for a message that was split does not tell which part arrived. The message is settled when in
-    /// one round every part was sent and every send was answered.
-    #[cold]
-    fn note_plain(&mut self, channel: Channel, seq: Seq) -> Settled {
-        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return Settled::Useless };
-        if group.left == 0 {
-            return Settled::Useless;
-        }
-        group.plain = true;
-        group.answers = group.answers.saturating_add(1);
-        // As many sends as parts may have been repeats of a few.
-        let unsent = group.units.iter().any(|unit| unit.state == State::Fresh);
-        if unsent || group.sends < u16::from(group.left) || group.answers < group.sends {
-            return Settled::Noted;
-        }
-        let (mut flown, mut count, mut bytes) = (0, 0, 0);
-        for unit in &mut group.units {
-            if let Some(unit_flown) = unit.arrive() {
-                (flown, count, bytes) = (flown + unit_flown, count + 1, bytes + unit.len());
-            }
-        }
-        (group.left, group.waiting) = (0, 0);
-        self.in_flight -= flown;
-        self.queued -= count;
-        self.queued_bytes -= bytes;
-        Settled::Arrived { bytes, trip: None, most: None }
     }
 
     /// Drops what was settled, and the oldest transmissions if nothing of them is left.
@@ -159,7 +131,7 @@ impl Outbox {
         let stream = self.stream(sent.channel);
         while sent.count > 0 {
             let done = match stream.unit(sent.seq, sent.part) {
-                Some(unit) if unit.is_flying_since(sent.datagram, sent.at) => return Some(sent),
+                Some(unit) if unit.is_awaited_since(sent.datagram, sent.at) => return Some(sent),
                 Some(_) => 1,
                 // Nothing of what is behind the first that is still here waits.
                 None => u8::try_from(stream.behind(sent.seq)).unwrap_or(u8::MAX).max(1),
@@ -174,61 +146,31 @@ impl Outbox {
     /// lost.
     fn give_up(&mut self, sent: Sent, pace: Pace, now: Time) -> usize {
         let Sent { seq, part, channel, .. } = sent;
-        let (unit, plain) = match self.stream(channel).find(seq) {
-            Some(Found::Whole(unit)) => (unit, None),
-            Some(Found::Split(group)) => {
-                let plain = group.plain.then_some((&mut group.waiting, group.left));
-                let Some(unit) = group.units.get_mut(usize::from(part)) else { return 0 };
-                (unit, plain)
-            }
+        let unit = match self.stream(channel).find(seq) {
+            Some(Found::Whole(unit)) => unit,
+            Some(Found::Split(group)) if group.plain => return self.give_up_plain(sent, pace, now),
+            Some(Found::Split(group)) => match group.units.get_mut(usize::from(part)) {
+                Some(unit) => unit,
+                None => return 0,
+            },
             None => return 0,
         };
-        let patience = if plain.is_some() { 1 } else { pace.patience(unit.sends) };
-        if unit.skips < patience {
+        if unit.skips < pace.patience(unit.sends) {
             unit.skips += 1;
             unit.last_sent = now;
             self.sent.push(Sent { at: now, count: 1, ..sent });
             return 0;
         }
-        unit.skips = 0;
+        (unit.skips, unit.state) = (0, State::Lost);
         let len = unit.len();
-        match plain {
-            None => {
-                unit.state = State::Lost;
-                self.insert_lost(channel, seq, part);
-            }
-            Some((waiting, left)) => {
-                unit.state = State::Waiting;
-                *waiting += 1;
-                if *waiting >= left {
-                    self.next_round(channel, seq);
-                }
-            }
-        }
+        self.insert_lost(channel, seq, part);
         self.in_flight -= len;
         len
     }
 
-    /// T-65: nothing of the last round can still be answered, so all parts that are left are sent again.
-    #[cold]
-    fn next_round(&mut self, channel: Channel, seq: Seq) {
-        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return };
-        (group.waiting, group.sends, group.answers) = (0, 0, 0);
-        let parts = u8::try_from(group.units.len()).unwrap_or(u8::MAX);
-        for part in 0..parts {
-            if let Some(Found::Split(group)) = self.stream(channel).find(seq)
-                && let Some(unit) = group.units.get_mut(usize::from(part))
-                && unit.state == State::Waiting
-            {
-                unit.state = State::Lost;
-                self.insert_lost(channel, seq, part);
-            }
-        }
-    }
-
     /// T-66: what was lost is sent again in the order of queueing. A peer that can hold no more still has room for what
     /// it waits for, so that must come first.
-    fn insert_lost(&mut self, channel: Channel, seq: Seq, part: u8) {
+    pub(super) fn insert_lost(&mut self, channel: Channel, seq: Seq, part: u8) {
         let (control, game) = (self.control.base(), self.game.base());
         let key = |(channel, seq, part): (Channel, Seq, u8)| match channel {
             Channel::Control => (channel, seq.distance_from(control), part),
@@ -253,7 +195,7 @@ impl Sent {
 impl Pace {
     /// T-62: how many timeouts a message waits beyond the first. One that stays unanswered after many sends is repeated
     /// ever more seldom: it is not the link that is bad then.
-    fn patience(self, sends: u8) -> u8 {
+    pub(crate) fn patience(self, sends: u8) -> u8 {
         let extra = sends.saturating_sub(self.patient_from).min(6);
         let most = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);
         u8::try_from(most).unwrap_or(u8::MAX).min((1 << extra) - 1)

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use super::plain::Habit;
 use crate::queue::Queue;
 use crate::ring::ByteRing;
 use crate::time::Time;
@@ -32,10 +33,10 @@ pub(super) enum State {
     Fresh,
     /// Sent, and an ACK is hoped for.
     Flying,
+    /// Timed out, but waits for the other parts, or for its turn, before it is sent again (T-65).
+    Waiting,
     /// To be sent again.
     Lost,
-    /// Timed out, but waits for the other parts before all are sent again (T-65).
-    Waiting,
     /// Acknowledged.
     Done,
 }
@@ -58,9 +59,16 @@ pub(super) struct Group {
     pub(super) waiting: u8,
     /// The peer answers parts with plain ACKs (T-65).
     pub(super) plain: bool,
-    /// Sends and plain ACKs in this round.
+    /// Sends and plain ACKs in this round, and how many rounds there were before.
     pub(super) sends: u16,
     pub(super) answers: u16,
+    pub(super) rounds: u8,
+    /// Whether only one part is under way at a time, and if one is, which.
+    pub(super) one_by_one: bool,
+    pub(super) asked: Option<u8>,
+    pub(super) habit: Habit,
+    /// When a part was last sent, or a plain ACK came.
+    pub(super) last: Time,
 }
 
 /// What a sequence number stands for, to be changed.
@@ -379,10 +387,11 @@ impl Unit {
         usize::from(self.len)
     }
 
-    /// Whether the last that became of it is that it was sent so.
+    /// Whether the last that became of it is that it was sent so, or has waited since then.
     #[inline]
-    pub(super) fn is_flying_since(&self, datagram: u32, at: Time) -> bool {
-        self.state == State::Flying && self.last_sent == at && self.datagram == datagram
+    pub(super) fn is_awaited_since(&self, datagram: u32, at: Time) -> bool {
+        let awaited = matches!(self.state, State::Flying | State::Waiting);
+        awaited && self.last_sent == at && self.datagram == datagram
     }
 
     /// It leaves in `datagram`.

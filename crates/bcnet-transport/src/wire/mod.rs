@@ -53,4 +53,4 @@ pub const MAX_DATAGRAM: usize = 512;
 /// The largest message a stock sender makes, in bytes with its header (T-23).
 pub const MAX_MESSAGE: usize = 412;
 /// Sender and count, in front of the messages (T-01).
-const DATAGRAM_HEADER: usize = 2;
+pub(crate) const DATAGRAM_HEADER: usize = 2;

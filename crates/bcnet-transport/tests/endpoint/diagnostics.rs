@@ -72,7 +72,8 @@ fn a_snapshot_holds_every_queue() {
     assert_eq!(snapshot.peer, PeerId(2));
     let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), part };
     assert_eq!(snapshot.acks, [id(0, None), id(1, Some(1)), id(3, None), id(4, Some(0))]);
-    let waits = Unacknowledged { id: id(0, None), sends: 1, age: Duration::from_millis(50) };
+    let [age, interval] = [50, 300].map(Duration::from_millis);
+    let waits = Unacknowledged { id: id(0, None), sends: 1, age, interval };
     assert_eq!(snapshot.unacknowledged, [waits]);
     assert_eq!((snapshot.fresh, snapshot.queued_bytes, snapshot.in_flight), (2, 9 + 10 + 8, 9));
     let [control, game] = &snapshot.receiving;
@@ -86,6 +87,24 @@ fn a_snapshot_holds_every_queue() {
     assert_eq!(snapshot.timeout, Duration::from_millis(300));
     assert_eq!(snapshot.budget, 40 * 512);
     assert_eq!(snapshot.silent_for, Duration::from_millis(10));
+}
+
+/// T-62: the interval of a message that was sent often is longer than the timeout of the others.
+#[test]
+fn a_snapshot_tells_the_interval_of_each_message() {
+    let mut host = measured();
+    host.send(PeerId(2), b"never answered", ms(200));
+    let mut intervals = Vec::new();
+    for tenth in 2..60 {
+        host.timeline(ms(100 * tenth), ms(100 * tenth + 99));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
+        let waits = host.snapshot(PeerId(2), ms(100 * tenth + 99)).unacknowledged[0];
+        intervals.push((waits.sends, waits.interval.as_millis()));
+    }
+    intervals.dedup();
+    let steady = (1..=8).map(|sends| (sends, 300));
+    assert_eq!(intervals, steady.chain([(9, 600), (10, 1200), (11, 2400)]).collect::<Vec<_>>());
+    assert!(host.snapshot(PeerId(2), ms(6000)).to_string().ends_with("retx=10 intv=2.40"));
 }
 
 /// T-60: counters of one peer, in both directions.
@@ -117,12 +136,32 @@ fn counters_count_what_was_sent_and_heard() {
         (1, bytes.len() as u64)
     );
     // The identity is passed on to its owner.
-    assert_eq!((end.messages_out - start.messages_out, end.retransmits), (3, 1));
+    let sent = [Kind::DATA, Kind::IDENTITY, Kind::CONNECT, Kind::KEEPALIVE];
+    let sent = sent.map(|kind| end.messages_out.count(kind) - start.messages_out.count(kind));
+    assert_eq!((sent, end.retransmits), ([2, 1, 0, 0], 1));
+    assert_eq!((end.messages_out.count(Kind::CONNECT), end.messages_out.total()), (1, 4));
     assert_eq!((end.acks_out - start.acks_out, end.acks_useless, end.duplicates), (3, 1, 1));
     let kinds = [Kind::DATA, Kind::IDENTITY, Kind::ACK, Kind::KEEPALIVE, Kind::CONNECT, Kind::BOOT];
     let counts = kinds.map(|kind| end.messages_in.count(kind) - start.messages_in.count(kind));
     assert_eq!(counts, [3, 1, 2, 1, 0, 0]);
     assert_eq!(end.rejected.total(), 0);
+}
+
+/// T-55, T-57: every kind that is sent has its counter, alone or in company.
+#[test]
+fn what_is_sent_is_counted_by_kind() {
+    let mut host = puppet(plain());
+    host.timeline(START, ms(5000));
+    host.send(PeerId(2), &pattern(0, 900), ms(5100));
+    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(5100));
+    host.flush(ms(5100));
+    host.send(PeerId(2), b"alone", ms(5200));
+    host.flush(ms(5200));
+    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(5300)));
+    host.flush(ms(5300));
+    let out = host.counters(PeerId(2)).messages_out;
+    let kinds = [Kind::DATA, Kind::CONNECT, Kind::KEEPALIVE, Kind::BOOT, Kind::IDENTITY, Kind::DISCONNECT];
+    assert_eq!(kinds.map(|kind| out.count(kind)), [5, 1, 1, 1, 0, 0]);
 }
 
 /// T-50, T-58: every cause has a name, and its counter counts it alone.

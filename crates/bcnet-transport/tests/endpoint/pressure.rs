@@ -1,11 +1,14 @@
-//! Back-pressure in both directions, and every error of `send`.
+//! Back-pressure in both directions, every error of `send`, and settings that make no sense.
 
-use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
-use bcnet_transport::{Cause, Config, Leave, Quality, SendError};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use bcnet_transport::wire::{BootReason, Channel, Message, PeerId, Text};
+use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError};
 
 use crate::heap;
 use crate::net::{
-    End, Net, START, ack, ack_part, address, before, connect, from_peer, identity, ms, pattern, plain,
+    End, HOST, Net, START, ack, ack_part, address, before, connect, from_peer, identity, ms, pattern, plain,
     puppet, reliable, unreliable, utf16,
 };
 
@@ -232,4 +235,84 @@ fn requests_that_nobody_polls_are_bounded() {
         let used = usize::try_from(heap::in_use() - start).expect("more than before");
         assert!(used < 600_000, "{addresses} addresses: {used} bytes");
     }
+}
+
+/// T-04, T-12, T-23: whatever the limits are, every payload leaves in messages that fit a datagram and can tell their size.
+#[test]
+fn no_limit_makes_a_payload_that_cannot_be_sent() {
+    let sizes = [0, 1, 7, 8, 50, 412, 510, 8191, 8192, 60_000, usize::MAX];
+    for datagram_limit in sizes {
+        for message_limit in sizes {
+            let config = Config { datagram_limit, message_limit, ..plain() };
+            let (mut host, mut client) = (
+                Endpoint::host(config.clone()),
+                Endpoint::connect(config, HOST, Ipv4Addr::LOCALHOST, 7, Text::default(), START),
+            );
+            let sent = [pattern(1, 3), pattern(2, 200), pattern(3, 20_000)];
+            let (mut taken, mut received, mut bytes) = (0, Vec::new(), Vec::new());
+            let mut buffer = vec![0; 65_536];
+            for tick in 0..100 {
+                let now = ms(10 * tick);
+                client.handle_timeout(now);
+                while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
+                    host.handle_datagram(address(1), &mut buffer[..transmit.len], now);
+                }
+                host.handle_timeout(now);
+                while let Some(event) = host.poll_event(&mut bytes) {
+                    if let Event::Request { from, .. } = event {
+                        host.admit(from, now).expect("a free id");
+                        let results =
+                            sent.iter().map(|payload| host.send(PeerId(2), payload, Quality::Reliable, now));
+                        taken = results.filter(Result::is_ok).count();
+                    }
+                }
+                while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
+                    assert!(transmit.len <= datagram_limit.clamp(414, 65_507));
+                    client.handle_datagram(HOST, &mut buffer[..transmit.len], now);
+                }
+                while let Some(event) = client.poll_event(&mut bytes) {
+                    received.extend(matches!(event, Event::Received { .. }).then(|| bytes.clone()));
+                }
+            }
+            // With very small messages 255 parts are not enough for the last.
+            assert!(
+                taken >= 2 && received == sent[..taken],
+                "limits {datagram_limit} and {message_limit}: {taken}"
+            );
+        }
+    }
+}
+
+/// T-61: times that are practically for ever are no trouble.
+#[test]
+fn settings_that_mean_for_ever_are_kept_as_such() {
+    let ever = Duration::MAX;
+    let mut net = Net::joined(
+        &Config {
+            keepalive: ever,
+            silence: ever,
+            pending_timeout: ever,
+            undeliverable: ever,
+            linger: ever,
+            ack_delay: ever,
+            first_timeout: ever,
+            least_timeout: ever,
+            most_timeout: ever,
+            queue_bytes: usize::MAX,
+            event_bytes: usize::MAX,
+            ..plain()
+        },
+        1,
+    );
+    net.host.send(PeerId(2), b"lost", net.now);
+    assert_eq!(net.host.flush(net.now).len(), 1);
+    net.run(ms(1_000_000_000));
+    assert_eq!(net.clients[0].received(), [[0; 0]; 0], "nothing is ever sent again");
+    for n in 1..5 {
+        net.host.send(PeerId(2), &pattern(n, 400), net.now);
+    }
+    let packets = net.host.flush(net.now);
+    packets[1..].iter().for_each(|packet| net.deliver(packet));
+    net.settle();
+    assert_eq!(net.clients[0].received().len(), 5, "only later ACKs tell what was lost");
 }

@@ -1,0 +1,98 @@
+//! What leaves: datagrams are filled and counted.
+
+use super::Peer;
+use crate::config::Settings;
+use crate::outbox::{Filled, Readiness};
+use crate::time::Time;
+use crate::wire::{Kind, PeerId, Writer};
+
+impl Peer {
+    /// Fills one datagram. How long it is; `None` if there is nothing to send now. If nothing is left to send, it is not
+    /// [`listed`](Self::listed) any more.
+    #[inline]
+    pub(crate) fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        from: PeerId,
+        config: &Settings,
+        now: Time,
+    ) -> Option<usize> {
+        let lone = self.fill_lone(buffer, from, config, now);
+        if lone.is_some() { lone } else { self.fill_any(buffer, from, config, now) }
+    }
+
+    /// As [`fill`](Self::fill), if all there is to send is one ACK or one message: most datagrams are made so. `None`,
+    /// and nothing has changed, if there is anything else.
+    #[inline(always)]
+    fn fill_lone(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
+        let outbox = self.outbox.as_deref_mut().filter(|_| !self.keepalive)?;
+        let (head, room) = buffer.get_mut(..config.datagram_limit)?.split_first_chunk_mut()?;
+        let len = if outbox.owes() {
+            self.ack_due.filter(|due| *due <= now)?;
+            let len = outbox.fill_lone_ack(room)?;
+            self.ack_due = None;
+            self.counters.acks_out += 1;
+            len
+        } else {
+            let len = outbox.fill_lone_data(room, self.budget.bytes(), now)?;
+            self.last_data = now;
+            self.counters.messages_out.add(Kind::DATA, 1);
+            len
+        };
+        *head = [from.0, 1];
+        self.listed = false;
+        self.note_datagram(head.len() + len)
+    }
+
+    /// As [`fill`](Self::fill), whatever there is to send.
+    #[inline(never)]
+    fn fill_any(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
+        let budget = self.budget.bytes();
+        let ack_now = self.ack_due.is_some_and(|due| due <= now);
+        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
+        self.listed = false;
+        if !ack_now && ready != Readiness::Now && !self.keepalive {
+            return None;
+        }
+        let mut writer = Writer::with_limit(buffer, from, config.datagram_limit);
+        let mut filled = Filled::default();
+        if let Some(outbox) = &mut self.outbox {
+            filled = outbox.fill(&mut writer, ready, budget, now);
+            if !outbox.owes() {
+                self.ack_due = None;
+            }
+        }
+        if self.keepalive && writer.push_encoded(&[Kind::KEEPALIVE.0]) {
+            self.keepalive = false;
+            self.counters.messages_out.add(Kind::KEEPALIVE, 1);
+        }
+        let Filled { acks, again, fresh, control, game } = filled;
+        let len = writer.finish()?.len();
+        self.listed = self.keepalive || self.outbox.as_ref().is_some_and(|outbox| outbox.has_more());
+        if game {
+            self.last_data = now;
+        }
+        self.counters.acks_out += u64::from(acks);
+        self.counters.retransmits += u64::from(again);
+        let control = if control == [0; 6] { 0 } else { self.note_control(control) };
+        self.counters.messages_out.add(Kind::DATA, u64::from(fresh) - control);
+        self.note_datagram(len)
+    }
+
+    /// Counts control messages that leave, by kind. How many.
+    #[cold]
+    fn note_control(&mut self, kinds: [u8; 6]) -> u64 {
+        for (kind, count) in (0..).zip(kinds) {
+            self.counters.messages_out.add(Kind(kind), count.into());
+        }
+        kinds.iter().copied().map(u64::from).sum()
+    }
+
+    /// Counts a datagram that leaves.
+    #[inline]
+    fn note_datagram(&mut self, len: usize) -> Option<usize> {
+        self.counters.datagrams_out += 1;
+        self.counters.bytes_out += len as u64;
+        Some(len)
+    }
+}
