@@ -1,8 +1,6 @@
 //! Runs that are long in messages, in parts, in hours or in peers. Each has a short form for every day; with
 //! `BCNET_LONG=1` it has its full length.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::env;
 use std::time::Duration;
@@ -15,31 +13,8 @@ use day::Day;
 #[path = "../benches/day/mod.rs"]
 mod day;
 
-struct Counting;
-
-thread_local! {
-    /// The bytes that this thread has on the heap.
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-#[expect(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.set(LIVE.get() + layout.size().cast_signed());
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get() - layout.size().cast_signed());
-        // SAFETY: `pointer` came from `alloc` above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+#[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
+mod heap;
 
 const HOST: PeerId = PeerId(1);
 const CLIENT: PeerId = PeerId(2);
@@ -122,7 +97,7 @@ fn memory_is_flat_for_a_day_of_recorded_traffic() {
     let mut sizes = Vec::with_capacity(24);
     for _ in 0..hours {
         day.run(hour);
-        sizes.push(LIVE.get());
+        sizes.push(heap::in_use());
     }
     let Day { sent, received, .. } = day;
     println!("{hours} x {hour} s: heap {sizes:?}, {sent} orders, {} datagrams", day.datagrams());
@@ -168,9 +143,9 @@ fn a_hundred_and_twenty_four_peers_come_and_go_for_an_hour() {
     }
     world.run(world.now() + idle, |_, _, _, _, _| {});
     assert!(world.node(0).is_closed(), "the host still has {} peers", world.node(0).peers().count());
-    let before = LIVE.get();
+    let before = heap::in_use();
     world.replace(0, Endpoint::host(config()));
-    let heap = before - LIVE.get();
+    let heap = before - heap::in_use();
     // The table of peers keeps its places, of which there are at most 256.
     assert!(heap < 128 << 10, "an empty host keeps {heap} bytes");
 }

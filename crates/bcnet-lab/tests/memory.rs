@@ -1,7 +1,5 @@
 //! What endpoints take from the heap, counted on the thread that drives them.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -9,37 +7,8 @@ use bcnet_lab::{Rng, World};
 use bcnet_transport::wire::{Ack, Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
 use bcnet_transport::{Config, Counters, Deadlines, Endpoint, Event, Quality, Time};
 
-struct Counting;
-
-thread_local! {
-    /// Of this thread only: the test harness allocates on its own.
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(layout: Layout, times: isize) {
-    LIVE.set(LIVE.get() + times * layout.size().cast_signed());
-}
-
-#[expect(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        count(layout, 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(layout, -1);
-        // SAFETY: `pointer` came from `alloc` above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+#[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
+mod heap;
 
 const TICK: Duration = Duration::from_micros(16_667);
 
@@ -95,7 +64,7 @@ impl Hall {
         let own = self.nodes.capacity() * size_of::<Endpoint>()
             + (self.flying.capacity() + self.landing.capacity()) * size_of::<Flight>()
             + self.payload.capacity();
-        LIVE.get() - before - own.cast_signed()
+        heap::in_use() - before - own.cast_signed()
     }
 
     fn pass(&mut self, time: Duration) {
@@ -158,20 +127,20 @@ fn ten_thousand_round_trips_take_nothing_from_the_heap() {
     (0..1000).for_each(|round| hall.exchange(round, 1 + round % 2));
     hall.loss = 0.05;
     (0..100).for_each(|round| hall.exchange(round, 16));
-    let (before, received) = (ALLOCATIONS.get(), hall.received);
+    let (before, received) = (heap::allocations(), hall.received);
     (0..700).for_each(|round| hall.exchange(round, 16));
-    let allocations = ALLOCATIONS.get() - before;
+    let allocations = heap::allocations() - before;
     assert!(hall.received - received >= 2 * 10_000, "{} received", hall.received - received);
     assert_eq!(allocations, 0);
     // The counter does count.
     drop(Box::new(hall));
-    assert_eq!(ALLOCATIONS.get() - before, 1);
+    assert_eq!(heap::allocations() - before, 1);
 }
 
 /// A burst leaves nothing behind.
 #[test]
 fn memory_returns_below_twice_the_idle_size_after_a_burst() {
-    let before = LIVE.get();
+    let before = heap::in_use();
     let mut hall = Hall::new(16);
     hall.pass(Duration::from_secs(30));
     let idle = hall.heap(before);
@@ -206,11 +175,11 @@ fn an_idle_peer_takes_four_hundred_bytes() {
     (0..300).for_each(|round| hall.exchange(round, 16));
     hall.pass(Duration::from_secs(60));
     // The host is the only one whose heap is looked at: it goes, and what it frees was its.
-    let before = LIVE.get();
+    let before = heap::in_use();
     let host = std::mem::replace(&mut hall.nodes[0], Endpoint::host(Config::default()));
     assert_eq!(host.peers().count(), PEERS);
     drop(host);
-    let heap = usize::try_from(before - LIVE.get()).expect("it had something");
+    let heap = usize::try_from(before - heap::in_use()).expect("it had something");
     let each = (heap - PEERS * size_of::<Counters>()) / PEERS;
     println!("{heap} B for {PEERS} peers, {each} B each without counters");
     assert!(each <= 400, "{each} bytes for each peer");

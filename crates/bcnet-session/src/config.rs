@@ -49,6 +49,8 @@ pub struct Config {
     pub forward_unknown: bool,
     /// Pass on ships and events that the stock game does not have (S-32).
     pub allow_mods: bool,
+    /// Pass names and goodbyes on without the addresses in them (S-03).
+    pub mask_addresses: bool,
     /// Ships may collide.
     pub collisions: bool,
     /// Own team mates can be hit.
@@ -91,6 +93,7 @@ impl Default for Config {
             learn: false,
             forward_unknown: true,
             allow_mods: false,
+            mask_addresses: false,
             collisions: true,
             friendly_fire: false,
             masters: Vec::new(),

@@ -254,7 +254,9 @@ impl fmt::Display for Manifest {
             writeln!(f, "directory {:08X}", reply.directory)?;
             for File { path, content } in &reply.files {
                 let hashes: Vec<String> = path.iter().map(|hash| format!("{hash:08X}")).collect();
-                writeln!(f, "file {} {content:08X} # {}", hashes.join("/"), path_name(path))?;
+                let (hashes, name) = (hashes.join("/"), path_name(path));
+                let remark = if name == hashes { String::new() } else { format!(" # {name}") };
+                writeln!(f, "file {hashes} {content:08X}{remark}")?;
             }
         }
         Ok(())

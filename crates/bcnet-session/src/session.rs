@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Time, Transmit};
+use bcnet_transport::wire::{BootReason, Datagram, Kind, PeerId, Role};
+use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Time, Transmit, cipher};
 
 use crate::config::Config;
 use crate::event::{EndReason, Event};
@@ -136,7 +136,12 @@ impl Session {
                 return Some(Transmit { to, len: text.len() });
             }
         }
-        self.endpoint.poll_transmit(buffer, now)
+        let transmit = self.endpoint.poll_transmit(buffer, now)?;
+        if self.config.mask_addresses {
+            let datagram = buffer.get_mut(..transmit.len).unwrap_or_default();
+            mask_addresses(datagram, self.config.transport.cipher);
+        }
+        Some(transmit)
     }
 
     /// The next thing that happened.
@@ -325,6 +330,31 @@ impl Session {
     }
 }
 
+/// S-03: takes the addresses out of the names and goodbyes in a datagram.
+fn mask_addresses(datagram: &mut [u8], is_ciphered: bool) {
+    if is_ciphered {
+        cipher::decrypt(datagram);
+    }
+    let mut places = Vec::new();
+    if let Ok(parsed) = Datagram::parse(datagram, Some(Role::Host)) {
+        let mut start = HEADER;
+        for message in parsed.messages() {
+            if matches!(message.kind(), Kind::IDENTITY | Kind::DISCONNECT) {
+                places.push(start + ADDRESS);
+            }
+            start += message.wire_len();
+        }
+    }
+    for place in places {
+        if let Some(address) = datagram.get_mut(place..place + 4) {
+            address.fill(0);
+        }
+    }
+    if is_ciphered {
+        cipher::encrypt(datagram);
+    }
+}
+
 fn is_banned(bans: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> bool {
     bans.iter().any(|(network, bits)| {
         let rest = 32_u32.saturating_sub((*bits).into());
@@ -332,6 +362,10 @@ fn is_banned(bans: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> bool {
     })
 }
 
+/// A datagram begins with sender and count.
+const HEADER: usize = 2;
+/// Where the address is in an identity and in a disconnect: behind type, word, sequence number and peer id.
+const ADDRESS: usize = 6;
 /// Events that wait to be polled.
 const MOST_EVENTS: usize = 4096;
 /// Refusals that are told per second.

@@ -12,6 +12,8 @@ pub enum Anomaly {
     TooEarly,
     /// A checksum reply that makes no sense or that nobody asked for.
     BadReply,
+    /// No checksum reply within the time of a round.
+    NoReply,
     /// An opcode that only the host uses, or nobody.
     HostOnly,
     /// An opcode that nobody knows, if those are not passed on.
@@ -38,10 +40,11 @@ pub enum Anomaly {
 
 impl Anomaly {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Empty,
         Self::TooEarly,
         Self::BadReply,
+        Self::NoReply,
         Self::HostOnly,
         Self::Unknown,
         Self::TooShort,
@@ -62,6 +65,7 @@ impl Anomaly {
             Self::Empty => "empty",
             Self::TooEarly => "too_early",
             Self::BadReply => "bad_reply",
+            Self::NoReply => "no_reply",
             Self::HostOnly => "host_only",
             Self::Unknown => "unknown_opcode",
             Self::TooShort => "too_short",

@@ -1,7 +1,5 @@
 //! What a session takes from the heap, counted on the thread that drives it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -9,33 +7,8 @@ use bcnet_session::{Config, Session};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Endpoint, Event, Quality, Time};
 
-struct Counting;
-
-thread_local! {
-    /// Of this thread only: the test harness allocates on its own.
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-#[expect(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        LIVE.set(LIVE.get() + layout.size().cast_signed());
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get() - layout.size().cast_signed());
-        // SAFETY: `pointer` came from `alloc` above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+#[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
+mod heap;
 
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
 const TICK: Duration = Duration::from_millis(10);
@@ -48,10 +21,10 @@ struct Taken {
 }
 
 fn counted<T>(taken: &mut Taken, work: impl FnOnce() -> T) -> T {
-    let (allocations, live) = (ALLOCATIONS.get(), LIVE.get());
+    let (allocations, live) = (heap::allocations(), heap::in_use());
     let result = work();
-    taken.allocations += ALLOCATIONS.get() - allocations;
-    taken.bytes += LIVE.get() - live;
+    taken.allocations += heap::allocations() - allocations;
+    taken.bytes += heap::in_use() - live;
     result
 }
 

@@ -4,10 +4,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Rules of the transport and of the session, and how many there are at the least.
+const KINDS: [(&str, usize); 2] = [("T-", 30), ("S-", 40)];
+
 #[test]
 fn every_rule_is_cited_by_a_test() {
     let rules = rules();
-    assert!(rules.len() >= 30, "PROTOCOL.md has only {} rules", rules.len());
+    for (kind, least) in KINDS {
+        let count = rules.iter().filter(|rule| rule.starts_with(kind)).count();
+        assert!(count >= least, "PROTOCOL.md has only {count} rules {kind}");
+    }
     let cited: BTreeSet<String> = sources().iter().flat_map(|source| cited_by_tests(source)).collect();
     let missing: Vec<_> = rules.difference(&cited).collect();
     assert!(missing.is_empty(), "no test cites {missing:?} in its name or doc comment");
@@ -41,22 +47,23 @@ fn cited_by_tests(source: &str) -> Vec<String> {
     cited
 }
 
-/// The rules of PROTOCOL.md: the lines that begin with `**T-nn`.
+/// The rules of PROTOCOL.md: the lines that begin with `**T-nn` or `**S-nn`.
 fn rules() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
-    let defined = text.lines().filter_map(|line| line.strip_prefix("**T-"));
-    let rules: Vec<String> = defined.map(|rest| format!("T-{}", &rest[..2])).collect();
+    let bold = text.lines().filter_map(|line| line.strip_prefix("**"));
+    let defined = bold.filter(|rest| KINDS.iter().any(|(kind, _)| rest.starts_with(kind)));
+    let rules: Vec<String> = defined.map(|rest| rest[..4].into()).collect();
     let unique: BTreeSet<String> = rules.iter().cloned().collect();
     assert_eq!(unique.len(), rules.len(), "PROTOCOL.md numbers a rule twice");
     unique
 }
 
-/// Every `T-` with two digits in `text`.
+/// Every `T-` or `S-` with two digits in `text`.
 fn mentions(text: &str) -> Vec<String> {
-    let candidates =
-        text.match_indices("T-").filter_map(|(at, _)| text.get(at + 2..at + 4).map(|digits| (at, digits)));
-    let numbered = candidates.filter(|(_, digits)| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    numbered.map(|(_, digits)| format!("T-{digits}")).collect()
+    let places = KINDS.iter().flat_map(|(kind, _)| text.match_indices(kind));
+    let candidates = places.filter_map(|(at, _)| text.get(at..at + 4));
+    let numbered = candidates.filter(|rule| rule[2..].bytes().all(|byte| byte.is_ascii_digit()));
+    numbered.map(Into::into).collect()
 }
 
 fn sources() -> Vec<String> {

@@ -11,10 +11,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::config::{Document, Line, Problems, Table, Value, quoted, short, table};
-use crate::file::{read_text, replace};
+use crate::file::{directory, read_text, replace};
 pub(crate) use moment::Moment;
 
 table! {
@@ -176,6 +176,7 @@ const MOST_BANS: usize = 10_000;
 /// The bans of a file that are still in force; none if there is no file.
 pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
     if !path.try_exists().with_context(|| path.display().to_string())? {
+        ensure!(directory(path).is_dir(), "{}: there is no such directory to keep bans in", path.display());
         return Ok(Bans::default());
     }
     let mut bans = read(path, &read_text(path)?)?;

@@ -31,7 +31,10 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Without it, a crash of the machine could find the new name with the content not yet on disk.
     file.sync_all()?;
     fs::rename(&new, path)?;
-    let directory =
-        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    File::open(directory)?.sync_all()
+    File::open(directory(path))?.sync_all()
+}
+
+/// The directory that a file is in.
+pub(crate) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

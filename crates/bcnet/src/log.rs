@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
@@ -16,6 +16,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
+
+use crate::file::directory;
 
 /// What the log shows, and where.
 #[derive(Debug)]
@@ -63,9 +65,9 @@ where
 
 fn daily(path: &Path, keep: usize) -> anyhow::Result<RollingFileAppender> {
     let name = || path.display().to_string();
-    let directory =
-        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    fs::create_dir_all(directory).with_context(name)?;
+    let directory = directory(path);
+    // The appender would complain on standard error, in words of its own.
+    fs::create_dir_all(directory).and_then(|()| fs::read_dir(directory)).with_context(name)?;
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
@@ -73,5 +75,5 @@ fn daily(path: &Path, keep: usize) -> anyhow::Result<RollingFileAppender> {
         .filename_suffix(part(path.extension()))
         .max_log_files(keep)
         .build(directory)
-        .with_context(name)
+        .map_err(|error| anyhow!("{}: {}", name(), anyhow::Error::new(error).root_cause()))
 }

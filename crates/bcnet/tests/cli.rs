@@ -1,26 +1,16 @@
 //! The program as a user runs it: arguments and files in, text and exit code out.
 
+mod run;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use pcap_file::pcapng::Block;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use serde_json::{Value, json};
 
-/// What a run printed, and how it ended.
-struct Run {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Run {
-    fn json(&self) -> Vec<Value> {
-        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
-    }
-}
+use run::{Run, bcnet, command, path};
 
 #[test]
 fn every_golden_datagram_decodes_from_its_wire_and_its_plain_form() {
@@ -432,23 +422,6 @@ fn inspect(input: &str, flags: &[&str]) -> Run {
     bcnet(&[&["inspect", "--hex", "-"], flags].concat(), input)
 }
 
-fn bcnet(args: &[&str], input: &str) -> Run {
-    let mut child = command(args).spawn().expect("bcnet starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let input = input.to_owned();
-    let feeder = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("bcnet ends");
-    let _ = feeder.join().expect("the feeder does not panic");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Run { code: status.code().expect("an exit code"), stdout: text(stdout), stderr: text(stderr) }
-}
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
 fn vectors(layer: &str) -> Vec<Value> {
     let text = fs::read_to_string(path("captures/transport.json")).expect("captures/transport.json");
     let document: Value = serde_json::from_str(&text).expect("JSON");
@@ -464,10 +437,6 @@ fn line(vector: &Value, form: &str) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-fn path(below_root: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(below_root)
 }
 
 /// A folder of this test's own.

@@ -1,13 +1,16 @@
 //! `bcnet inspect` on captures and packet logs, as a user runs it.
 
+mod run;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use bcnet_transport::cipher;
 use serde_json::Value;
+
+use run::{Run, bcnet, command, path};
 
 #[test]
 fn every_link_type_and_both_formats_show_the_same() {
@@ -92,8 +95,7 @@ fn packet_logs_of_the_community_are_read() {
     let log = path("crates/bcnet/tests/packet-log.txt");
     let run = bcnet(&["inspect", log.to_str().expect("UTF-8"), "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    let entries: Vec<Value> =
-        lines(&run).into_iter().filter(|entry| entry.get("finding").is_none()).collect();
+    let entries: Vec<Value> = run.json().into_iter().filter(|entry| entry.get("finding").is_none()).collect();
     assert_eq!(entries.len(), 4);
     assert_eq!((&entries[0]["packet"], &entries[0]["direction"]), (&1758.into(), &"C".into()));
     assert_eq!(entries[0]["messages"][1]["seq"], 40);
@@ -105,7 +107,7 @@ fn packet_logs_of_the_community_are_read() {
     let text = fs::read_to_string(&log).expect("the log");
     let cut = text.replace("02 02 01 27 00 00 01 28 00 00 ", "02 02 01 27 00 ");
     let run = bcnet(&["inspect", "-", "--json"], cut.as_bytes());
-    assert_eq!(lines(&run).len(), lines(&inspect(text.as_bytes(), &["--json"])).len() - 1);
+    assert_eq!(run.json().len(), inspect(text.as_bytes(), &["--json"]).json().len() - 1);
     assert!(run.stderr.contains("1 packets cut short"), "{}", run.stderr);
     let run = bcnet(&["inspect", "-"], b"neither this nor that\n");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
@@ -232,7 +234,7 @@ fn late_findings_are_chosen_as_datagrams_are() {
     let found = |flags: &[&str]| {
         let run = inspect(&capture, &[flags, &["--json"]].concat());
         let names =
-            lines(&run).into_iter().filter_map(|entry| Some(entry.get("finding")?.as_str()?.to_owned()));
+            run.json().into_iter().filter_map(|entry| Some(entry.get("finding")?.as_str()?.to_owned()));
         names.collect::<Vec<_>>()
     };
     let all = found(&[]);
@@ -293,7 +295,7 @@ fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
     for files in [[&a, &b], [&b, &a]] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let [client, host] = &lines(&run)[..] else { panic!("{}", run.stdout) };
+        let [client, host] = &run.json()[..] else { panic!("{}", run.stdout) };
         assert_eq!((client["sent"].as_u64(), client["lost"].as_u64()), (Some(200), Some(10)));
         assert_eq!((host["sent"].as_u64(), host["lost"].as_u64()), (Some(200), Some(0)));
         assert_eq!((client["late"].as_u64(), host["late"].as_u64()), (Some(20), Some(0)));
@@ -337,7 +339,7 @@ fn what_is_sent_again_is_joined_to_the_right_sending() {
     });
     let run = bcnet(&["inspect", &files[0], &files[1], "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    for (way, most) in lines(&run).iter().zip([0.07, 0.9]) {
+    for (way, most) in run.json().iter().zip([0.07, 0.9]) {
         assert_eq!((way["sent"].as_u64(), way["lost"].as_u64()), (Some(320), Some(20)), "{way}");
         let within = |key: &str, low: f64, high: f64| {
             let value = way[key].as_f64().expect("a number");
@@ -385,13 +387,6 @@ fn a_parquet_file_has_a_row_for_each_message() {
     let csv = inspect(&pcap(&session(), RAW), &["--csv"]).stdout;
     assert_eq!(rows.len(), csv.lines().count() - 1);
     assert_eq!(rows[0].get_string(5).expect("a kind"), "connect");
-}
-
-/// What a run printed, and how it ended.
-struct Run {
-    code: i32,
-    stdout: String,
-    stderr: String,
 }
 
 #[derive(Debug, Clone)]
@@ -538,35 +533,14 @@ fn inspect(capture: &[u8], flags: &[&str]) -> Run {
     bcnet(&[&["inspect", "-"], flags].concat(), capture)
 }
 
-fn bcnet(args: &[&str], input: &[u8]) -> Run {
-    let mut child = command(args).spawn().expect("bcnet starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let input = input.to_owned();
-    let feeder = std::thread::spawn(move || stdin.write_all(&input));
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("bcnet ends");
-    let _ = feeder.join().expect("the feeder does not panic");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Run { code: status.code().expect("an exit code"), stdout: text(stdout), stderr: text(stderr) }
-}
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn lines(run: &Run) -> Vec<Value> {
-    run.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
-}
-
 /// Without findings: what nothing has explained by the end of a capture is told there.
 fn datagrams(run: &Run) -> Vec<Value> {
-    lines(run).into_iter().filter(|entry| entry.get("finding").is_none()).collect()
+    run.json().into_iter().filter(|entry| entry.get("finding").is_none()).collect()
 }
 
 /// Formats have their packets in different places, and not all have comments.
 fn without_offsets(run: &Run) -> Vec<Value> {
-    let mut lines = lines(run);
+    let mut lines = run.json();
     for entry in &mut lines {
         let entry = entry.as_object_mut().expect("an object");
         entry.remove("offset");
@@ -576,7 +550,7 @@ fn without_offsets(run: &Run) -> Vec<Value> {
 }
 
 fn messages(run: &Run) -> usize {
-    lines(run).iter().filter_map(|entry| entry["messages"].as_array()).map(Vec::len).sum()
+    run.json().iter().filter_map(|entry| entry["messages"].as_array()).map(Vec::len).sum()
 }
 
 /// An empty directory of this test.
@@ -585,8 +559,4 @@ fn directory(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).expect("a directory");
     directory
-}
-
-fn path(below_root: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(below_root)
 }

@@ -1,5 +1,7 @@
 //! `bcnet lab` as a user runs it.
 
+mod run;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,18 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// What a run printed, and how it ended.
-struct Run {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Run {
-    fn json(&self) -> Vec<Value> {
-        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
-    }
-}
+use run::Run;
 
 /// The dump of a stock server three seconds after a client joined, as it was recorded but for its clock.
 #[test]
@@ -163,13 +154,7 @@ fn lab(args: &[&str]) -> Run {
 fn lab_in(args: &[&str], directory: &Path) -> Run {
     let command =
         Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("lab").args(args).current_dir(directory).output();
-    let output = command.expect("the program runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Run {
-        code: output.status.code().expect("ended"),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    command.expect("the program runs").into()
 }
 
 fn root() -> PathBuf {

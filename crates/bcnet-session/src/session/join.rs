@@ -259,7 +259,7 @@ impl Session {
                     self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
                 }
                 State::Checking { round, .. } => {
-                    self.odd(peer, Anomaly::BadReply);
+                    self.odd(peer, Anomaly::NoReply);
                     self.judge(peer, round, None, now);
                 }
                 State::Refused { .. } => drop(self.endpoint.boot(peer, BootReason::KICKED, now)),

@@ -178,11 +178,15 @@ impl Session {
             SayAs::Recipient => peer.0,
             SayAs::Peer(id) => id,
         };
+        let prefix: Vec<u8> = latin1(&self.config.say_prefix).collect();
+        let room = MOST_TEXT.saturating_sub(prefix.len()).max(1);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let line: Vec<u8> = latin1(&self.config.say_prefix).chain(latin1(line)).take(MOST_TEXT).collect();
-            let payload = self.payload.chat(sender, line.into_iter());
-            let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
-            self.note_sent(peer, sent, now);
+            let line: Vec<u8> = latin1(line).collect();
+            for part in line.chunks(room) {
+                let payload = self.payload.chat(sender, prefix.iter().chain(part).copied());
+                let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
+                self.note_sent(peer, sent, now);
+            }
         }
         true
     }

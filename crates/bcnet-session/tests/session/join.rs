@@ -1,13 +1,15 @@
 //! From the connect request to the game.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Faults;
 use bcnet_session::{Anomaly, Checksums, Config, Event, Manifest, PlayerState};
-use bcnet_transport::wire::{BootReason, Datagram, Message, PeerId};
+use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role};
 use bcnet_transport::{Leave, Time};
 
+use crate::play::playing;
 use crate::vectors::{bytes, hex, payload};
 use crate::world::{World, reply, ships};
 
@@ -317,6 +319,33 @@ fn answers_that_make_no_sense_are_counted_and_change_nothing() {
     assert_eq!(world.take(kirk), [payload("dg-req1")]);
 }
 
+/// S-03: what clients say of their own addresses is passed on, in names and goodbyes, or not.
+#[test]
+fn addresses_are_passed_on_unless_they_are_masked() {
+    let told = |mask_addresses| {
+        let mut world = playing(Config { mask_addresses, ..Config::default() }, 3);
+        world.leave(0);
+        world.run(SECOND);
+        assert_eq!(world.clients[1].gone, [(PeerId(2), Leave::Disconnected)]);
+        let mut told = BTreeSet::new();
+        for (_, _, datagram) in &world.sent {
+            for message in Datagram::parse(datagram, Some(Role::Host)).expect("ours").messages() {
+                if let Message::Control(Control {
+                    body: Body::Identity { peer, address, .. } | Body::Disconnect { peer, address },
+                    ..
+                }) = message
+                {
+                    told.insert((message.kind().0, peer.0, address.octets()));
+                }
+            }
+        }
+        told.into_iter().collect::<Vec<_>>()
+    };
+    let own = |n| [10, 0, 0, n];
+    assert_eq!(told(false), [(0, 2, own(0)), (0, 3, own(1)), (0, 4, own(2)), (5, 2, own(0))]);
+    assert_eq!(told(true), [(0, 2, [0; 4]), (0, 3, [0; 4]), (0, 4, [0; 4]), (5, 2, [0; 4])]);
+}
+
 /// S-22, S-26
 #[test]
 fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
@@ -336,6 +365,8 @@ fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
     );
     let id = PeerId(2);
     assert_eq!(world.clients[kirk].gone, [(id, Leave::Booted(BootReason::TIMED_OUT))]);
+    let anomalies = world.session.counters().anomalies;
+    assert_eq!((anomalies.count(Anomaly::NoReply), anomalies.total()), (2, 2));
     assert_eq!(world.session.players(world.now).count(), 0);
 }
 

@@ -413,6 +413,12 @@ fn the_server_speaks_under_the_id_of_its_reader() {
     for (player, id) in [(0, 2), (1, 3)] {
         assert_eq!(world.take(player).pop(), Some(line(id, "hull breach ?")));
     }
+    // What is too long for one message takes several.
+    world.session.say(&format!("{}end", "x".repeat(371)), world.now);
+    world.run(SECOND);
+    let parts: Vec<Vec<u8>> = world.take(0).into_iter().map(|mut chat| chat.split_off(7)).collect();
+    assert_eq!(parts, [format!("[server] {}", "x".repeat(371)).into_bytes(), b"[server] end".to_vec()]);
+    world.take(1);
     let say_as = SayAs::Peer(1);
     world.session.reconfigure(Config { say_as, say_prefix: "> ".into(), ..config }, world.now);
     world.session.say("hi", world.now);

@@ -126,7 +126,7 @@ fn a_client_of_bare_bytes_joins_chats_and_leaves() {
 #[test]
 fn without_the_cipher_datagrams_are_plain() {
     let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
-    let mut session = Session::new(Config { transport, ..Config::default() }, 1);
+    let mut session = Session::new(Config { transport, mask_addresses: true, ..Config::default() }, 1);
     let client: SocketAddrV4 = "10.10.10.239:22101".parse().expect("an address");
     let connect = hex("FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00");
     let mut buffer = [0; 2048];
@@ -138,4 +138,10 @@ fn without_the_cipher_datagrams_are_plain() {
     let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
     assert_eq!(buffer[..12], hex("01 03 01 00 00 02 03 06 C0 00 00 02"));
     assert_eq!((reply.to, reply.len), (client, 39));
+    // Its name comes back without the address.
+    let mut identity = hex("02 01 00 0E C0 01 00 02 0A 0A 0A EF 51 00 00 00");
+    session.handle_datagram(client, &mut identity, Time::ZERO);
+    let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
+    let expected = hex("01 02 01 01 00 02 00 0E C0 01 00 02 00 00 00 00 51 00 00 00");
+    assert_eq!(buffer[..reply.len], expected);
 }

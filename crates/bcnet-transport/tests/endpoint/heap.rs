@@ -1,36 +1,44 @@
-//! Counts the heap that the thread of a test has in use.
+//! Counts what the thread of a test takes from the heap; the harness allocates on threads of its own. Tests of other
+//! crates include this file, too.
+#![allow(dead_code, reason = "no test needs all of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// The bytes that this thread has taken and not given back.
-pub(crate) fn in_use() -> i64 {
+pub(crate) fn in_use() -> isize {
     IN_USE.get()
 }
 
+/// How often this thread has taken something.
+pub(crate) fn allocations() -> usize {
+    ALLOCATIONS.get()
+}
+
 thread_local! {
-    static IN_USE: Cell<i64> = const { Cell::new(0) };
+    static IN_USE: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-fn count(size: usize, sign: i64) {
-    let size = i64::try_from(size).expect("no allocation is that large");
+fn count(layout: Layout, sign: isize) {
     // A thread that ends frees what it has left after its counter is gone.
-    let _ = IN_USE.try_with(|in_use| in_use.set(in_use.get() + sign * size));
+    let _ = IN_USE.try_with(|in_use| in_use.set(in_use.get() + sign * layout.size().cast_signed()));
 }
 
 #[expect(unsafe_code, reason = "an allocator cannot be written without")]
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
+        let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
+        count(layout, 1);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(layout.size(), -1);
+        count(layout, -1);
         // SAFETY: `pointer` came from `alloc` above.
         unsafe { System.dealloc(pointer, layout) }
     }

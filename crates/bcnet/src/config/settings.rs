@@ -151,6 +151,9 @@ table! {
         forward_unknown: bool = true,
         /// Passes on ships, torpedoes and events that the stock game does not have. A client without the mod may crash.
         allow_mods: bool = false,
+        /// Hides what address a player's game has told: names and goodbyes are passed on with 0.0.0.0 instead. Untested with
+        /// stock clients.
+        mask_addresses: bool = false,
         /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
         list_host_as_player: bool = false,
         /// How many questions of browsers are answered per second to one network (/24).

@@ -89,7 +89,7 @@ fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 
 /// Sends one request and waits for its answer.
 fn ask(path: &Path, envelope: &Envelope) -> anyhow::Result<Answer> {
-    let stream = UnixStream::connect(path).with_context(|| unreachable(path))?;
+    let stream = UnixStream::connect(path).map_err(|error| unreachable(path, error))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(envelope)?;
@@ -108,8 +108,17 @@ fn ask(path: &Path, envelope: &Envelope) -> anyhow::Result<Answer> {
     }
 }
 
-fn unreachable(path: &Path) -> String {
-    format!("no server listens at {}; start one with `bcnet serve`, or name its --socket", path.display())
+fn unreachable(path: &Path, error: io::Error) -> anyhow::Error {
+    let place = path.display();
+    let hint = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("{place}: only the user who runs the server, or root, may talk to it")
+        }
+        _ => {
+            format!("no server listens at {place}; start one with `bcnet serve`, or name its --socket")
+        }
+    };
+    anyhow::Error::new(error).context(hint)
 }
 
 /// How long a server may take.

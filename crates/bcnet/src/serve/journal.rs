@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_session::{Event, Summary};
-use bcnet_transport::Time;
+use bcnet_transport::{Leave, Time};
 
 use super::limit::Limit;
 
@@ -46,7 +46,7 @@ impl Journal {
             if self.leavers.len() == LEAVERS {
                 self.leavers.pop_front();
             }
-            self.leavers.push_back(Leaver { name, address, reason: reason.to_string(), at: now });
+            self.leavers.push_back(Leaver { name, address, reason: why(reason), at: now });
         }
     }
 
@@ -63,6 +63,7 @@ impl Journal {
                 tracing::info!(event = name, port, peer = peer.0, player);
             }
             Event::Left { peer, name: player, address, reason } => {
+                let reason = why(*reason);
                 tracing::info!(event = name, port, peer = peer.0, player, %address, %reason);
             }
             Event::Chat { peer, name: player, text, team } => {
@@ -91,6 +92,11 @@ impl Journal {
             _ => tracing::info!(event = name, port),
         }
     }
+}
+
+/// Why somebody has left. All are gone when the server itself leaves.
+fn why(reason: Leave) -> String {
+    if reason == Leave::Local { "the server ends".into() } else { reason.to_string() }
 }
 
 /// Who left is remembered as long as this many have not left since.

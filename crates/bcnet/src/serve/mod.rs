@@ -94,6 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         control => control?,
     };
     thread::Builder::new().name("housekeeping".into()).spawn(move || plane.keep_house())?;
+    tracing::info!(event = "started", version = env!("CARGO_PKG_VERSION"), sessions = ready.lines().count());
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
     game.run().context("waiting for datagrams")?;

@@ -1,17 +1,19 @@
 //! What is decided beside the game and needs files or names: bans, the configuration, masters.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::clock::wall_now;
 use super::game::{Game, Orders};
 use super::start;
 use crate::bans::{self, Ban, Bans, Moment, Network};
+use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Settings, Value as _};
 use crate::ctl::protocol::{Envelope, Refusal, Request};
 
@@ -19,6 +21,8 @@ use crate::ctl::protocol::{Envelope, Refusal, Request};
 pub(super) struct Plane {
     pub(super) flags: Flags,
     pub(super) orders: Orders,
+    /// What some settings are until the end.
+    started: Settings,
     state: Mutex<State>,
 }
 
@@ -29,7 +33,8 @@ struct State {
 
 impl Plane {
     pub(super) fn new(flags: Flags, settings: Settings, bans: Bans, orders: Orders) -> Self {
-        let plane = Self { flags, orders, state: Mutex::new(State { settings, bans }) };
+        let started = settings.clone();
+        let plane = Self { flags, orders, started, state: Mutex::new(State { settings, bans }) };
         plane.enforce(&plane.state());
         plane
     }
@@ -107,7 +112,7 @@ impl Plane {
 
     /// Puts bans into the file and then in force.
     fn keep(&self, state: &mut State, bans: Bans) -> Result<(), Refusal> {
-        bans::save(&state.settings.server.bans, &bans).map_err(|error| Refusal(format!("{error:#}")))?;
+        bans::save(&self.started.server.bans, &bans).map_err(|error| Refusal(format!("{error:#}")))?;
         state.bans = bans;
         self.enforce(state);
         Ok(())
@@ -126,9 +131,7 @@ impl Plane {
     fn network(&self, session: Option<String>, target: &str) -> Result<Network, Refusal> {
         match target.parse() {
             Ok(network) => Ok(network),
-            Err(problem) if target.contains(['.', '/']) && !target.contains(char::is_alphabetic) => {
-                Err(Refusal(problem))
-            }
+            Err(problem) if looks_like_address(target) => Err(Refusal(problem)),
             Err(_) => {
                 let name = target.to_owned();
                 let find = move |game: &mut Game, now| game.find_in(session.as_deref(), &name, now);
@@ -140,23 +143,29 @@ impl Plane {
 
     /// Reads configuration and bans again. Nothing changes if either is wrong.
     pub(super) fn reload(&self) -> Result<Value, Refusal> {
-        let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
-        let loaded = config::load(&self.flags, std::env::vars_os()).map_err(refuse)?;
-        let mut state = self.state();
-        let (old, new) = (state.settings.sessions.len(), loaded.settings.sessions.len());
-        if old != new {
-            let problem = format!("there are {new} sessions instead of {old}; restart the server for that");
-            return Err(Refusal(problem));
-        }
-        let bans = bans::load(&state.settings.server.bans, wall_now().as_secs()).map_err(refuse)?;
+        let restart = self.try_reload().map_err(|error| {
+            let problem = format!("{error:#}; nothing was changed");
+            tracing::error!(event = "reload_failed", error = problem);
+            Refusal(problem)
+        })?;
+        tracing::info!(event = "reloaded", restart = restart.join(", "));
+        let rest =
+            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
+        Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
+    }
+
+    /// The settings that need a restart.
+    fn try_reload(&self) -> anyhow::Result<Vec<String>> {
+        let loaded = config::load(&self.flags, std::env::vars_os())?;
+        let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
+        ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
-        let mut configs = configs.map_err(refuse)?;
+        let mut configs = configs?;
         let masters = resolve(&loaded.settings);
-        let restart = needs_restart(&state.settings, &loaded.settings);
-        state.bans = bans;
-        let path = std::mem::take(&mut state.settings.server.bans);
-        state.settings = loaded.settings;
-        state.settings.server.bans = path;
+        let restart = needs_restart(&self.started, &loaded.settings);
+        let mut state = self.state();
+        let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
+        *state = State { settings: loaded.settings, bans };
         self.enforce(&state);
         self.orders.give(move |game, now| {
             for (room, mut config) in game.rooms.iter_mut().zip(configs.drain(..)) {
@@ -164,10 +173,7 @@ impl Plane {
                 room.reconfigure(config, now);
             }
         });
-        tracing::info!(event = "reloaded", restart = restart.join(", "));
-        let rest =
-            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
-        Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
+        Ok(restart)
     }
 
     /// Looks after what changes by itself, for ever: bans end, masters move.
@@ -196,27 +202,23 @@ impl Plane {
     }
 }
 
-/// The settings that a running server does not take over.
-fn needs_restart(old: &Settings, new: &Settings) -> Vec<String> {
-    let mut changed = Vec::new();
-    let mut compare = |name: &str, differs: bool| {
-        if differs {
-            changed.push(name.to_owned());
-        }
-    };
-    compare("server.bind", old.server.bind != new.server.bind);
-    compare("server.control", old.server.control != new.server.control);
-    compare("server.bans", old.server.bans != new.server.bans);
-    compare("log", old.log != new.log);
-    compare("capture", old.capture != new.capture);
-    for (n, (old, new)) in old.sessions.iter().zip(&new.sessions).enumerate() {
-        let mut compare = |key: &str, differs| compare(&format!("session.{}.{key}", n + 1), differs);
-        compare("port", old.port != new.port);
-        compare("keepalive", old.keepalive != new.keepalive);
-        compare("silence_timeout", old.silence_timeout != new.silence_timeout);
-        compare("undeliverable_timeout", old.undeliverable_timeout != new.undeliverable_timeout);
+/// The settings that differ from what the server was started with, and stay as they were until it is restarted.
+fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
+    let mut names = Vec::new();
+    for ((table, old), (_, new)) in started.tables().iter().zip(new.tables()) {
+        let differs = |key: &&Key| is_fixed(table, key.name) && old.show(key.name) != new.show(key.name);
+        names.extend(old.keys().iter().filter(differs).map(|key| format!("{table}.{}", key.name)));
     }
-    changed
+    names
+}
+
+/// Whether a running server keeps a setting.
+fn is_fixed(table: &str, key: &str) -> bool {
+    match table {
+        "log" | "capture" => true,
+        "server" => matches!(key, "bind" | "control" | "bans"),
+        _ => matches!(key, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout"),
+    }
 }
 
 /// The IPv4 addresses of the masters that have any.
@@ -237,6 +239,13 @@ fn resolve(settings: &Settings) -> Vec<SocketAddrV4> {
         }
     }
     found.into_iter().collect()
+}
+
+/// Whether a target of a ban is meant to be an address or a network, not a player's name.
+fn looks_like_address(target: &str) -> bool {
+    let digits = !target.contains(char::is_alphabetic) && target.contains(['.', '/']);
+    let address = target.split('/').next().unwrap_or_default();
+    digits || address.parse::<IpAddr>().is_ok()
 }
 
 fn list(bans: &Bans, text: &str) -> Vec<Value> {

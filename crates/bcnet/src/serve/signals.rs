@@ -16,11 +16,8 @@ pub(super) fn start(plane: Arc<Plane>) -> anyhow::Result<()> {
         let mut ending = false;
         for signal in signals.forever() {
             match signal {
-                SIGHUP => {
-                    if let Err(refusal) = plane.reload() {
-                        tracing::error!(event = "reload_failed", error = %refusal);
-                    }
-                }
+                // The log tells what became of it.
+                SIGHUP => drop(plane.reload()),
                 // Whoever asks twice does not want to wait for goodbyes.
                 _ if ending => process::exit(128 + signal),
                 _ => {

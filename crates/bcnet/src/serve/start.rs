@@ -41,6 +41,11 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
         ErrorKind::AddrInUse => {
             anyhow::anyhow!("UDP port {port} is in use; end the other program, or choose another --port")
         }
+        ErrorKind::PermissionDenied => {
+            anyhow::anyhow!(
+                "UDP port {port} is not for this user; choose a --port above 1023, or run as root"
+            )
+        }
         ErrorKind::AddrNotAvailable => {
             let ip = settings.server.bind;
             anyhow::anyhow!("{ip} is no address of this machine; use one of its own for --bind, or 0.0.0.0")
@@ -110,6 +115,7 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         learn: false,
         forward_unknown: session.forward_unknown,
         allow_mods: session.allow_mods,
+        mask_addresses: session.mask_addresses,
         collisions: session.collisions,
         friendly_fire: session.friendly_fire,
         masters: Vec::new(),
@@ -190,11 +196,37 @@ const LAST_PORT: u16 = 22201;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Table;
+    use crate::config::table::Given;
 
     #[test]
     fn the_defaults_of_the_configuration_are_those_of_a_session() {
         let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
         let expected = Config { advertise_port: 0, transport, ..Config::default() };
         assert_eq!(config(&config::Session::default()).expect("good"), expected);
+    }
+
+    #[test]
+    fn every_setting_reaches_the_session() {
+        let default = config::Session::default();
+        for key in default.keys() {
+            let other = match (key.name, default.show(key.name).as_str()) {
+                // The socket has it; files are read with the manifests.
+                ("port" | "checksums" | "manifests", _) => continue,
+                (_, "true") => "false",
+                (_, "false") => "true",
+                ("mission", _) => "TDM",
+                ("system" | "rotation", _) => "Multi2",
+                ("refusal_opcode", _) => "0x23",
+                ("relay_rate", _) => "7KiB",
+                (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {
+                    "7s"
+                }
+                _ => "7",
+            };
+            let mut changed = default.clone();
+            changed.set(key.name, Given::Text(other)).expect(key.name);
+            assert_ne!(config(&changed).expect("good"), config(&default).expect("good"), "{}", key.name);
+        }
     }
 }

@@ -85,8 +85,12 @@ pub(crate) struct Args {
     #[arg(long, requires = "check")]
     slow: bool,
 
-    /// Names of the players, in each session; as many as there are players if --players is not given
-    #[arg(long, value_delimiter = ',')]
+    /// With --check: only these rules, such as T-60,S-33, slow or not
+    #[arg(long, requires = "check", value_delimiter = ',', value_name = "RULE")]
+    rules: Vec<String>,
+
+    /// Names of the players of each session, one player for each
+    #[arg(long, value_delimiter = ',', conflicts_with = "players")]
     names: Vec<String>,
 
     /// Tell what the process with this number takes of the processor while the players play
@@ -106,6 +110,13 @@ pub(crate) struct Args {
     json: bool,
 }
 
+impl Args {
+    /// How many players each session has.
+    fn players(&self) -> u16 {
+        if self.names.is_empty() { self.players } else { self.names.len() as u16 }
+    }
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "it must be a number from 0 to 1, such as 0.05")?;
     if (0.0..1.0).contains(&share) { Ok(share) } else { Err("it must be at least 0 and below 1".into()) }
@@ -114,7 +125,7 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let server = query::resolve(&args.host)?;
     if args.check {
-        return check::run(server, &args.password, args.slow, args.json);
+        return check::run(server, args);
     }
     let mut field = fill(args, server)?;
     join(&mut field, server)?;
@@ -164,7 +175,7 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
         idle: args.hold,
         time: Duration::from_secs(args.seconds),
     };
-    let players = if args.names.is_empty() { args.players } else { args.names.len() as u16 };
+    let players = args.players();
     for session in 0..args.sessions {
         for number in 0..players {
             let name = args.names.get(usize::from(number)).cloned();

@@ -250,10 +250,12 @@ impl Player {
         }
     }
 
-    /// Leaves the game: nine in ten say so.
+    /// Leaves the game: nine in ten say so. Whoever is still joining gives up, and says so too.
     pub(super) fn leave(&mut self, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
         if !self.is_in_game() {
-            self.state = State::Gone;
+            self.answers.clear();
+            let joining = matches!(self.state, State::Joining);
+            self.state = if joining { State::Leaving } else { State::Gone };
             return;
         }
         let silent = self.rng.chance(SILENT);
@@ -341,3 +343,6 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 const STAY: f64 = 600.0;
 /// The share of leavers that just vanish.
 const SILENT: f64 = 0.1;
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ pub(super) fn print(
     if args.json {
         let mut report = json!({
             "sessions": args.sessions,
-            "players": args.players,
+            "players": args.players(),
             "seconds": args.seconds,
             "seed": args.seed,
         });
@@ -108,7 +108,7 @@ pub(super) fn print(
     }
     let Figures { said, delivered, lost, doubled, reordered, changed, echoed, .. } = figures;
     let Figures { dropped, absent, joined, left, vanished, refused, host_said, .. } = figures;
-    writeln!(out, "seed {}: {} sessions of {} players", args.seed, args.sessions, args.players)?;
+    writeln!(out, "seed {}, sessions: {}, players in each: {}", args.seed, args.sessions, args.players())?;
     writeln!(out, "said reliably  {said}, heard {delivered} copies and {host_said} of the server's own")?;
     let delay = |share| figures.delay_ms(share);
     let worst = figures.worst.as_millis();

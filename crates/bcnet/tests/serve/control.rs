@@ -81,6 +81,8 @@ fn wrong_bans_are_refused_in_one_line() {
         (&["ban", "10.0.0.1", "--expiry", "soon"], "expiry: "),
         (&["ban", "10.0.0.1", "--expiry", "0s"], "over at once"),
         (&["ban", "10.0.0.1", "--by", "x\ny"], "by: "),
+        (&["ban", "fe80::1"], "IPv4 addresses only"),
+        (&["ban", "fe80::/10"], "IPv4 addresses only"),
         (&["ban", "Nobody"], "no player Nobody"),
         (&["unban", "10.0.0.1"], "is not banned"),
         (&["--session", "mars", "players"], "no session mars"),

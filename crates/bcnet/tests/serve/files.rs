@@ -1,9 +1,13 @@
 //! What the server writes: bans, captures, logs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
+use bcnet_session::Anomaly;
+use bcnet_transport::Cause;
 use serde_json::Value;
 
 use crate::player::Player;
@@ -51,6 +55,27 @@ fn a_ban_file_that_cannot_be_read_is_one_line_and_exit_code_2() {
 }
 
 #[test]
+fn what_cannot_be_written_is_one_line_and_exit_code_2() {
+    let directory = Directory::new();
+    for (key, path) in [
+        ("server.bans", "absent/bans.toml"),
+        ("capture.file", "absent/game.pcapng"),
+        // Nobody can make files there, not even root.
+        ("server.control", "/proc/bcnet.sock"),
+        ("log.file", "/proc/server.log"),
+        ("log.file", "/proc/absent/server.log"),
+    ] {
+        let set = format!("{key}={path}");
+        // The usual port may be taken, which is told too.
+        let args = ["serve", "--bind", "127.0.0.1", "--set", "log.level=error", "--set", &set];
+        let output = directory.bcnet(&args).output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{set}: {error}");
+        assert!(error.starts_with("bcnet: ") && error.contains(path), "{set}: {error}");
+    }
+}
+
+#[test]
 fn a_capture_has_what_was_said() {
     let server = Server::start(&["--write", "game.pcapng"]);
     let mut alice = Player::join(server.address(), "Alice");
@@ -83,6 +108,7 @@ fn a_capture_has_what_was_said() {
 #[test]
 fn the_log_can_be_json_and_in_a_file() {
     let server = Server::start(&["--set", "log.format=json", "--set", "log.file=server.log"]);
+    server.logged(&["\"event\":\"started\"", "\"version\":", "\"sessions\":1"]);
     let mut alice = Player::join(server.address(), "Alice \"the\" Great");
     let line: Value =
         serde_json::from_str(&server.logged(&["\"event\":\"joined\""])).expect("a line of JSON");
@@ -98,6 +124,33 @@ fn the_log_can_be_json_and_in_a_file() {
         .expect("a log file");
     let text = fs::read_to_string(log.path()).expect("text");
     assert!(text.lines().any(|line| line.contains("\"event\":\"stopped\"")), "{text}");
+}
+
+/// The names that the sources have in front of `"`, after `before`.
+fn names<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+    source.split(before).skip(1).filter_map(|rest| rest.split('"').next())
+}
+
+#[test]
+fn every_event_of_the_log_is_in_the_documentation() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = |path: &Path| fs::read_to_string(path).expect("text");
+    let events = text(&root.join("../bcnet-session/src/event.rs"));
+    let (events, _) = events.split_once("pub enum EndReason").expect("events come first");
+    let mut names: BTreeSet<String> = names(events, "=> \"").map(Into::into).collect();
+    for file in
+        fs::read_dir(root.join("src/serve")).expect("the sources").map(|file| file.expect("a file").path())
+    {
+        names.extend(self::names(&text(&file), "event = \"").map(Into::into));
+    }
+    // It is told by `bcnet manifest learn`, not in a log.
+    names.remove("manifest_learned");
+    names.extend(Anomaly::ALL.map(|kind| kind.name().into()));
+    names.extend(Cause::ALL.map(|cause| cause.name().into()));
+    assert!(names.len() > 20, "{names:?}");
+    let table = text(&root.join("../../docs/server.md"));
+    let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Skipped where there is no systemd.

@@ -29,6 +29,7 @@ fn play(args: &[&str]) {
     for player in [&mut alice, &mut bob] {
         assert_eq!(player.until_over(), Leave::Disconnected);
     }
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=the server ends"]);
     let (status, directory) = server.end();
     assert_eq!(status.code(), Some(0));
     assert!(!directory.path("bcnet.sock").exists());
@@ -151,6 +152,7 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
         error.contains("line 3") && error.contains("player_limit") && error.contains("nothing was changed"),
         "{error}"
     );
+    server.logged(&["event=\"reload_failed\"", "line 3"]);
     signal(server.id(), "HUP");
     server.logged(&["event=\"reload_failed\"", "line 3"]);
     assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
@@ -161,8 +163,12 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     )
     .expect("written");
     let done = server.ask(&["reload"]);
-    let restart = ["log", "session.1.keepalive", "session.1.silence_timeout"];
+    let restart = ["log.level", "session.1.keepalive", "session.1.silence_timeout"];
     assert_eq!(done["needs_restart"], serde_json::json!(restart));
+    // A second time too, for nothing of it has changed, and no more when it is taken back.
+    assert_eq!(server.ask(&["reload"])["needs_restart"], serde_json::json!(restart));
+    std::fs::write(&file, "[[session]]\n").expect("written");
+    assert_eq!(server.ask(&["reload"])["needs_restart"], serde_json::json!([]));
     std::fs::write(&file, "[[session]]\n[[session]]\n").expect("written");
     let output = server.directory.ctl(&["reload"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));

@@ -1,6 +1,6 @@
 //! A player: the transport's client over a real socket, and the game above it in raw bytes.
 
-use std::io::ErrorKind;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ impl Player {
                 self.endpoint.handle_datagram(from, &mut buffer[..len], now);
             }
             Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
             Err(error) => panic!("{error}"),
         }
         let now = self.now();

@@ -4,13 +4,15 @@ mod game;
 mod transport;
 mod visitor;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::ensure;
 use serde_json::json;
 
+use super::Args;
 use crate::Verdict;
 use visitor::Visitor;
 
@@ -91,24 +93,21 @@ impl Target {
     }
 }
 
-pub(super) fn run(server: SocketAddrV4, password: &str, slow: bool, json: bool) -> anyhow::Result<Verdict> {
-    let target = Target { server, password: password.into() };
-    if !transport::answers(&target)? {
-        bail!("{server}: nobody answers, neither to a query nor to a request to join");
-    }
+pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<Verdict> {
+    let probes = chosen(&args.rules, args.slow)?;
+    let target = Target { server, password: args.password.clone() };
+    transport::greet(&target)?;
     let out = &mut io::stdout().lock();
     let mut wrong = 0;
-    let mut count = 0;
-    for probe in transport::PROBES.iter().chain(game::PROBES).filter(|probe| slow || !probe.slow) {
+    for probe in &probes {
         let (verdict, evidence) = match (probe.run)(&target)? {
             Outcome::Right(evidence) => ("right", evidence),
             Outcome::Wrong(evidence) => ("wrong", evidence),
             Outcome::Unclear(evidence) => ("unclear", evidence),
         };
-        count += 1;
         wrong += u32::from(verdict == "wrong");
         let Probe { rule, what, .. } = probe;
-        if json {
+        if args.json {
             let line = json!({ "rule": rule, "what": what, "verdict": verdict, "evidence": evidence });
             writeln!(out, "{line}")?;
         } else {
@@ -116,10 +115,26 @@ pub(super) fn run(server: SocketAddrV4, password: &str, slow: bool, json: bool) 
         }
         out.flush()?;
     }
-    if !json {
-        writeln!(out, "{count} rules tried, {wrong} not kept")?;
+    if !args.json {
+        writeln!(out, "{} tried, {wrong} wrong", probes.len())?;
     }
     Ok(if wrong == 0 { Verdict::Clean } else { Verdict::Findings })
+}
+
+/// What to try: the rules that are named, or all that do not take long.
+fn chosen(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
+    let all = || transport::PROBES.iter().chain(game::PROBES);
+    for rule in rules {
+        ensure!(
+            all().any(|probe| probe.rule == rule),
+            "--rules {rule}: there is nothing to try for it; what can be tried is {}",
+            all().map(|probe| probe.rule).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ")
+        );
+    }
+    let is_chosen = |probe: &&Probe| {
+        if rules.is_empty() { slow || !probe.slow } else { rules.iter().any(|rule| rule == probe.rule) }
+    };
+    Ok(all().filter(is_chosen).collect())
 }
 
 /// How long somebody who waits looks at its socket.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bcnet_transport::wire::Kind;
+use anyhow::{bail, ensure};
+use bcnet_transport::wire::{BootReason, Kind};
 
 use super::visitor::{Heard, MOMENT, SOON, Visitor, hex};
 use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
@@ -58,6 +59,12 @@ pub(super) const PROBES: &[Probe] = &[
         slow: false,
         run: repeated_ack,
     },
+    Probe {
+        rule: "T-60",
+        what: "a message that comes once is acknowledged once",
+        slow: false,
+        run: single_ack,
+    },
     Probe { rule: "T-69", what: "a message that comes again has no second effect", slow: false, run: once },
     Probe {
         rule: "T-69",
@@ -101,19 +108,22 @@ pub(super) const PROBES: &[Probe] = &[
     },
 ];
 
-/// Whether anybody is there.
-pub(super) fn answers(target: &Target) -> anyhow::Result<bool> {
-    let mut asker = target.stranger()?;
-    for _ in 0..2 {
-        asker.send_raw(b"\\status\\");
-        if asker.listen(SOON, |it| !it.heard.is_empty()) {
-            return Ok(true);
-        }
+/// An error if nobody is there, or does not want anybody.
+pub(super) fn greet(target: &Target) -> anyhow::Result<()> {
+    let mut guest = target.stranger()?;
+    let joined = guest.connect(&target.password);
+    if let Some(reason) = guest.refusal().filter(|_| !joined) {
+        let hint = if reason == BootReason::WRONG_PASSWORD { "; give the right --password" } else { "" };
+        bail!("{}: it lets nobody in: {reason}{hint}", target.server);
     }
-    Ok(target.guest()?.is_some_and(|mut guest| {
-        guest.leave();
-        true
-    }))
+    guest.leave();
+    // What cannot be read is an answer, too.
+    if guest.heard.is_empty() && guest.malformed.is_none() {
+        guest.send_raw(b"\\status\\");
+        guest.listen(SOON, |it| !it.heard.is_empty());
+        ensure!(!guest.heard.is_empty(), "{}: nobody answers", target.server);
+    }
+    Ok(())
 }
 
 fn framing(target: &Target) -> anyhow::Result<Outcome> {
@@ -236,6 +246,18 @@ fn repeated_ack(target: &Target) -> anyhow::Result<Outcome> {
     let again = guest.listen(SOON, |it| it.heard.iter().skip(before).any(is_ack));
     guest.leave();
     Ok(Outcome::when(again, if again { "01 00 00 00 came again" } else { "no second ACK came" }))
+}
+
+fn single_ack(target: &Target) -> anyhow::Result<Outcome> {
+    let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
+    guest.identify();
+    let ack = [0x01, 1, 0, 2];
+    let came = guest.listen(SOON, |it| it.has(&ack));
+    // The original says it again after two thirds of a second.
+    guest.listen(Duration::from_secs(2), |_| false);
+    guest.leave();
+    let acks = guest.heard.iter().filter(|heard| heard.bytes == ack).count();
+    Ok(Outcome::when(came && acks == 1, format!("ACKs of one identity: {acks}")))
 }
 
 /// A guest that has answered the first round, with its answer.

@@ -1,11 +1,11 @@
 //! A client that says exactly what it is told, byte for byte, and keeps what it hears.
 
-use std::io::ErrorKind;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_transport::wire::{Body, Datagram, Kind, Message, Role, Text};
+use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, Role, Text};
 use bcnet_transport::{Time, cipher};
 
 use crate::serve::clock::Clock;
@@ -148,10 +148,10 @@ impl Visitor {
                 Ok((len, SocketAddr::V4(from))) if from == self.server => {
                     self.take(buffer.get_mut(..len).unwrap_or_default());
                 }
-                Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return false;
-                }
-                _ => {}
+                Ok(_) => {}
+                // A process that was stopped for a while is told so.
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
+                Err(_) => return false,
             }
         }
     }
@@ -229,11 +229,19 @@ impl Visitor {
         let request = self.connect_request(password);
         for _ in 0..4 {
             self.say(std::slice::from_ref(&request));
-            if self.listen(REPEAT, |it| it.id != 0xFF) {
-                return true;
+            if self.listen(REPEAT, |it| it.id != 0xFF || it.refusal().is_some()) {
+                break;
             }
         }
-        false
+        self.id != 0xFF
+    }
+
+    /// Why it is not wanted, if it was told so.
+    pub(super) fn refusal(&self) -> Option<BootReason> {
+        self.heard.iter().find_map(|heard| match heard.message()? {
+            Message::Control(Control { body: Body::Boot { reason, .. }, .. }) => Some(reason),
+            _ => None,
+        })
     }
 
     /// Tells its name.

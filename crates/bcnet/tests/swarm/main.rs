@@ -1,5 +1,7 @@
 //! Simulated players on a real server, over loopback.
 
+mod broken;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, UdpSocket};

@@ -1,0 +1,54 @@
+//! Runs the program as a user does.
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// What a run printed, and how it ended.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// The lines of JSON that it printed.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Self {
+            code: output.status.code().expect("an exit code"),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+pub(crate) fn bcnet(args: &[&str], input: impl AsRef<[u8]>) -> Run {
+    let mut child = command(args).spawn().expect("bcnet starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input = input.as_ref().to_owned();
+    let feeder = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().expect("bcnet ends");
+    let _ = feeder.join().expect("the feeder does not panic");
+    output.into()
+}
+
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A file of the repository.
+pub(crate) fn path(below_root: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(below_root)
+}

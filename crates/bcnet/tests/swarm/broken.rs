@@ -1,0 +1,222 @@
+//! What `--check` says of servers that break rules.
+
+use std::collections::HashSet;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bcnet_lab::stock::{Params, Stock};
+use bcnet_session::{Config, Session};
+use bcnet_transport::wire::{Datagram, Role};
+use bcnet_transport::{Event, Time, cipher};
+use serde_json::Value;
+
+/// What becomes of a message of the server, or of a text; `None` if nothing does. Whether the same was sent before.
+type Fault = fn(&[u8], bool) -> Option<Vec<u8>>;
+
+/// Each breaks one rule.
+const FAULTS: [(&str, Fault); 17] = [
+    ("T-01", |message, _| Some([message, &[0]].concat())),
+    ("T-24", |message, _| keep_unless(message, message[0] == 0x01 && message[2] > 0)),
+    ("T-30", |message, _| keep_unless(message, message[0] == 0x01 && message[3] == 2)),
+    ("T-31", |message, _| match message {
+        [0x01, low, high, 1, _] => Some(vec![0x01, *low, *high, 0]),
+        _ => Some(message.into()),
+    }),
+    ("T-34", |message, _| changed(message, message[0] == 0x03, 3)),
+    ("T-52", |message, _| changed(message, message[0] == 0x00, 10)),
+    ("T-53", |message, again| keep_unless(message, message[0] == 0x01 && again)),
+    ("T-57", |message, _| keep_unless(message, message[0] == 0x05)),
+    ("T-60", |message, again| keep_unless(message, message[0] == 0x01 && again)),
+    ("T-61", |message, again| keep_unless(message, message[0] == 0x32 && again)),
+    ("S-06", |message, _| changed(message, message.starts_with(b"\\gamename"), 2)),
+    ("S-20", |message, _| keep_unless(message, payload(message).starts_with(&[0x20, 1]))),
+    ("S-25", |message, _| keep_unless(message, payload(message) == [0x28])),
+    ("S-31", |message, _| keep_unless(message, payload(message).starts_with(&[0x35]))),
+    ("S-33", |message, _| changed(message, payload(message).starts_with(&[0x07]), 25)),
+    ("S-35", |message, _| keep_unless(message, payload(message).starts_with(&[0x36]))),
+    ("S-40", |message, _| keep_unless(message, message.ends_with(b"swarm probe"))),
+];
+
+fn keep_unless(message: &[u8], lost: bool) -> Option<Vec<u8>> {
+    (!lost).then(|| message.to_vec())
+}
+
+fn changed(message: &[u8], applies: bool, at: usize) -> Option<Vec<u8>> {
+    let mut message = message.to_vec();
+    if applies {
+        message[at] ^= 1;
+    }
+    Some(message)
+}
+
+/// What a reliable message of the game carries, if it is one.
+fn payload(message: &[u8]) -> &[u8] {
+    if message[0] == 0x32 { message.get(5..).unwrap_or_default() } else { &[] }
+}
+
+/// A server in a thread, which lasts as long as the tests.
+fn start(
+    mut turn: impl FnMut(&UdpSocket, Option<(SocketAddrV4, &mut [u8])>, Time) + Send + 'static,
+) -> String {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+    let address = socket.local_addr().expect("bound").to_string();
+    #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
+    let started = Instant::now();
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        loop {
+            let arrived = match socket.recv_from(&mut buffer) {
+                Ok((len, SocketAddr::V4(from))) => Some((from, &mut buffer[..len])),
+                Ok(_) => None,
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => None,
+                Err(error) => panic!("{error}"),
+            };
+            turn(&socket, arrived, Time::ZERO + started.elapsed());
+        }
+    });
+    address
+}
+
+/// Our own session, but for what the fault does to its words.
+fn start_session(config: Config, fault: Fault) -> String {
+    let mut session = Session::new(config, 1);
+    let mut said = HashSet::new();
+    start(move |socket, arrived, now| {
+        if let Some((from, bytes)) = arrived {
+            session.handle_datagram(from, bytes, now);
+        }
+        session.handle_timeout(now);
+        while session.poll_event().is_some() {}
+        let mut buffer = [0; 2048];
+        while let Some(transmit) = session.poll_transmit(&mut buffer, now) {
+            let datagram = spoil(&mut buffer[..transmit.len], |message| {
+                fault(message, !said.insert((transmit.to, message.to_vec())))
+            });
+            if let Some(datagram) = datagram {
+                socket.send_to(&datagram, transmit.to).expect("sent");
+            }
+        }
+    })
+}
+
+fn spoil(bytes: &mut [u8], mut fault: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    if bytes[0] == b'\\' {
+        return fault(bytes);
+    }
+    cipher::decrypt(bytes);
+    let mut rest = &bytes[2..];
+    let mut messages = Vec::new();
+    for message in Datagram::parse(bytes, Some(Role::Host)).expect("our own").messages() {
+        let (message, later) = rest.split_at(message.wire_len());
+        messages.extend(fault(message));
+        rest = later;
+    }
+    let mut datagram = [&[bytes[0], messages.len() as u8], messages.concat().as_slice()].concat();
+    cipher::encrypt(&mut datagram);
+    (!messages.is_empty()).then_some(datagram)
+}
+
+/// The original's transport, with nothing above it but that a question in text gets an answer.
+fn start_stock() -> String {
+    let mut host = Stock::host(Params::default());
+    start(move |socket, arrived, now| {
+        if let Some((from, bytes)) = arrived {
+            host.handle_datagram(from, bytes, now);
+        }
+        host.service(now);
+        let mut text = Vec::new();
+        while let Some(event) = host.poll_event(&mut text) {
+            if let Event::Query { from } = event {
+                socket.send_to(b"\\final\\", from).expect("sent");
+            }
+        }
+        let mut buffer = [0; 1024];
+        while let Some(transmit) = host.poll_transmit(&mut buffer) {
+            socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
+        }
+    })
+}
+
+fn check(server: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+    command.args(["swarm", server, "--check", "--json"]).args(args).output().expect("bcnet swarm runs")
+}
+
+/// The verdicts, with what shows them, and the exit code.
+fn verdicts(output: &Output) -> (Vec<(String, String)>, Option<i32>) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let verdicts = lines.map(|line| {
+        let verdict =
+            format!("{} {}", line["rule"].as_str().expect("text"), line["verdict"].as_str().expect("text"));
+        (verdict, line.to_string())
+    });
+    (verdicts.collect(), output.status.code())
+}
+
+fn has(verdicts: &[(String, String)], wanted: &str) -> bool {
+    verdicts.iter().any(|(verdict, _)| verdict == wanted)
+}
+
+#[test]
+fn a_server_that_breaks_a_rule_is_told_which() {
+    thread::scope(|scope| {
+        for (rule, fault) in FAULTS {
+            scope.spawn(move || {
+                let output = check(&start_session(Config::default(), fault), &["--rules", rule]);
+                let (verdicts, code) = verdicts(&output);
+                assert!(has(&verdicts, &format!("{rule} wrong")), "{rule}: {verdicts:?}");
+                assert_eq!(code, Some(1), "{rule}: {verdicts:?}");
+            });
+        }
+    });
+}
+
+/// The same server keeps them all if nothing is done to its words.
+#[test]
+fn a_server_that_breaks_no_rule_is_told_so() {
+    let rules = FAULTS.map(|(rule, _)| rule).join(",");
+    let output =
+        check(&start_session(Config::default(), |message, _| Some(message.into())), &["--rules", &rules]);
+    let (verdicts, code) = verdicts(&output);
+    assert!(verdicts.iter().all(|(verdict, _)| verdict.ends_with(" right")), "{verdicts:?}");
+    assert!(verdicts.len() >= FAULTS.len());
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn the_original_acknowledges_again_and_again() {
+    let (verdicts, code) = verdicts(&check(&start_stock(), &["--rules", "T-60,T-34"]));
+    assert!(has(&verdicts, "T-60 wrong") && has(&verdicts, "T-34 right"), "{verdicts:?}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn passwords_are_tried_if_one_is_known() {
+    let secret = || Config { password: Some("secret".into()), ..Config::default() };
+    let args = ["--password", "secret", "--rules", "T-54"];
+    for (config, verdict, code) in [(secret(), "T-54 right", 0), (Config::default(), "T-54 wrong", 1)] {
+        let output = check(&start_session(config, |message, _| Some(message.into())), &args);
+        let (verdicts, exit) = verdicts(&output);
+        assert!(has(&verdicts, verdict), "{verdicts:?}");
+        assert_eq!(exit, Some(code));
+    }
+    let server = start_session(secret(), |message, _| Some(message.into()));
+    let output = check(&server, &["--rules", "T-34"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("bcnet: {server}: it lets nobody in: wrong_password; give the right --password\n");
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_rule_that_cannot_be_tried_is_named() {
+    let output = check("127.0.0.1:9", &["--rules", "T-60,T-x"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.starts_with("bcnet: --rules T-x: ") && error.lines().count() == 1, "{error}");
+}
