@@ -240,8 +240,11 @@ impl Proxy {
         self.refused.get(refusal as usize).copied().unwrap_or(0)
     }
 
-    /// Turns other networks away from now on. Players from there are forgotten.
-    pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>) {
+    /// Turns other networks away from now on. Players from there are forgotten. `false` if they are no others.
+    pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>) -> bool {
+        if self.config.bans == bans {
+            return false;
+        }
         self.config.bans = bans;
         for number in 0..self.clients.len() {
             let address =
@@ -250,6 +253,7 @@ impl Proxy {
                 self.close(number);
             }
         }
+        true
     }
 
     /// What happened, in order.

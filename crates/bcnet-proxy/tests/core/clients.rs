@@ -74,7 +74,9 @@ fn a_ban_ends_the_game_of_who_is_playing() {
     let mut proxy = Proxy::new(Config { sources: pool(2), ..Config::default() });
     joined(&mut proxy, 1, 0);
     joined(&mut proxy, 2, 0);
-    proxy.set_bans(vec![(*client(1).ip(), 32)]);
+    let bans = vec![(*client(1).ip(), 32)];
+    assert!(proxy.set_bans(bans.clone()));
+    assert!(!proxy.set_bans(bans), "they are no others");
     let closed = events(&mut proxy);
     assert!(
         matches!(closed.as_slice(), [Event::Closed { client: who, player: true, .. }] if *who == client(1))

@@ -8,8 +8,9 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::table::{Table, table};
-use super::text::{HostPort, Line, Lines, Password};
+use super::text::{Line, Lines, Password};
 use super::value::{Port, Size, Value, Within, expected, plain, quoted, words};
+use crate::serve::masters::Master;
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +73,7 @@ table! {
         /// How long a ban lasts if the command does not say. Addresses change hands, so it should end some day.
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
-        masters: Vec<HostPort<27900>> = Vec::new(),
+        masters: Vec<Master> = Vec::new(),
     }
 }
 

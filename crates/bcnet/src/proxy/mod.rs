@@ -19,7 +19,9 @@ use std::time::Duration;
 use anyhow::Context;
 use tracing::level_filters::LevelFilter;
 
+use crate::config::Value as _;
 use crate::serve::clock::{Clock, wall_now};
+use crate::serve::masters::Master;
 use crate::serve::recorder::{Recorder, Ring};
 use crate::{Verdict, bans, log};
 use options::{Pool, Upstream};
@@ -87,8 +89,8 @@ pub(crate) struct Args {
     advertise: Option<u16>,
 
     /// A list server; may be given more than once
-    #[arg(long, value_name = "HOST[:PORT]", requires = "advertise")]
-    master: Vec<options::Master>,
+    #[arg(long, value_name = "HOST[:PORT]", requires = "advertise", value_parser = Master::from_text)]
+    master: Vec<Master>,
 
     /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -107,6 +109,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     });
     let mut relay = Relay::new(setup, Clock::start())?;
     options::listen_to_signals(relay.orders(), args.bans.clone())?;
+    options::keep_house(relay.orders(), args.master.clone(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
         ready.push_str(&format!(" metrics={}", listener.local_addr()?));
@@ -135,7 +138,6 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
         },
         queues: args.queues.map(|seconds| Duration::from_secs(seconds.into())),
         advertise: args.advertise.unwrap_or(0),
-        masters: args.master.iter().filter_map(options::Master::resolve).collect(),
         recorder: args.write.clone().map(ring).map(Recorder::start).transpose()?,
     })
 }

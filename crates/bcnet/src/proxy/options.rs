@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::{process, thread};
+use std::time::Duration;
+use std::{io, process, thread};
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -12,6 +13,7 @@ use signal_hook::iterator::Signals;
 use super::relay::{Order, Orders};
 use crate::bans;
 use crate::serve::clock::wall_now;
+use crate::serve::masters::{self, Master};
 
 /// A server by name or address.
 #[derive(Debug, Clone)]
@@ -35,36 +37,6 @@ impl Upstream {
         first_ipv4(self.text.to_socket_addrs().with_context(|| self.text.clone())?).with_context(|| {
             format!("{}: it has no IPv4 address, and the protocol knows no other", self.text)
         })
-    }
-}
-
-/// A list server by name or address.
-#[derive(Debug, Clone)]
-pub(super) struct Master {
-    host: String,
-    port: u16,
-}
-
-impl FromStr for Master {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let Some((host, port)) = text.rsplit_once(':') else {
-            return Ok(Self { host: text.into(), port: MASTER_PORT });
-        };
-        let port = port.parse().map_err(|_| format!("{port} is no port"))?;
-        Ok(Self { host: host.into(), port })
-    }
-}
-
-impl Master {
-    /// One that nobody knows must not keep players from playing.
-    pub(super) fn resolve(&self) -> Option<SocketAddrV4> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs().ok().and_then(first_ipv4);
-        if found.is_none() {
-            tracing::warn!(event = "master_unknown", host = self.host);
-        }
-        found
     }
 }
 
@@ -114,7 +86,7 @@ pub(super) fn listen_to_signals(orders: Orders, ban_file: Option<PathBuf>) -> an
         for signal in signals.forever() {
             match signal {
                 SIGUSR1 => orders.give(Order::Dump),
-                SIGHUP => reload(&orders, ban_file.as_ref()),
+                SIGHUP => reload(&orders, ban_file.as_ref(), true),
                 // Whoever asks twice does not want to wait.
                 _ if ending => process::exit(128 + signal),
                 _ => {
@@ -128,14 +100,26 @@ pub(super) fn listen_to_signals(orders: Orders, ban_file: Option<PathBuf>) -> an
     Ok(())
 }
 
-fn reload(orders: &Orders, ban_file: Option<&PathBuf>) {
+/// Looks after what changes by itself, for ever: masters move, bans end.
+pub(super) fn keep_house(orders: Orders, masters: Vec<Master>, ban_file: Option<PathBuf>) -> io::Result<()> {
+    let look = move || loop {
+        if !masters.is_empty() {
+            orders.give(Order::Masters(masters::resolve(&masters)));
+        }
+        thread::sleep(HOUSEKEEPING);
+        reload(&orders, ban_file.as_ref(), false);
+    };
+    thread::Builder::new().name("housekeeping".into()).spawn(look).map(drop)
+}
+
+fn reload(orders: &Orders, ban_file: Option<&PathBuf>, asked: bool) {
     let Some(path) = ban_file else { return };
     match bans::load(path, wall_now().as_secs()) {
-        Ok(bans) => orders.give(Order::Ban(bans.networks().collect())),
+        Ok(bans) => orders.give(Order::Ban { networks: bans.networks().collect(), asked }),
         Err(error) => tracing::error!(event = "reload_failed", error = format!("{error:#}")),
     }
 }
 
-const MASTER_PORT: u16 = 27900;
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// No session has more than 124 players, but addresses rest for a while.
 const MOST_SOURCES: usize = 1024;

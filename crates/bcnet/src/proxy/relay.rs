@@ -29,7 +29,6 @@ pub(super) struct Setup {
     /// How often to print the queues.
     pub(super) queues: Option<Duration>,
     pub(super) advertise: u16,
-    pub(super) masters: Vec<SocketAddrV4>,
     pub(super) recorder: Option<Recorder>,
 }
 
@@ -37,7 +36,13 @@ pub(super) struct Setup {
 pub(super) enum Order {
     Stop,
     Dump,
-    Ban(Vec<(Ipv4Addr, u8)>),
+    /// The bans were read; whoever asked for that is told.
+    Ban {
+        networks: Vec<(Ipv4Addr, u8)>,
+        asked: bool,
+    },
+    /// List servers were looked up.
+    Masters(Vec<SocketAddrV4>),
     /// The server was looked up again.
     Upstream(SocketAddrV4),
     /// The metrics are wanted.
@@ -82,15 +87,13 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn new(setup: Setup, clock: Clock) -> anyhow::Result<Self> {
-        let Setup { listen, upstream: name, config, queues, advertise, masters: addresses, recorder } = setup;
+        let Setup { listen, upstream: name, config, queues, advertise, recorder } = setup;
         let upstream = name.resolve()?;
         check_sources(&config.sources)?;
         let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
         let port = socket.local()?.port();
         let legs = Legs::new(socket)?;
         let (sender, orders) = mpsc::channel();
-        let mut masters = Masters::default();
-        masters.set(&addresses);
         Ok(Self {
             sender: Orders { sender, waker: legs.waker()? },
             watch: Watch::new(queues, recorder.is_some()),
@@ -103,7 +106,7 @@ impl Relay {
             name,
             port,
             clock,
-            masters,
+            masters: Masters::default(),
             advertise,
             recorder,
             orders,
@@ -275,11 +278,13 @@ impl Relay {
             match order {
                 Order::Stop => return true,
                 Order::Dump => self.watch.dump(now, self.clock.wall(now)),
-                Order::Ban(networks) => {
-                    self.proxy.set_bans(networks);
+                Order::Ban { networks, asked } => {
+                    if self.proxy.set_bans(networks) || asked {
+                        tracing::info!(event = "reloaded");
+                    }
                     self.settle(now);
-                    tracing::info!(event = "reloaded");
                 }
+                Order::Masters(addresses) => self.masters.set(&addresses),
                 Order::Upstream(address) if address != self.upstream => {
                     tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
                     self.upstream = address;

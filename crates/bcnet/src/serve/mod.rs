@@ -10,6 +10,7 @@ mod game;
 mod journal;
 pub(crate) mod limit;
 pub(crate) mod locals;
+pub(crate) mod masters;
 mod plane;
 pub(crate) mod recorder;
 mod room;

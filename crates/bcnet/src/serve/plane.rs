@@ -1,7 +1,6 @@
 //! What is decided beside the game and needs files or names: bans, the configuration, masters.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::clock::wall_now;
 use super::game::{Game, Orders};
-use super::start;
+use super::{masters, start};
 use crate::bans::{self, Ban, Bans, Moment, Network};
 use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Settings, Value as _};
@@ -161,7 +160,7 @@ impl Plane {
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
         let mut configs = configs?;
-        let masters = resolve(&loaded.settings);
+        let masters = masters::resolve(&loaded.settings.server.masters);
         let restart = needs_restart(&self.started, &loaded.settings);
         let mut state = self.state();
         let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
@@ -181,7 +180,7 @@ impl Plane {
         loop {
             let settings = self.state().settings.clone();
             if !settings.server.masters.is_empty() {
-                let masters = resolve(&settings);
+                let masters = masters::resolve(&settings.server.masters);
                 self.orders.give(move |game, now| {
                     for room in &mut game.rooms {
                         room.set_masters(&masters, now);
@@ -219,26 +218,6 @@ fn is_fixed(table: &str, key: &str) -> bool {
         "server" => matches!(key, "bind" | "control" | "bans"),
         _ => matches!(key, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout"),
     }
-}
-
-/// The IPv4 addresses of the masters that have any.
-fn resolve(settings: &Settings) -> Vec<SocketAddrV4> {
-    let mut found = BTreeSet::new();
-    for master in &settings.server.masters {
-        match (master.host.as_str(), master.port).to_socket_addrs() {
-            Ok(addresses) => {
-                found.extend(addresses.filter_map(|address| match address {
-                    SocketAddr::V4(address) => Some(address),
-                    SocketAddr::V6(_) => None,
-                }));
-            }
-            Err(error) => {
-                let host = &master.host;
-                tracing::warn!(event = "master_unknown", host, %error, "it is looked up again in a minute");
-            }
-        }
-    }
-    found.into_iter().collect()
 }
 
 /// Whether a target of a ban is meant to be an address or a network, not a player's name.
