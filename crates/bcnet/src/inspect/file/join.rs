@@ -14,7 +14,7 @@ use bcnet_transport::wire::{Datagram, Message, PeerId, Role};
 
 use super::pcap::Damage;
 use super::source::{Batch, Source, Step};
-use super::{role, summary::thousands};
+use super::{open, role, summary::thousands};
 use crate::Verdict;
 use crate::inspect::json::Json;
 use crate::inspect::name;
@@ -42,7 +42,7 @@ struct Sighting {
 impl Stream {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let name = name(path);
-        let source = Source::open(path, false).with_context(|| name.clone())?;
+        let source = open(path, false).with_context(|| name.clone())?;
         Ok(Self { name, source, batch: Batch::default(), ahead: VecDeque::new(), end: None })
     }
 
@@ -359,9 +359,9 @@ impl Joined {
     }
 
     fn write_json(&self, mut out: impl Write) -> io::Result<()> {
+        let mut json = Json::default();
         for way in &self.ways {
-            let mut json = Json::default();
-            json.object(|json| {
+            json.line(|json| {
                 json.shown("from", way.from);
                 json.member("sent", way.sent);
                 json.member("arrived", way.arrived);
@@ -373,9 +373,8 @@ impl Joined {
                     json.member(name, way.delay.map(|delay| delay[place] as f64 / 1e6));
                 }
             });
-            json.text.push(b'\n');
-            out.write_all(&json.text)?;
         }
+        json.write(&mut out)?;
         out.flush()
     }
 }
