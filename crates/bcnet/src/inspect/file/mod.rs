@@ -46,8 +46,7 @@ pub(super) struct Options {
     #[arg(long, conflicts_with_all = ["json", "summary"])]
     csv: bool,
 
-    /// Write one row per message to a Parquet file
-    #[cfg(feature = "parquet")]
+    /// Write one row per message to a Parquet file; needs a program that was built with the feature `parquet`
     #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv"])]
     parquet: Option<PathBuf>,
 
@@ -126,6 +125,11 @@ fn sinks<'a>(
         ensure!(report != path, "{}: is the input; name another file for --report", report.display());
         sinks.push(Box::new(report::Report::new(report.clone())));
     }
+    #[cfg(not(feature = "parquet"))]
+    ensure!(
+        args.file.parquet.is_none(),
+        "--parquet: this program was built without it; build one with `cargo build --release --features parquet`"
+    );
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
         let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
