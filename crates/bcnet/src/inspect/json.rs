@@ -192,7 +192,7 @@ impl Json {
             payload::Value::Number(number) => self.value(*number),
             payload::Value::Id(id) => self.value(*id),
             payload::Value::Flag(flag) => self.value(*flag),
-            payload::Value::Float(number) => self.value(f64::from(*number)),
+            payload::Value::Float(number) => self.value(*number),
             payload::Value::Text(text) => self.value(latin1(text).as_str()),
             payload::Value::Bytes(bytes) => self.hex(bytes),
         }

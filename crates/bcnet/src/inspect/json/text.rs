@@ -161,13 +161,19 @@ impl Value for i64 {
     }
 }
 
-/// Without a fraction it ends in `.0`; what is no number becomes null.
-impl Value for f64 {
-    fn add(self, text: &mut Vec<u8>) {
-        // Writing to memory does not fail.
-        let _ = serde_json::to_writer(text, &self);
-    }
+macro_rules! float {
+    ($($number:ty)*) => {
+        /// In as few digits as tell it from every other; what is no number becomes null.
+        $(impl Value for $number {
+            fn add(self, text: &mut Vec<u8>) {
+                // Writing to memory does not fail.
+                let _ = serde_json::to_writer(text, &self);
+            }
+        })*
+    };
 }
+
+float!(f32 f64);
 
 impl Value for bool {
     #[inline]
@@ -217,16 +223,20 @@ const fn hex_digit(nibble: u8) -> u8 {
 
 /// Four digits at a time: copies of a known length need no call.
 fn decimal(number: u64, text: &mut Vec<u8>) {
-    let last = (number % 10_000) as usize;
-    let ([a, b], [c, d]) = (PAIRS[last / 100], PAIRS[last % 100]);
     match number {
-        0..10 => text.push(d),
-        10..100 => text.extend_from_slice(&[c, d]),
-        100..1000 => text.extend_from_slice(&[b, c, d]),
-        1000..10_000 => text.extend_from_slice(&[a, b, c, d]),
+        0..10 => text.push(b'0' + number as u8),
+        10..100 => text.extend_from_slice(&PAIRS[number as usize]),
         _ => {
-            decimal(number / 10_000, text);
-            text.extend_from_slice(&[a, b, c, d]);
+            let last = (number % 10_000) as usize;
+            let ([a, b], [c, d]) = (PAIRS[last / 100], PAIRS[last % 100]);
+            match number {
+                100..1000 => text.extend_from_slice(&[b, c, d]),
+                1000..10_000 => text.extend_from_slice(&[a, b, c, d]),
+                _ => {
+                    decimal(number / 10_000, text);
+                    text.extend_from_slice(&[a, b, c, d]);
+                }
+            }
         }
     }
 }
@@ -280,6 +290,7 @@ mod tests {
             same(number.cast_signed());
             same(-(number.cast_signed() / 2));
             same(number as f64 / 8.0);
+            same(number as f32 / 8.0);
         }
         for text in ["", "plain", "Žofie 🚀", "a\"b", "a\\b", "\u{1}\n\u{7f}"] {
             same(text);
