@@ -107,6 +107,11 @@ fn packet_logs_of_the_community_are_read() {
     let run = bcnet(&["inspect", "-", "--json"], cut.as_bytes());
     assert_eq!(lines(&run).len(), lines(&inspect(text.as_bytes(), &["--json"])).len() - 1);
     assert!(run.stderr.contains("1 packets cut short"), "{}", run.stderr);
+    // Text is of one byte per character, as it was on the wire.
+    let name = text.replace("\\gamename\\bcommander", "\\hostname\\K?ln").into_bytes();
+    let name: Vec<u8> = name.into_iter().map(|byte| if byte == b'?' { 0xF6 } else { byte }).collect();
+    let run = bcnet(&["inspect", "-", "--json"], &name);
+    assert!(run.stdout.contains("\\\\hostname\\\\Köln"), "{}", run.stdout);
     let run = bcnet(&["inspect", "-"], b"neither this nor that\n");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("is neither pcap nor pcapng nor a packet log"), "{}", run.stderr);
