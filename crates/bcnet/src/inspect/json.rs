@@ -169,16 +169,16 @@ impl Json {
         self.name("values");
         self.object(|json| {
             for (place, field) in payload.fields.iter().enumerate() {
-                let same = |other: &&payload::Field<'_>| other.name == field.name;
-                if payload.fields.iter().take(place).any(|other| same(&other)) {
+                if !field.listed {
+                    json.name(field.name);
+                    json.field(&field.value);
                     continue;
                 }
-                json.name(field.name);
-                if field.listed {
+                let same = |other: &&payload::Field<'_>| other.name == field.name;
+                if !payload.fields.iter().take(place).any(|other| same(&other)) {
+                    json.name(field.name);
                     let list = payload.fields.iter().filter(same);
                     json.array(list, |json, field| json.field(&field.value));
-                } else {
-                    json.field(&field.value);
                 }
             }
         });

@@ -88,7 +88,7 @@ impl Json {
         // Writing to memory does not fail.
         let _ = fmt::Write::write_fmt(&mut Shown(&mut self.text), format_args!("{value}"));
         let shown = self.text.get(start + 1..).unwrap_or_default();
-        if shown.iter().copied().any(needs_escape) {
+        if needs_escapes(shown) {
             let shown = String::from_utf8_lossy(shown).into_owned();
             self.text.truncate(start);
             shown.as_str().add(&mut self.text);
@@ -185,7 +185,7 @@ impl Value for bool {
 impl Value for &str {
     #[inline]
     fn add(self, text: &mut Vec<u8>) {
-        if self.bytes().any(needs_escape) {
+        if needs_escapes(self.as_bytes()) {
             let _ = serde_json::to_writer(text, self);
             return;
         }
@@ -213,8 +213,9 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-const fn needs_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
+/// Looks at all bytes, whatever the first is: so several are looked at at once.
+fn needs_escapes(text: &[u8]) -> bool {
+    text.iter().fold(false, |found, byte| found | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
 }
 
 const fn hex_digit(nibble: u8) -> u8 {
