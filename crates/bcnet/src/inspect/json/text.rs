@@ -296,15 +296,13 @@ mod tests {
         for text in ["", "plain", "Žofie 🚀", "a\"b", "a\\b", "\u{1}\n\u{7f}"] {
             same(text);
         }
-        (
-            same(f64::NAN),
-            same(i64::MIN),
-            same(true),
-            same(false),
-            same(()),
-            same(None::<u8>),
-            same(Some(7_u8)),
-        );
+        same(f64::NAN);
+        same(i64::MIN);
+        same(true);
+        same(false);
+        same(());
+        same(None::<u8>);
+        same(Some(7_u8));
     }
 
     #[test]
