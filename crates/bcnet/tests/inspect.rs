@@ -109,6 +109,11 @@ fn packet_logs_of_the_community_are_read() {
     let run = bcnet(&["inspect", "-", "--json"], cut.as_bytes());
     assert_eq!(run.json().len(), inspect(text.as_bytes(), &["--json"]).json().len() - 1);
     assert!(run.stderr.contains("1 packets cut short"), "{}", run.stderr);
+    // Text is of one byte per character, as it was on the wire.
+    let name = text.replace("\\gamename\\bcommander", "\\hostname\\K?ln").into_bytes();
+    let name: Vec<u8> = name.into_iter().map(|byte| if byte == b'?' { 0xF6 } else { byte }).collect();
+    let run = bcnet(&["inspect", "-", "--json"], &name);
+    assert!(run.stdout.contains("\\\\hostname\\\\Köln"), "{}", run.stdout);
     let run = bcnet(&["inspect", "-"], b"neither this nor that\n");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("is neither pcap nor pcapng nor a packet log"), "{}", run.stderr);
@@ -309,6 +314,46 @@ fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
     assert!(text.contains("10, 5.00 %") && text.contains("40.0 / 40.0 / 200.0 / 200.0"), "{text}");
 }
 
+/// One is much longer than the other: what only one of them could see is neither lost nor too early.
+#[test]
+fn captures_that_begin_and_end_at_other_times_are_joined_where_both_are() {
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for number in 0_u16..30_000 {
+        let at = 1.0 + f64::from(number) * 0.01;
+        let (ping, answer) = (chat(2, number, at), chat(1, number, at + 0.004));
+        if number % 100 != 50 {
+            there.push(Packet { at: at + 5.54, ..ping.clone() });
+        }
+        there.push(Packet { at: answer.at + 5.5, ..answer.clone() });
+        here.extend([ping, Packet { at: answer.at + 0.04, ..answer }]);
+    }
+    there.retain(|packet| (290.0..300.0).contains(&packet.at));
+    let files = saved("apart", [here, there]);
+    for files in [[&files[0], &files[1]], [&files[1], &files[0]]] {
+        let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let [client, host] = &lines(&run)[..] else { panic!("{}", run.stdout) };
+        let counts = |way: &Value| ["sent", "lost", "unseen", "outside"].map(|key| way[key].as_u64());
+        assert_eq!(counts(client), [Some(1000), Some(10), Some(0), Some(29_000)], "{client}");
+        assert_eq!(counts(host), [Some(1000), Some(0), Some(0), Some(29_000)], "{host}");
+        let delay = |way: &Value| (way["most"].as_f64().expect("a number") - 0.04).abs() < 0.001;
+        assert!(delay(client) && delay(host), "{client} {host}");
+    }
+}
+
+/// Two captures as files.
+fn saved(name: &str, captures: [Vec<Packet>; 2]) -> [String; 2] {
+    let directory = directory(name);
+    let mut number = 0;
+    captures.map(|mut packets| {
+        packets.sort_by(|a, b| a.at.total_cmp(&b.at));
+        number += 1;
+        let path = directory.join(format!("{number}.pcap"));
+        fs::write(&path, pcap(&packets, RAW)).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    })
+}
+
 /// Some take long, some are lost and sent again: each arrival belongs to the sending that is nearest to the usual time.
 #[test]
 fn what_is_sent_again_is_joined_to_the_right_sending() {
@@ -330,13 +375,7 @@ fn what_is_sent_again_is_joined_to_the_right_sending() {
             }
         }
     }
-    let directory = directory("again");
-    let files = [("a.pcap", here), ("b.pcap", there)].map(|(name, mut packets)| {
-        packets.sort_by(|a, b| a.at.total_cmp(&b.at));
-        let path = directory.join(name);
-        fs::write(&path, pcap(&packets, RAW)).expect("written");
-        path.to_str().expect("UTF-8").to_owned()
-    });
+    let files = saved("again", [here, there]);
     let run = bcnet(&["inspect", &files[0], &files[1], "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     for (way, most) in run.json().iter().zip([0.07, 0.9]) {
@@ -370,6 +409,14 @@ fn a_report_stands_alone() {
     }
     let run = bcnet(&["inspect", &capture, "--report", &capture], b"");
     assert!(run.code == 2 && run.stderr.contains("is the input"), "{}", run.stderr);
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn without_parquet_it_is_told_how_to_get_it() {
+    let run = inspect(&pcap(&session(), RAW), &["--parquet", "out.parquet"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("--features parquet"), "{}", run.stderr);
 }
 
 #[cfg(feature = "parquet")]

@@ -15,7 +15,7 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// `left` begins at byte `at` of the payload.
     pub(super) fn new(left: &'a [u8], at: usize) -> Self {
-        Self { left, at, fields: Vec::new(), truncated: None }
+        Self { left, at, fields: Vec::with_capacity(USUAL_FIELDS), truncated: None }
     }
 
     pub(super) fn left(&self) -> usize {
@@ -151,3 +151,6 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 }
+
+/// Most payloads have no more, so that most lists of fields need not grow.
+const USUAL_FIELDS: usize = 12;

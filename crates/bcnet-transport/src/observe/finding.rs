@@ -197,12 +197,11 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StaleAck { about, age, times } => {
-                write!(f, "stale ACK of {about}, sent {times} times, cleared {:.3} s ago", age.as_secs_f32())
+                write!(f, "stale ACK of {about}, sent {times} times, cleared {} s ago", Millis(*age))
             }
             Self::RepeatedAck { id, times } => write!(f, "ACK of {id} was sent {times} times"),
             Self::Retransmission { about, times, after, cause } => {
-                let after = after.as_secs_f32();
-                write!(f, "{about} sent for the {} after {after:.3} s: {cause}", Ordinal(*times))
+                write!(f, "{about} sent for the {} after {} s: {cause}", Ordinal(*times), Millis(*after))
             }
             Self::DuplicateDelivery { about } => write!(f, "{about} was delivered before"),
             Self::StuckFragments { seq, waiting, age, wrong_form } => {
@@ -257,5 +256,15 @@ impl fmt::Display for Ordinal {
             _ => "th",
         };
         write!(f, "{}{ending} time", self.0)
+    }
+}
+
+/// Seconds with three digits behind the point, in much less time than a float takes: captures have millions of them.
+struct Millis(Duration);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounded = self.0.saturating_add(Duration::from_micros(500));
+        write!(f, "{}.{:03}", rounded.as_secs(), rounded.subsec_millis())
     }
 }

@@ -119,12 +119,20 @@ pub enum Channel {
     Game,
 }
 
-impl fmt::Display for Channel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Channel {
+    /// Its name in texts and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Control => "control",
             Self::Game => "game",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -271,7 +279,7 @@ pub struct MessageId {
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.channel, self.seq)?;
+        write!(f, "{} seq={}", self.channel.name(), self.seq.0)?;
         match self.part {
             Some(part) => write!(f, " part={part}"),
             None => Ok(()),

@@ -1,138 +1,43 @@
 //! One JSON object per datagram.
 //!
-//! It is written as it is read, without a tree of values in between: captures have millions of messages.
+//! It is written as it is read, without a tree of values in between: captures have millions of messages. [`text`] has the
+//! grammar, here is what a datagram looks like in it.
 
-use std::fmt::Display;
-use std::io::{self, Write};
-use std::net::SocketAddrV4;
+mod text;
+
+use std::num::NonZeroU8;
 
 use bcnet_session::payload::{self, Payload, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
-use serde::Serialize;
 
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
 use super::{Decoded, Entry, Place, latin1};
+pub(super) use text::Json;
 
-/// Writes an entry; of its messages only those that `wanted` wants.
-pub(super) fn write(
-    out: &mut impl Write,
-    entry: &Entry<'_>,
-    explain: bool,
-    wanted: impl Fn(&Message<'_>) -> bool,
-) -> io::Result<()> {
-    let mut json = Json::default();
-    json.object(|json| {
+/// Adds the line of an entry; of its messages only those that `wanted` wants.
+pub(super) fn add(json: &mut Json, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
+    json.line(|json| {
         json.place(&entry.place);
         json.entry(entry, explain, wanted);
     });
-    json.text.push(b'\n');
-    out.write_all(&json.text)
-}
-
-/// JSON that is being written.
-pub(super) struct Json {
-    pub(super) text: Vec<u8>,
-}
-
-/// With room for most lines, so that they need not grow.
-impl Default for Json {
-    fn default() -> Self {
-        Self { text: Vec::with_capacity(LINE) }
-    }
 }
 
 impl Json {
-    pub(super) fn object(&mut self, fill: impl FnOnce(&mut Self)) {
-        self.text.push(b'{');
-        fill(self);
-        self.text.push(b'}');
-    }
-
-    fn array<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
-        self.text.push(b'[');
-        for item in items {
-            self.comma();
-            each(self, item);
-        }
-        self.text.push(b']');
-    }
-
-    /// Between two members or items.
-    fn comma(&mut self) {
-        if !matches!(self.text.last(), Some(b'{' | b'[')) {
-            self.text.push(b',');
-        }
-    }
-
-    /// A name that needs no escapes.
-    fn name(&mut self, name: &str) {
-        self.comma();
-        self.text.push(b'"');
-        self.text.extend_from_slice(name.as_bytes());
-        self.text.extend_from_slice(b"\":");
-    }
-
-    fn value(&mut self, value: impl Serialize) {
-        // Writing to memory does not fail, and what has no form in JSON becomes null.
-        if serde_json::to_writer(&mut self.text, &value).is_err() {
-            self.text.extend_from_slice(b"null");
-        }
-    }
-
-    pub(super) fn member(&mut self, name: &str, value: impl Serialize) {
-        self.name(name);
-        self.value(value);
-    }
-
-    pub(super) fn shown(&mut self, name: &str, value: impl Display) {
-        self.member(name, value.to_string());
-    }
-
-    fn hex(&mut self, bytes: &[u8]) {
-        self.text.reserve(2 * bytes.len() + 2);
-        self.text.push(b'"');
-        for byte in bytes {
-            let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
-            self.text.extend([digit(byte >> 4), digit(byte & 15)]);
-        }
-        self.text.push(b'"');
-    }
-
     fn place(&mut self, place: &Place<'_>) {
         match place {
-            Place::Line(line) => self.member("line", line),
+            Place::Line(line) => self.member("line", *line),
             Place::Packet(packet) => {
                 self.member("packet", packet.number);
                 self.member("offset", packet.offset);
-                self.time(packet.time.as_micros());
+                self.seconds("time", packet.time.as_micros());
                 self.address("from", packet.from);
                 self.address("to", packet.to);
                 if let Some(comment) = &packet.comment {
-                    self.member("comment", comment);
+                    self.member("comment", &**comment);
                 }
             }
         }
-    }
-
-    /// As it is shown, in less time: most lines have two.
-    pub(super) fn address(&mut self, name: &str, address: SocketAddrV4) {
-        self.name(name);
-        self.text.push(b'"');
-        for octet in address.ip().octets() {
-            self.value(octet);
-            self.text.push(b'.');
-        }
-        self.text.pop();
-        self.text.push(b':');
-        self.value(address.port());
-        self.text.push(b'"');
-    }
-
-    /// Seconds, exactly.
-    pub(super) fn time(&mut self, micros: u64) {
-        self.name("time");
-        let _ = write!(self.text, "{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     }
 
     fn entry(&mut self, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
@@ -170,7 +75,7 @@ impl Json {
             }
             Decoded::GameSpy(text) => {
                 self.direction(entry.sent_by);
-                self.member("gamespy", latin1(text));
+                self.member("gamespy", latin1(text).as_str());
             }
             Decoded::BadHex(BadHex { at, .. }) => self.error(*at, "hex", "bad_hex"),
             Decoded::Malformed(error) => self.error(error.at, error.field.name(), error.reason.name()),
@@ -195,7 +100,7 @@ impl Json {
             match message {
                 Message::Ack(Ack { id, .. }) => {
                     json.member("seq", id.seq.0);
-                    json.shown("channel", id.channel);
+                    json.member("channel", id.channel.name());
                     json.member("part", id.part);
                 }
                 Message::Keepalive => {}
@@ -216,7 +121,7 @@ impl Json {
         self.member("urgent", *urgent);
         self.member("seq", delivery.seq().map(|seq| seq.0));
         self.member("part", part.map(|part| part.index()));
-        self.member("total", part.and_then(|part| part.total()));
+        self.member("total", part.and_then(|part| part.total()).map(NonZeroU8::get));
         self.name("payload");
         self.hex(payload);
         // Only the beginning of a payload holds an opcode.
@@ -244,7 +149,7 @@ impl Json {
             Body::ConnectReply { assigned } => self.member("assigned", assigned.0),
             Body::Boot { reason, target } => {
                 self.member("reason", reason.name().unwrap_or("unknown"));
-                self.member("reason_code", reason.0);
+                self.member("reason_code", i64::from(reason.0));
                 self.member("target", target.0);
             }
             Body::Disconnect { peer, address } => {
@@ -264,16 +169,16 @@ impl Json {
         self.name("values");
         self.object(|json| {
             for (place, field) in payload.fields.iter().enumerate() {
-                let same = |other: &&payload::Field<'_>| other.name == field.name;
-                if payload.fields.iter().take(place).any(|other| same(&other)) {
+                if !field.listed {
+                    json.name(field.name);
+                    json.field(&field.value);
                     continue;
                 }
-                json.name(field.name);
-                if field.listed {
+                let same = |other: &&payload::Field<'_>| other.name == field.name;
+                if !payload.fields.iter().take(place).any(|other| same(&other)) {
+                    json.name(field.name);
                     let list = payload.fields.iter().filter(same);
                     json.array(list, |json, field| json.field(&field.value));
-                } else {
-                    json.field(&field.value);
                 }
             }
         });
@@ -284,11 +189,11 @@ impl Json {
 
     fn field(&mut self, value: &payload::Value<'_>) {
         match value {
-            payload::Value::Number(number) => self.value(number),
-            payload::Value::Id(id) => self.value(id),
-            payload::Value::Flag(flag) => self.value(flag),
-            payload::Value::Float(number) => self.value(f64::from(*number)),
-            payload::Value::Text(text) => self.value(latin1(text)),
+            payload::Value::Number(number) => self.value(*number),
+            payload::Value::Id(id) => self.value(*id),
+            payload::Value::Flag(flag) => self.value(*flag),
+            payload::Value::Float(number) => self.value(*number),
+            payload::Value::Text(text) => self.value(latin1(text).as_str()),
             payload::Value::Bytes(bytes) => self.hex(bytes),
         }
     }
@@ -306,7 +211,7 @@ impl Json {
                 json.member("at", at);
                 json.member("len", len);
                 json.member("field", field.name());
-                json.member("value", value);
+                json.member("value", value.as_str());
                 json.member("rule", rule);
             });
         });
@@ -317,7 +222,3 @@ impl Json {
         self.member("direction", letter);
     }
 }
-
-/// Longer than most lines.
-const LINE: usize = 2048;
-const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -21,6 +21,7 @@ use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
 
 use crate::Verdict;
 use hex::{BadHex, Line};
+use json::Json;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -122,6 +123,7 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
         None => None,
     };
     let mut out = Output { stdout: Some(BufWriter::new(io::stdout().lock())), go_on: capture.is_some() };
+    let mut json = Json::default();
     let (mut total, mut bad, mut left_out) = (0_u64, 0_u64, 0_u64);
     let mut lines = hex::Lines::new(input);
     while let Some(line) = lines.next_line().with_context(|| name.clone())? {
@@ -131,7 +133,7 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
         {
             left_out += 1;
         }
-        bad += u64::from(!show(args, line, &mut out)?);
+        bad += u64::from(!show(args, line, &mut json, &mut out)?);
     }
     out.flush()?;
     if let Some(capture) = capture {
@@ -177,7 +179,7 @@ impl<W: Write> Write for Output<W> {
 }
 
 /// Decodes and prints one line. `false` if it could not be decoded.
-fn show(args: &Args, mut line: Line, out: &mut impl Write) -> io::Result<bool> {
+fn show(args: &Args, mut line: Line, json: &mut Json, out: &mut impl Write) -> io::Result<bool> {
     let decoded = match &mut line.bytes {
         Err(error) => Decoded::BadHex(*error),
         Ok(bytes) => decode(args, bytes, line.sent_by),
@@ -185,7 +187,8 @@ fn show(args: &Args, mut line: Line, out: &mut impl Write) -> io::Result<bool> {
     let entry =
         Entry { place: Place::Line(line.number), sent_by: line.sent_by, comment: line.comment, decoded };
     if args.json {
-        json::write(out, &entry, args.explain, |_| true)?;
+        json::add(json, &entry, args.explain, |_| true);
+        json.write(out)?;
     } else {
         human::write(out, &entry, args.explain)?;
     }

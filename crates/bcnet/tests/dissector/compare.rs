@@ -19,6 +19,19 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
+    /// Compares one packet of a capture, its place in the file included, with all layers that tshark shows of it.
+    pub(crate) fn packet(&mut self, line: &Value, layers: &Value) -> Result<(), String> {
+        let mut datagram = object(line)?.clone();
+        for (key, shown) in place(layers) {
+            let told = datagram.shift_remove(key).unwrap_or(Value::Null);
+            self.values += usize::from(!told.is_null());
+            if told != shown {
+                return Err(format!("{key} is {shown}, not {told}"));
+            }
+        }
+        self.datagram(&Value::Object(datagram), layers.get("bcnet").unwrap_or(&Value::Null))
+    }
+
     /// Compares one datagram. The error says where the two differ.
     pub(crate) fn datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
         let mut known = strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
@@ -145,6 +158,22 @@ impl Comparison {
     pub(crate) fn has(&self, field: &str) -> bool {
         self.filled.contains(field)
     }
+}
+
+/// Where a packet is, in the words of `bcnet inspect FILE --json`; null is what it does not have.
+fn place(layers: &Value) -> [(&'static str, Value); 6] {
+    let text = |layer: &str, field: &str| layers[layer][field].as_str();
+    let number = |field| text("frame", field).and_then(|number| number.parse::<u64>().ok());
+    let time = text("frame", "frame.time_epoch").and_then(|time| time.parse::<f64>().ok());
+    let end = |ip, udp| Some(format!("{}:{}", text("ip", ip)?, text("udp", udp)?));
+    [
+        ("packet", number("frame.number").into()),
+        ("offset", number("frame.file_off").into()),
+        ("time", time.into()),
+        ("from", end("ip.src", "udp.srcport").into()),
+        ("to", end("ip.dst", "udp.dstport").into()),
+        ("comment", text("pkt_comment", "frame.comment").into()),
+    ]
 }
 
 fn explained(node: &Value, known: &[String]) -> Result<(), String> {

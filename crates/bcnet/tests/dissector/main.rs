@@ -4,7 +4,7 @@ mod compare;
 mod traffic;
 mod tshark;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use compare::Comparison;
 use traffic::{CLIENT, HOST, Mix, captured, ciphered, data};
-use tshark::{Captured, all, dissect, frames, info, is_here, text};
+use tshark::{Captured, all, both, dissect, frames, info, is_here, text};
 
 #[test]
 fn every_vector_has_the_same_fields_in_both() {
@@ -120,6 +120,28 @@ fn a_key_without_a_field_and_a_field_without_a_key_are_noticed() {
     let mut other = layer.clone();
     other["bcnet.sender"] = json!("2");
     assert!(compare(&entry, &other).is_err());
+}
+
+/// The same of where a packet is: nothing may be too much, missing or different.
+#[test]
+fn a_place_that_differs_is_noticed() {
+    let line = json!({"packet": 3, "offset": 60, "time": 1.5, "from": "10.0.0.1:1", "to": "10.0.0.2:2", "comment": "x",
+        "gamespy": "\\a"});
+    let layers = json!({
+        "frame": {"frame.number": "3", "frame.file_off": "60", "frame.time_epoch": "1.500000000"},
+        "ip": {"ip.src": "10.0.0.1", "ip.dst": "10.0.0.2"},
+        "udp": {"udp.srcport": "1", "udp.dstport": "2"},
+        "pkt_comment": {"frame.comment": "x"},
+        "bcnet": {"bcnet.gamespy": "\\a"},
+    });
+    assert_eq!(Comparison::default().packet(&line, &layers), Ok(()));
+    for key in ["packet", "offset", "time", "from", "to", "comment", "new"] {
+        let mut other = line.clone();
+        other[key] = json!(7);
+        assert!(Comparison::default().packet(&other, &layers).is_err(), "{key}");
+        other.as_object_mut().expect("an object").shift_remove(key);
+        assert_eq!(Comparison::default().packet(&other, &layers).is_ok(), key == "new", "{key}");
+    }
 }
 
 /// T-20, T-68: whatever came in parts is put together, and read like any payload.
@@ -312,21 +334,39 @@ fn any_port_is_recognised_by_content_and_some_by_preference() {
     assert!(dissect("preference", &bad, &["-o", "bcnet.ports:40001"])[0].is_some());
 }
 
-/// Fails at the first datagrams that differ.
+/// Fails at the first datagrams that differ, be they read as hex or from the capture itself.
 fn same_fields(name: &str, captured: &[Captured]) -> Comparison {
-    let layers = dissect(name, captured, &[]);
+    let (packets, lines) = both(name, captured);
     let entries = inspect(captured);
     assert_eq!(entries.len(), captured.len());
-    let mut comparison = Comparison::default();
+    let (mut comparison, mut of_file) = (Comparison::default(), Comparison::default());
+    // What an observer finds in the conversation stands behind the datagram; the dissector has expert infos for it.
+    let mut lines = lines.iter().filter(|line| line.get("finding").is_none()).peekable();
+    let mut talking = HashSet::new();
     let mut wrong = Vec::new();
-    for ((layer, entry), datagram) in layers.iter().zip(&entries).zip(captured) {
-        let layer = layer.as_ref().unwrap_or(&Value::Null);
-        if let Err(why) = comparison.datagram(entry, layer) {
+    for (((layers, entry), datagram), number) in packets.iter().zip(&entries).zip(captured).zip(1..) {
+        let layer = layers.get("bcnet").unwrap_or(&Value::Null);
+        let mut compared = comparison.datagram(entry, layer);
+        let ends = (datagram.from.min(datagram.to), datagram.from.max(datagram.to));
+        if let Some(line) = lines.next_if(|line| line["packet"] == number) {
+            compared = compared.and_then(|()| of_file.packet(line, layers));
+        } else if entry.get("error").is_none() || talking.contains(&ends) {
+            // Only garbage between addresses that have said nothing else is not the game's.
+            compared = compared
+                .and_then(|()| Err(format!("packet {number} is missing in what is said of the file")));
+        }
+        if entry.get("messages").is_some() {
+            talking.insert(ends);
+        }
+        if let Err(why) = compared {
             wrong.push(format!("{:02X?}: {why}", datagram.bytes));
         }
     }
     let shown = wrong.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(wrong.is_empty(), "{name}: {} of {} datagrams differ:\n{shown}", wrong.len(), captured.len());
+    assert_eq!(lines.next(), None, "{name}: no packet has this line");
+    println!("{name}: {} values of the file are the same", of_file.values);
+    assert!(of_file.values > 0);
     comparison
 }
 

@@ -10,11 +10,11 @@ use std::{env, fs};
 use etherparse::PacketBuilder;
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A datagram as it was captured.
 #[derive(Debug, Clone)]
@@ -53,22 +53,39 @@ pub(crate) fn is_here() -> bool {
 
 /// What the dissector makes of each datagram: the layer `bcnet`, or nothing where it was not recognised.
 pub(crate) fn dissect(name: &str, captured: &[Captured], options: &[&str]) -> Vec<Option<Value>> {
-    let json = ["-T", "json", "--no-duplicate-keys", "-J", "bcnet"];
-    let text = run(name, captured, &[options, &json].concat());
-    let packets: Vec<Value> = serde_json::from_str(&text).expect("JSON of tshark");
+    let text = run(name, captured, &[options, &JSON, &["bcnet"]].concat());
+    layers(name, captured, &text).into_iter().map(|mut layers| layers.remove("bcnet")).collect()
+}
+
+/// All layers of each packet, and what `bcnet inspect --json` says of the same file.
+pub(crate) fn both(name: &str, captured: &[Captured]) -> (Vec<Value>, Vec<Value>) {
+    let shown = "frame pkt_comment ip udp bcnet";
+    in_file(name, captured, |file| {
+        let text = tshark(file, &[&["-o", "frame.show_file_off:TRUE"][..], &JSON, &[shown]].concat());
+        let inspect =
+            Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("inspect").arg(file).arg("--json").output();
+        let lines = String::from_utf8(inspect.expect("bcnet runs").stdout).expect("UTF-8");
+        let lines = lines.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        (layers(name, captured, &text).into_iter().map(Value::Object).collect(), lines)
+    })
+}
+
+/// The layers of each packet in the JSON of tshark.
+fn layers(name: &str, captured: &[Captured], text: &str) -> Vec<Map<String, Value>> {
+    let packets: Vec<Value> = serde_json::from_str(text).expect("JSON of tshark");
     assert_eq!(packets.len(), captured.len(), "{name}: packets");
-    let layer = |mut packet: Value| {
-        let layers = packet["_source"]["layers"].as_object_mut().expect("layers");
-        let ours = layers.remove("bcnet");
+    let layers = |mut packet: Value| {
+        let Value::Object(layers) = packet["_source"]["layers"].take() else { panic!("{name}: {packet}") };
         // What others make of what is not ours is their affair.
+        let ours = layers.contains_key("bcnet");
         let trouble = |layer: &str| match layer {
             "_ws.lua.fake" => false,
-            _ => layer.starts_with("Lua Error") || (layer.starts_with("_ws") && ours.is_some()),
+            _ => layer.starts_with("Lua Error") || (layer.starts_with("_ws") && ours),
         };
         assert!(!layers.keys().any(|layer| trouble(layer)), "{name}: {layers:?}");
-        ours
+        layers
     };
-    packets.into_iter().map(layer).collect()
+    packets.into_iter().map(layers).collect()
 }
 
 /// The Info column of each datagram.
@@ -84,25 +101,36 @@ pub(crate) fn frames(name: &str, captured: &[Captured], filter: &str) -> Vec<usi
 }
 
 fn run(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
+    in_file(name, captured, |file| tshark(file, arguments))
+}
+
+/// Does something with a capture that is there only meanwhile.
+fn in_file<T>(name: &str, captured: &[Captured], work: impl FnOnce(&Path) -> T) -> T {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("dissector-{name}"));
     fs::create_dir_all(&directory).expect("a directory");
     let file = directory.join("capture.pcapng");
     write(&file, captured);
+    let result = work(&file);
+    fs::remove_dir_all(&directory).expect("the directory is removed");
+    result
+}
+
+fn tshark(file: &Path, arguments: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dissector/bcnet.lua");
+    let directory = file.parent().expect("a directory");
     let output = Command::new("tshark")
         .arg("-X")
         .arg(format!("lua_script:{}", script.display()))
         .arg("-r")
-        .arg(&file)
+        .arg(file)
         .args(arguments)
         // The settings and plugins of whoever runs the test are no part of it.
-        .env("WIRESHARK_CONFIG_DIR", &directory)
-        .env("HOME", &directory)
+        .env("WIRESHARK_CONFIG_DIR", directory)
+        .env("HOME", directory)
         .output()
         .expect("tshark runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !stderr.contains("Lua"), "{name}: {stderr}");
-    fs::remove_dir_all(&directory).expect("the directory is removed");
+    assert!(output.status.success() && !stderr.contains("Lua"), "{}: {stderr}", file.display());
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -115,7 +143,7 @@ fn write(path: &Path, captured: &[Captured]) {
         options: vec![InterfaceDescriptionOption::IfTsResol(9)],
     };
     out.write_pcapng_block(interface).expect("written");
-    for Captured { at, from, to, bytes } in captured {
+    for (Captured { at, from, to, bytes }, number) in captured.iter().zip(1..) {
         let builder =
             PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), 64).udp(from.port(), to.port());
         let mut packet = Vec::with_capacity(builder.size(bytes.len()));
@@ -124,9 +152,20 @@ fn write(path: &Path, captured: &[Captured]) {
             interface_id: 0,
             timestamp: *at,
             original_len: u32::try_from(packet.len()).expect("small"),
-            options: vec![],
+            options: comment(number)
+                .map(|text| EnhancedPacketOption::Comment(text.into()))
+                .into_iter()
+                .collect(),
             data: packet.into(),
         };
         out.write_pcapng_block(block).expect("written");
     }
 }
+
+/// Every third packet has one.
+fn comment(number: u32) -> Option<String> {
+    number.is_multiple_of(3).then(|| format!("remark {number}: \"Žofie\" \\ 🚀"))
+}
+
+/// How tshark writes JSON; behind it stands which layers it writes.
+const JSON: [&str; 4] = ["-T", "json", "--no-duplicate-keys", "-J"];

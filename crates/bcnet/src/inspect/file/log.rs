@@ -87,7 +87,10 @@ impl Reader {
             let head = head_of(line.trim());
             if read != 0 && head.is_none() {
                 if let Some(entry) = &mut self.entry {
-                    entry.note(line.trim());
+                    match self.line.trim_ascii().strip_prefix(b"Text:") {
+                        Some(text) => entry.note_text(text.trim_ascii_start()),
+                        None => entry.note(line.trim()),
+                    }
                 }
                 continue;
             }
@@ -129,16 +132,16 @@ impl Reader {
 }
 
 impl Entry {
-    /// A line below the head.
-    fn note(&mut self, line: &str) {
-        if let Some(text) = line.strip_prefix("Text:") {
-            let text = text.trim_start();
-            if self.bytes.is_empty() && text.starts_with('\\') {
-                self.bytes.extend(text.bytes());
-                self.len = None;
-            }
-            return;
+    /// GameSpy text below the head. It is of bytes, not of UTF-8.
+    fn note_text(&mut self, text: &[u8]) {
+        if self.bytes.is_empty() && text.starts_with(b"\\") {
+            self.bytes.extend_from_slice(text);
+            self.len = None;
         }
+    }
+
+    /// Any other line below the head.
+    fn note(&mut self, line: &str) {
         if let Some(title) = line.strip_suffix(':') {
             let title = title.to_ascii_lowercase();
             self.section = match title.as_str() {

@@ -21,6 +21,7 @@ mod table;
 mod view;
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ use bcnet_transport::Time;
 use bcnet_transport::observe::{ConversationId, Finding, Limits, NO_MARK, Observer, Seen, Side};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
 
-use super::{Args as InspectArgs, name};
+use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;
 use filter::Filter;
 pub(super) use source::Packet;
@@ -45,8 +46,7 @@ pub(super) struct Options {
     #[arg(long, conflicts_with_all = ["json", "summary"])]
     csv: bool,
 
-    /// Write one row per message to a Parquet file
-    #[cfg(feature = "parquet")]
+    /// Write one row per message to a Parquet file; needs a program that was built with the feature `parquet`
     #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv"])]
     parquet: Option<PathBuf>,
 
@@ -125,6 +125,11 @@ fn sinks<'a>(
         ensure!(report != path, "{}: is the input; name another file for --report", report.display());
         sinks.push(Box::new(report::Report::new(report.clone())));
     }
+    #[cfg(not(feature = "parquet"))]
+    ensure!(
+        args.file.parquet.is_none(),
+        "--parquet: this program was built without it; build one with `cargo build --release --features parquet`"
+    );
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
         let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
@@ -159,7 +164,7 @@ impl Sink for Vec<Box<dyn Sink + '_>> {
 
 fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<Verdict> {
     let name = name(path);
-    let mut source = Source::open(path, args.file.follow).with_context(|| name.clone())?;
+    let mut source = open(path, args.file.follow).with_context(|| name.clone())?;
     let mut run = Run::new(sink);
     // Followed files are shown as they grow; others are deciphered many at a time.
     let most = if args.file.follow { 1 } else { BATCH };
@@ -200,6 +205,19 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
         verdict = Verdict::Findings;
     }
     Ok(verdict)
+}
+
+/// Opens a file and sees what it is.
+fn open(path: &Path, follow: bool) -> anyhow::Result<Source> {
+    if is_stdin(path) {
+        // The end of a pipe is its end.
+        return Source::of(Box::new(io::stdin().lock()), None, false);
+    }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    ensure!(!metadata.is_dir(), "is a directory; name a capture or a packet log");
+    let size = (metadata.is_file() && !follow).then_some(metadata.len());
+    Source::of(Box::new(file), size, follow)
 }
 
 /// One pass over a capture.

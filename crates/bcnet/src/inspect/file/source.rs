@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddrV4;
 use std::ops::Range;
-use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Time, cipher};
 
 use super::frame::{self, Skip};
 use super::log;
 use super::pcap::{self, Damage, Next, Window};
-use crate::inspect::is_stdin;
 
 /// One datagram, without its bytes.
 #[derive(Debug, Clone)]
@@ -151,21 +148,6 @@ pub(super) enum Step {
 }
 
 impl Source {
-    /// Opens a file and sees what it is.
-    pub(super) fn open(path: &Path, follow: bool) -> anyhow::Result<Self> {
-        let (input, size): (Box<dyn Read>, _) = if is_stdin(path) {
-            (Box::new(io::stdin().lock()), None)
-        } else {
-            let file = File::open(path)?;
-            let metadata = file.metadata()?;
-            ensure!(!metadata.is_dir(), "is a directory; name a capture or a packet log");
-            let size = (metadata.is_file() && !follow).then_some(metadata.len());
-            (Box::new(file), size)
-        };
-        // The end of a pipe is its end.
-        Self::of(input, size, follow && !is_stdin(path))
-    }
-
     /// Sees what an input is.
     pub(super) fn of(input: Box<dyn Read>, size: Option<u64>, follow: bool) -> anyhow::Result<Self> {
         let window = Window::new(input, follow);

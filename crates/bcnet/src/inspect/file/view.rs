@@ -1,6 +1,7 @@
 //! Every message on its own line, for a person or as JSON, with what was found in it.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use bcnet_transport::observe::{Finding, NO_MARK, Observer};
 use bcnet_transport::wire::{Datagram, PeerId, Role};
@@ -24,11 +25,18 @@ pub(super) struct View<W> {
     /// Whether each datagram is to be seen at once.
     at_once: bool,
     start: Option<u64>,
+    json: Json,
 }
 
 impl<W: Write> View<W> {
-    pub(super) const fn new(out: W, form: Form, filter: Filter, at_once: bool) -> Self {
-        Self { out, form, filter, at_once, start: None }
+    pub(super) fn new(out: W, form: Form, filter: Filter, at_once: bool) -> Self {
+        Self { out, form, filter, at_once, start: None, json: Json::default() }
+    }
+
+    /// Lets the reader of the output see everything.
+    fn flush(&mut self) -> io::Result<()> {
+        self.json.write(&mut self.out)?;
+        self.out.flush()
     }
 
     /// Seconds since the first datagram.
@@ -62,7 +70,8 @@ impl<W: Write> View<W> {
     fn json(&mut self, packet: &Packet, sent_by: Option<Role>, decoded: Decoded<'_>) -> io::Result<()> {
         let entry = Entry { place: Place::Packet(packet), sent_by, comment: None, decoded };
         let filter = &self.filter;
-        json::write(&mut self.out, &entry, false, |message| filter.wants_message(message))
+        json::add(&mut self.json, &entry, false, |message| filter.wants_message(message));
+        self.json.write_many(&mut self.out)
     }
 
     fn other(&mut self, packet: &Packet, what: &What<'_>) -> io::Result<()> {
@@ -88,10 +97,8 @@ impl<W: Write> View<W> {
 
     fn finding(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
         if self.form == Form::Json {
-            let mut json = Json::default();
-            json.object(|json| write_finding(json, finding, place, observer));
-            json.text.push(b'\n');
-            return self.out.write_all(&json.text);
+            self.json.line(|json| add_finding(json, finding, place, observer));
+            return self.json.write_many(&mut self.out);
         }
         let time = self.since(finding.at.as_micros());
         let number = if finding.mark == NO_MARK { String::new() } else { finding.mark.to_string() };
@@ -129,7 +136,7 @@ impl<W: Write> Sink for View<W> {
         for finding in *findings {
             self.finding(finding, Some(place), observer)?;
         }
-        if self.at_once { self.out.flush() } else { Ok(()) }
+        if self.at_once { self.flush() } else { Ok(()) }
     }
 
     fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
@@ -140,7 +147,7 @@ impl<W: Write> Sink for View<W> {
     }
 
     fn finish(&mut self, _: &End<'_>) -> io::Result<()> {
-        self.out.flush()
+        self.flush()
     }
 }
 
@@ -150,13 +157,13 @@ fn comment(packet: &Packet) -> String {
 }
 
 /// The members of a finding.
-fn write_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
+fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
     use bcnet_transport::observe::What;
     json.member("finding", finding.what.name());
     json.member("fault", finding.what.is_fault());
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
     json.member("offset", place.map(|place| place.offset));
-    json.time(finding.at.as_micros());
+    json.seconds("time", finding.at.as_micros());
     let talk = observer.conversation(finding.conversation);
     match talk {
         Some(talk) => json.address("by", talk.address(finding.side)),
@@ -169,23 +176,27 @@ fn write_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, ob
         _ => None,
     };
     if let Some(about) = about {
-        json.shown("channel", about.id.channel);
+        json.member("channel", about.id.channel.name());
         json.member("seq", about.id.seq.0);
         json.member("part", about.id.part);
         json.member("opcode", about.opcode);
     }
     match finding.what {
         What::StaleAck { age, times, .. } => {
-            json.member("age", age.as_secs_f64());
+            json.seconds("age", micros(age));
             json.member("times", times);
         }
         What::Retransmission { times, after, cause, .. } => {
             json.member("cause", cause.name());
-            json.member("after", after.as_secs_f64());
+            json.seconds("after", micros(after));
             json.member("times", times);
         }
         What::RepeatedAck { times, .. } => json.member("times", times),
         _ => {}
     }
     json.shown("text", finding.what);
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

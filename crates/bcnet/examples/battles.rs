@@ -1,0 +1,66 @@
+//! Writes a capture of simulated battles between stock engines, for measurements: `battles OUT.pcap BYTES`.
+//!
+//! Each battle has its own seed, from 1 on, and its own network, so the file depends on its size alone.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::time::Duration;
+
+use anyhow::Context;
+use bcnet_lab::{Options, Scenario, World, capture};
+use bcnet_transport::cipher;
+use bcnet_transport::wire::PeerId;
+use etherparse::PacketBuilder;
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().context("name a file")?;
+    let size: usize = arguments.next().context("tell a size in bytes")?.parse()?;
+    let scenario = Scenario::parse(BATTLE).expect("a scenario of the project");
+    let mut out = BufWriter::new(File::create(path)?);
+    let mut written = put(&mut out, &[0xA1B2_C3D4, 0x0004_0002, 0, 0, LARGEST, RAW], &[])?;
+    for seed in 1.. {
+        let start = (scenario.settle + scenario.duration) * seed;
+        let options = Options { seed: Some(seed.into()), ..Options::default() };
+        for (passing, mut bytes) in capture(&scenario, &options, MOST) {
+            if written >= size {
+                return Ok(out.flush()?);
+            }
+            if bytes.first() != Some(&PeerId::GAMESPY.0) {
+                cipher::encrypt(&mut bytes);
+            }
+            let at = start + Duration::from_micros(passing.now.as_micros());
+            let [from, to] = [passing.from, passing.to].map(|node| address(seed, node));
+            let mut packet = Vec::new();
+            PacketBuilder::ipv4(from, to, 64).udp(PORT, PORT).write(&mut packet, &bytes)?;
+            let length = u32::try_from(packet.len())?;
+            let seconds = u32::try_from(at.as_secs())?;
+            written += put(&mut out, &[seconds, at.subsec_micros(), length, length], &packet)?;
+        }
+    }
+    Ok(())
+}
+
+/// The address of a node in the network of a battle.
+fn address(seed: u32, node: usize) -> [u8; 4] {
+    let [_, _, _, place] = World::address(node).ip().octets();
+    let [_, _, high, low] = seed.to_be_bytes();
+    [10, high, low, place]
+}
+
+/// Writes numbers and what follows them. How many bytes that were.
+fn put(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::Result<usize> {
+    for number in numbers {
+        out.write_all(&number.to_le_bytes())?;
+    }
+    out.write_all(bytes)?;
+    Ok(4 * numbers.len() + bytes.len())
+}
+
+const BATTLE: &str = include_str!("../../../scenarios/battle-loss5.toml");
+const PORT: u16 = 22101;
+/// IPv4 without a link.
+const RAW: u32 = 101;
+/// More than a battle has.
+const MOST: usize = 1 << 20;
+const LARGEST: u32 = 65_535;
