@@ -332,7 +332,7 @@ fn captures_that_begin_and_end_at_other_times_are_joined_where_both_are() {
     for files in [[&files[0], &files[1]], [&files[1], &files[0]]] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let [client, host] = &lines(&run)[..] else { panic!("{}", run.stdout) };
+        let [client, host] = &run.json()[..] else { panic!("{}", run.stdout) };
         let counts = |way: &Value| ["sent", "lost", "unseen", "outside"].map(|key| way[key].as_u64());
         assert_eq!(counts(client), [Some(1000), Some(10), Some(0), Some(29_000)], "{client}");
         assert_eq!(counts(host), [Some(1000), Some(0), Some(0), Some(29_000)], "{host}");

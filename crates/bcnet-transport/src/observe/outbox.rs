@@ -40,6 +40,8 @@ impl Owed {
 #[derive(Debug, Clone)]
 pub(super) struct Outbox {
     owed: Vec<Owed>,
+    /// Behind the one that was sent last: ACKs leave in the order in which they are owed.
+    next: usize,
     manner: Manner,
     /// None was sent before this.
     earliest: Time,
@@ -49,7 +51,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) const fn new() -> Self {
-        Self { owed: Vec::new(), manner: Manner::Unknown, earliest: Time::ZERO, not_repeated: 0 }
+        Self { owed: Vec::new(), next: 0, manner: Manner::Unknown, earliest: Time::ZERO, not_repeated: 0 }
     }
 
     pub(super) const fn manner(&self) -> Manner {
@@ -70,7 +72,8 @@ impl Outbox {
 
     fn find(&self, id: MessageId) -> Option<usize> {
         let key = Key::new(id);
-        self.owed.iter().position(|owed| owed.key == key)
+        let is_next = self.owed.get(self.next).is_some_and(|owed| owed.key == key);
+        if is_next { Some(self.next) } else { self.owed.iter().position(|owed| owed.key == key) }
     }
 
     /// Whether the ACK is in the outbox, and may leave at `at` as it stands there.
@@ -109,11 +112,13 @@ impl Outbox {
         owed.last = at;
         self.earliest = self.earliest.min(at);
         let sends = owed.sends;
+        self.next = place + 1;
         if sends > 1 {
             self.manner = Manner::Stock;
         }
         if sends >= ACK_SENDS || self.manner == Manner::Once {
             self.owed.remove(place);
+            self.next = place;
             return (first, Some(sends));
         }
         (first, None)
