@@ -234,6 +234,16 @@ impl Proxy {
         self.clients.get(source as usize).and_then(Option::as_ref).map(|client| client.address)
     }
 
+    /// Everyone's sources, those of browsers too.
+    pub fn sources(&self) -> impl Iterator<Item = (SocketAddrV4, Source)> {
+        self.clients.iter().flatten().map(|client| (client.address, client.source))
+    }
+
+    /// Forgets whose source this is, since it cannot be had: who asks to be let in again gets one anew.
+    pub fn forget(&mut self, source: u32) {
+        self.close(source as usize);
+    }
+
     /// How many datagrams were turned away for this reason.
     #[must_use]
     pub fn refused(&self, refusal: Refusal) -> u64 {

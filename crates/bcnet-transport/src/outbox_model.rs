@@ -411,7 +411,7 @@ fn what_leaves_again_tells_whether_it_is_game_data() {
     for (channel, is_game) in [(Channel::Game, true), (Channel::Control, false)] {
         let mut outbox = Outbox::default();
         outbox.queue(channel, Seq(0), |head| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
-        let mut fill = |outbox: &mut Outbox, now| {
+        let fill = |outbox: &mut Outbox, now| {
             let mut buffer = [0; 512];
             let mut writer = Writer::new(&mut buffer, PeerId(2));
             let ready = outbox.readiness(5000);

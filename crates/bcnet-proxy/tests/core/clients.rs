@@ -236,3 +236,20 @@ fn hostile_bytes_pass_or_are_dropped_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn whose_source_cannot_be_had_may_ask_again() {
+    let mut proxy = Proxy::new(Config { sources: pool(1), ..Config::default() });
+    let own = joined(&mut proxy, 1, 0);
+    assert_eq!(
+        proxy.sources().map(|(who, source)| (who, source.address)).collect::<Vec<_>>(),
+        [(client(1), own)]
+    );
+    proxy.forget(0);
+    assert!(matches!(events(&mut proxy).as_slice(), [Event::Closed { player: true, .. }]));
+    assert_eq!(proxy.sources().count(), 0);
+    assert_eq!(joined(&mut proxy, 1, 10), own);
+    // Nobody has this one.
+    proxy.forget(7);
+    assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
+}

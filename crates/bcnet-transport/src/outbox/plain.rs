@@ -48,7 +48,7 @@ impl Outbox {
         if patient {
             unit.skips = unit.skips.saturating_add(1);
             unit.last_sent = now;
-            self.sent.push(Sent { at: now, count: 1, ..sent });
+            self.sent.push(Sent { at: now, ..sent });
             return 0;
         }
         unit.skips = 0;
@@ -128,26 +128,33 @@ impl Group {
         if !self.one_by_one {
             self.answers = self.answers.saturating_add(1);
             // As many sends as parts may have been repeats of a few.
-            let unsent = self.units.iter().any(|unit| unit.state == State::Fresh);
-            self.one_by_one = !unsent && self.sends >= u16::from(self.left) && self.answers >= self.sends;
-            self.hold_back();
+            let sent = || self.units.iter().all(|unit| unit.state != State::Fresh);
+            self.one_by_one = self.sends >= u16::from(self.left) && self.answers >= self.sends && sent();
+            if self.one_by_one {
+                self.hold_back();
+            }
             return None;
         }
         let asked = self.asked.take().and_then(|part| self.units.get_mut(usize::from(part)));
         let arrived = asked.and_then(|unit| Some((unit.arrive()?, unit.len())));
-        self.left -= u8::from(arrived.is_some());
+        if arrived.is_some() {
+            self.left -= 1;
+            self.settled = now;
+        }
         self.habit = match self.habit {
             Habit::Unknown if arrived.is_some() => Habit::Once,
             _ if arrived.is_none() && silent >= LATE => Habit::Repeats,
             known => known,
         };
-        self.hold_back();
+        if arrived.is_none() {
+            self.hold_back();
+        }
         arrived
     }
 
-    /// What was about to be sent waits for its turn, if parts are sent one by one.
+    /// What was about to be sent waits for its turn: parts are sent one by one.
     fn hold_back(&mut self) {
-        for unit in self.units.iter_mut().filter(|unit| self.one_by_one && unit.state == State::Lost) {
+        for unit in self.units.iter_mut().filter(|unit| unit.state == State::Lost) {
             unit.state = State::Waiting;
             self.waiting += 1;
         }

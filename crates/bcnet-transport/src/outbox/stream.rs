@@ -69,6 +69,8 @@ pub(super) struct Group {
     pub(super) habit: Habit,
     /// When a part was last sent, or a plain ACK came.
     pub(super) last: Time,
+    /// When a plain ACK last settled a part: one by one takes its time, and is not the same as being stuck (T-64).
+    pub(super) settled: Time,
 }
 
 /// What a sequence number stands for, to be changed.
@@ -348,17 +350,17 @@ impl Stream {
         }
     }
 
-    /// When the first message was sent first, if it was.
+    /// When the first message was sent first, if it was, or when something of it was settled since.
     #[inline]
     pub(super) fn oldest(&self) -> Option<Time> {
-        let unit = match self.entries.front()? {
-            Entry::Whole(unit) => unit,
+        let (unit, settled) = match self.entries.front()? {
+            Entry::Whole(unit) => (unit, Time::ZERO),
             Entry::Split(place) => {
-                let units = &self.groups.get(*place as usize)?.units;
-                units.iter().find(|unit| unit.state != State::Done)?
+                let group = self.groups.get(*place as usize)?;
+                (group.units.iter().find(|unit| unit.state != State::Done)?, group.settled)
             }
         };
-        (unit.sends > 0).then_some(unit.first_sent)
+        (unit.sends > 0).then(|| unit.first_sent.max(settled))
     }
 
     /// All units with their number and part.

@@ -182,6 +182,11 @@ fn something_is_always_under_way() {
 
 /// Answers plainly what `host` sends until `until`, 10 ms later, and tells what that was and when.
 fn answer_plainly(host: &mut End, from: Time, until: Time) -> Vec<String> {
+    answer_plainly_after(host, from, until, &[10])
+}
+
+/// As [`answer_plainly`], as many milliseconds later, each time anew.
+fn answer_plainly_after(host: &mut End, from: Time, until: Time, delays: &[u64]) -> Vec<String> {
     let (mut now, mut lines) = (from, Vec::new());
     loop {
         let packets = host.flush(now);
@@ -190,8 +195,9 @@ fn answer_plainly(host: &mut End, from: Time, until: Time) -> Vec<String> {
         let seqs =
             packets.iter().flat_map(Packet::data).map(|(delivery, _)| delivery.seq().expect("reliable"));
         let acks: Vec<_> = seqs.map(|seq| ack(Channel::Game, seq.0)).collect();
-        if !acks.is_empty() {
-            now = now + Duration::from_millis(10);
+        let sent = now;
+        for delay in delays.iter().filter(|_| !acks.is_empty()) {
+            now = sent + Duration::from_millis(*delay);
             host.hear_from(address(1), &from_peer(2, &acks), now);
         }
         match host.endpoint.next_timeout().filter(|next| *next <= until) {
@@ -317,6 +323,72 @@ fn parts_about_to_be_sent_again_wait_for_their_turn() {
     assert_eq!(host.snapshot(PeerId(2), ms(3799)).unacknowledged.len(), 2);
 }
 
+/// A message of so many bytes of which each part was answered plainly, so that they are sent one by one from now on.
+fn answered_in_full(len: usize, parts: usize) -> End {
+    let mut host = measured();
+    host.send(PeerId(2), &pattern(0, len), ms(200));
+    assert_eq!(said(&host.flush(ms(200))).len(), parts);
+    for _ in 0..parts {
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(210));
+    }
+    host
+}
+
+/// T-65: a peer that answers once is asked again soon, be its answers slow or doubled by the network.
+#[test]
+fn slow_or_doubled_answers_are_no_repeats() {
+    for delays in [&[400][..], &[10, 15]] {
+        let mut host = answered_in_full(1600, 4);
+        let lines = answer_plainly_after(&mut host, ms(210), ms(20_000), delays);
+        let at: Vec<f64> = lines
+            .iter()
+            .filter(|line| line.contains("data"))
+            .map(|line| line[..5].parse().expect("a time"))
+            .collect();
+        assert_eq!(at.len(), 4, "{lines:?}");
+        assert!(at.windows(2).all(|two| two[1] - two[0] < 2.5), "{delays:?}: {lines:?}");
+        assert_eq!(host.snapshot(PeerId(2), ms(20_000)).queued_bytes, 0);
+    }
+}
+
+/// T-65: a part that waits for its turn may be acknowledged by its own ACK; the others go on.
+#[test]
+fn a_part_that_waits_can_be_acknowledged() {
+    let mut host = answered_in_full(1600, 4);
+    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(220));
+    let lines = answer_plainly(&mut host, ms(220), ms(20_000));
+    let parts: Vec<_> = lines.iter().filter(|line| line.contains("data")).collect();
+    assert!(parts.len() == 3 && parts.iter().all(|line| !line.contains("part=1 ")), "{lines:?}");
+    assert_eq!(host.snapshot(PeerId(2), ms(20_000)).queued_bytes, 0);
+}
+
+/// T-65: ACKs of single parts end no round: what is left is sent again as soon as in the first.
+#[test]
+fn acks_of_parts_end_no_round() {
+    let mut host = measured();
+    host.send(PeerId(2), &pattern(0, 1600), ms(200));
+    host.flush(ms(200));
+    let acks = [ack(Channel::Game, 0), ack_part(0, 0), ack_part(0, 1), ack_part(0, 2)];
+    host.hear_from(address(1), &from_peer(2, &acks), ms(210));
+    let lines = host.timeline(ms(210), ms(1500));
+    assert!(lines.iter().any(|line| line.contains("part=3 ")), "{lines:?}");
+}
+
+/// T-62, T-65: what is acknowledged meanwhile hurries no part that waits for its turn.
+#[test]
+fn other_messages_do_not_hurry_a_part_that_waits() {
+    let mut host = answered_in_full(832, 3);
+    for seq in 1..=8 {
+        let now = ms(210 + 10 * u64::from(seq));
+        host.send(PeerId(2), &[7; 10], now);
+        assert_eq!(host.says(now), [format!("data seq={seq} 10 bytes")]);
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
+    }
+    assert_eq!(host.timeline(ms(290), ms(3200)), [""; 0]);
+    answer_plainly(&mut host, ms(3200), ms(9000));
+    assert_eq!(host.snapshot(PeerId(2), ms(9000)).queued_bytes, 0);
+}
+
 /// T-64, T-65: the largest message arrives, and its re-sending ends before the peer counts as lost.
 #[test]
 fn the_largest_message_is_settled_by_plain_acks_on_a_lossy_link() {
@@ -392,6 +464,34 @@ fn a_peer_with_plain_acks_gets_everything_on_a_lossy_link() {
         let end = host.snapshot(PeerId(2), ms(120_000));
         assert_eq!(end.queued_bytes, 0, "seed {seed}: {} parts are still sent", end.unacknowledged.len());
     }
+}
+
+/// T-64, T-65: a peer that repeats its plain ACKs as stock does makes many parts take longer than a message may go
+/// without an ACK. It goes on all the same: every part that is settled is one.
+#[test]
+fn many_parts_are_settled_by_repeated_plain_acks_however_long_that_takes() {
+    let mut host = measured();
+    host.send(PeerId(2), &pattern(0, 24_000), ms(200));
+    let mut answers: Vec<(Time, Vec<u8>)> = Vec::new();
+    for tick in 20..100_000_u64 {
+        let now = ms(10 * tick);
+        while let Some(at) = answers.iter().position(|(due, _)| *due <= now) {
+            host.hear_from(address(1), &answers.remove(at).1, now);
+        }
+        for packet in host.flush(now) {
+            let parts = packet.data().len();
+            let acks = (0..parts).map(|_| ack(Channel::Game, 0)).chain([Message::Keepalive]);
+            let answer = from_peer(2, &acks.collect::<Vec<_>>());
+            let repeats = if parts == 0 { 1 } else { 9 };
+            let back = (0..repeats).map(|repeat| now + Duration::from_millis(100 + 670 * repeat));
+            answers.extend(back.map(|due| (due, answer.clone())));
+        }
+        if host.snapshot(PeerId(2), now).queued_bytes == 0 {
+            assert!(now > ms(360_000), "settled after {}, which tells nothing", now.since(START).as_secs());
+            return;
+        }
+    }
+    panic!("{} parts are still sent", host.snapshot(PeerId(2), ms(1_000_000)).unacknowledged.len());
 }
 
 /// How often a datagram arrives: one in five is lost, one in five doubled.

@@ -66,8 +66,8 @@ pub(super) fn receive(
             header.msg_controllen = size_of::<Control>() as _;
         }
     }
-    // SAFETY: `count` headers are initialised; each names one buffer, one name and one control block of the sizes
-    // given, all of which outlive the call and are borrowed by nobody else.
+    // SAFETY: `count` headers are initialised; each names one buffer and, unless the socket is connected, one name and
+    // one control block of the sizes given, all of which outlive the call and are borrowed by nobody else.
     let got = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),

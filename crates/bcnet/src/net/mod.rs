@@ -1,7 +1,7 @@
 //! UDP sockets that take and give datagrams in batches, and say which of our addresses a peer talks to.
 //!
-//! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`) and each datagram carries its local address
-//! (`IP_PKTINFO`). [`Io::Portable`] does the same with what every platform has: one call per datagram, and the
+//! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`), and where a socket has many addresses each datagram
+//! carries its own (`IP_PKTINFO`). [`Io::Portable`] does the same with what every platform has: one call per datagram, and the
 //! system chooses the address that answers leave from. Nothing is allocated per datagram in either.
 
 mod batch;
@@ -66,7 +66,8 @@ impl Socket {
     /// A socket for talking to `remote` only, which costs the system less. What others send does not arrive.
     pub(crate) fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
         let mut socket = Self::new(address, io, false)?;
-        socket.turn_to(remote)?;
+        socket.socket.connect(remote)?;
+        socket.remote = Some(remote);
         Ok(socket)
     }
 
@@ -80,13 +81,6 @@ impl Socket {
         #[cfg(not(target_os = "linux"))]
         let _ = asks_local;
         Ok(Self { socket, io, remote: None })
-    }
-
-    /// Talks to `remote` only, from now on.
-    pub(crate) fn turn_to(&mut self, remote: SocketAddrV4) -> io::Result<()> {
-        self.socket.connect(remote)?;
-        self.remote = Some(remote);
-        Ok(())
     }
 
     pub(crate) fn local(&self) -> io::Result<SocketAddrV4> {

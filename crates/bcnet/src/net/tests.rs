@@ -156,30 +156,33 @@ fn a_batch_is_ciphered_as_each_datagram_would_be_and_text_is_not() {
 }
 
 #[test]
-fn a_connected_socket_hears_one_peer_only_and_can_turn_to_another() {
+fn a_connected_socket_hears_one_peer_only() {
     for &io in ALL {
-        let [first, second, stranger] = [client(), client(), client()];
-        let there = |socket: &UdpSocket| match socket.local_addr().expect("bound") {
-            SocketAddr::V4(address) => address,
-            SocketAddr::V6(_) => panic!("bound to IPv4"),
-        };
+        let [peer, stranger] = [client(), client()];
+        let SocketAddr::V4(there) = peer.local_addr().expect("bound") else { panic!("bound to IPv4") };
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let mut socket = Socket::connect(any, there(&first), io).expect("loopback");
+        let socket = Socket::connect(any, there, io).expect("loopback");
         let here = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local().expect("bound").port());
+        stranger.send_to(b"stranger", here).expect("sent");
+        peer.send_to(b"peer", here).expect("sent");
         let mut batch = Batch::new();
-        for peer in [first, second] {
-            socket.turn_to(there(&peer)).expect("loopback");
-            stranger.send_to(b"stranger", here).expect("sent");
-            peer.send_to(b"peer", here).expect("sent");
-            batch.clear();
-            receive(&socket, &mut batch, 1);
-            let heard: Vec<_> = batch.iter_mut().map(|(head, bytes)| (head.remote, bytes.to_vec())).collect();
-            assert_eq!(heard, [(there(&peer), b"peer".to_vec())], "{io:?}");
-            socket.send(&batch, 0..1).expect("sent");
-            let mut buffer = [0; 100];
-            assert_eq!(peer.recv_from(&mut buffer).expect("an answer"), (4, SocketAddr::V4(here)), "{io:?}");
-        }
+        receive(&socket, &mut batch, 1);
+        let heard: Vec<_> = batch.iter_mut().map(|(head, bytes)| (head.remote, bytes.to_vec())).collect();
+        assert_eq!(heard, [(there, b"peer".to_vec())], "{io:?}");
+        socket.send(&batch, 0..1).expect("sent");
+        let mut buffer = [0; 100];
+        assert_eq!(peer.recv_from(&mut buffer).expect("an answer"), (4, SocketAddr::V4(here)), "{io:?}");
     }
+}
+
+#[test]
+fn large_datagrams_weigh_more() {
+    let mut batch = Batch::new();
+    let anybody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
+    for (len, cut) in [(0, false), (511, false), (1400, false), (ROOM, true)] {
+        assert!(batch.push(|_| Some(Head { owner: 0, remote: anybody, local: None, len, cut })));
+    }
+    assert_eq!((batch.weight(0), batch.weight(2), batch.weight(4)), (1 + 1 + 3 + 128, 3 + 128, 0));
 }
 
 #[test]

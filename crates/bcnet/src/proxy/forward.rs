@@ -45,7 +45,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             let [from, to] = if up { [&sockets[0], &sockets[1]] } else { [&sockets[1], &sockets[0]] };
             loop {
                 batch.clear();
-                let received = from.receive(&mut batch, 0, usize::MAX)?;
+                let received = match from.receive(&mut batch, 0, usize::MAX) {
+                    // The server has refused an earlier one; behind that, there may be datagrams.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Received::More,
+                    received => received?,
+                };
                 if let (true, Some((head, _))) = (up, batch.iter_mut().last()) {
                     client = head.remote;
                 }

@@ -155,16 +155,7 @@ impl Legs {
         self.outbound.clear();
     }
 
-    /// The server is elsewhere now.
-    pub(super) fn turn_to(&mut self, upstream: SocketAddrV4, now: Time) {
-        for socket in self.sockets.iter_mut().skip(LISTENING as usize + 1).flatten() {
-            let Err(error) = socket.turn_to(upstream) else { continue };
-            if let Some(held_back) = self.failures.pass(now) {
-                tracing::warn!(event = "send_failed", %error, held_back);
-            }
-        }
-    }
-
+    /// Takes a socket; one that had the number is closed.
     pub(super) fn attach(&mut self, number: u32, socket: Socket) -> io::Result<()> {
         let index = number as usize;
         let raw = socket.as_udp().as_raw_fd();

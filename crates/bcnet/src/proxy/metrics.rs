@@ -33,7 +33,7 @@ pub(super) struct Figures {
     from_server: Volume,
     to_clients: Volume,
     to_server: Volume,
-    /// Datagrams that were too long, or came to a source from somewhere else than the server.
+    /// Datagrams that were too long for the protocol.
     pub(super) foreign: u64,
 }
 
@@ -61,11 +61,7 @@ pub(super) fn render(figures: &Figures, proxy: &Proxy, watch: &Watch, unsent: u6
     let left = [("to=\"clients\"", figures.to_clients), ("to=\"server\"", figures.to_server)];
     page.volumes("received", "that came", came);
     page.volumes("sent", "that left", left);
-    page.counter(
-        "foreign_datagrams",
-        "Datagrams too long, or to a source and not from the server",
-        [("", figures.foreign)],
-    );
+    page.counter("foreign_datagrams", "Datagrams too long for the protocol", [("", figures.foreign)]);
     page.counter("unsent_datagrams", "Datagrams that the system did not take", [("", unsent)]);
     page.family("players", "gauge", "Players now", [("", proxy.players().count() as u64)]);
     let refused = Refusal::ALL.map(|why| (format!("reason=\"{}\"", why.name()), proxy.refused(why)));

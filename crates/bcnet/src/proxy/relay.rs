@@ -19,6 +19,7 @@ use super::watch::Watch;
 use crate::net::{Batch, Head, Io, Socket};
 use crate::serve::clock::Clock;
 use crate::serve::limit::Limit;
+use crate::serve::masters::Resolved;
 use crate::serve::recorder::Recorder;
 
 /// What a relay is made of.
@@ -42,7 +43,7 @@ pub(super) enum Order {
         asked: bool,
     },
     /// List servers were looked up.
-    Masters(Vec<SocketAddrV4>),
+    Masters(Resolved),
     /// The server was looked up again.
     Upstream(SocketAddrV4),
     /// The metrics are wanted.
@@ -78,6 +79,7 @@ pub(super) struct Relay {
     watch: Watch,
     figures: Figures,
     masters: Masters,
+    master_addresses: Vec<SocketAddrV4>,
     advertise: u16,
     recorder: Option<Recorder>,
     orders: Receiver<Order>,
@@ -89,7 +91,7 @@ impl Relay {
     pub(super) fn new(setup: Setup, clock: Clock) -> anyhow::Result<Self> {
         let Setup { listen, upstream: name, config, queues, advertise, recorder } = setup;
         let upstream = name.resolve()?;
-        check_sources(&config.sources)?;
+        check_sources(&config.sources, upstream)?;
         let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
         let port = socket.local()?.port();
         let legs = Legs::new(socket)?;
@@ -107,6 +109,7 @@ impl Relay {
             port,
             clock,
             masters: Masters::default(),
+            master_addresses: Vec::new(),
             advertise,
             recorder,
             orders,
@@ -214,6 +217,7 @@ impl Relay {
         let Some(answer) = answer_challenge(bytes) else { return false };
         self.legs.push(Leg::Client(from), self.upstream, Bytes::Wire(&answer));
         if self.legs.is_nearly_full() {
+            self.settle(now);
             self.legs.send(now);
         }
         true
@@ -223,7 +227,7 @@ impl Relay {
     fn settle(&mut self, now: Time) {
         while let Some(event) = self.proxy.poll_event() {
             match event {
-                Event::Opened { client, source, player } => self.open(client, source, player),
+                Event::Opened { client, source, player } => self.open(client, source, player, now),
                 Event::Closed { client, source, player, up, down } => {
                     self.legs.detach(source.number + 1, now);
                     if player {
@@ -244,7 +248,7 @@ impl Relay {
         }
     }
 
-    fn open(&mut self, client: SocketAddrV4, source: Source, player: bool) {
+    fn open(&mut self, client: SocketAddrV4, source: Source, player: bool, now: Time) {
         let own = SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), 0);
         let opened = Socket::connect(own, self.upstream, Io::BEST).and_then(|socket| {
             let port = socket.local()?.port();
@@ -254,7 +258,13 @@ impl Relay {
         match opened {
             Ok(source) if player => tracing::info!(event = "player", %client, %source),
             Ok(_) => {}
-            Err(error) => tracing::error!(event = "no_source", %client, source = %own.ip(), %error),
+            Err(error) => {
+                // Whoever asks again may have more luck.
+                self.proxy.forget(source.number);
+                if let Some(held_back) = self.refusals.pass(now) {
+                    tracing::error!(event = "no_source", %client, source = %own.ip(), %error, held_back);
+                }
+            }
         }
     }
 
@@ -284,11 +294,16 @@ impl Relay {
                     }
                     self.settle(now);
                 }
-                Order::Masters(addresses) => self.masters.set(&addresses),
+                Order::Masters(resolved) => {
+                    self.master_addresses = resolved.or_keep(&self.master_addresses);
+                    self.masters.set(&self.master_addresses);
+                }
                 Order::Upstream(address) if address != self.upstream => {
                     tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
                     self.upstream = address;
-                    self.legs.turn_to(address, now);
+                    // The old sockets are connected to where it was.
+                    let sources: Vec<_> = self.proxy.sources().collect();
+                    sources.into_iter().for_each(|(client, source)| self.open(client, source, false, now));
                 }
                 Order::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
                 Order::Measure(reply) => {
@@ -303,13 +318,16 @@ impl Relay {
 }
 
 /// Better now than when a player comes.
-fn check_sources(sources: &[Ipv4Addr]) -> anyhow::Result<()> {
+fn check_sources(sources: &[Ipv4Addr], upstream: SocketAddrV4) -> anyhow::Result<()> {
     for source in sources {
-        Socket::bind(SocketAddrV4::new(*source, 0), Io::BEST).with_context(|| {
+        let own = SocketAddrV4::new(*source, 0);
+        Socket::bind(own, Io::BEST).with_context(|| {
             format!(
                 "--upstream-source: {source} is no address of this machine; give it to an interface first"
             )
         })?;
+        Socket::connect(own, upstream, Io::BEST)
+            .with_context(|| format!("--upstream-source: {upstream} cannot be reached from {source}"))?;
     }
     Ok(())
 }

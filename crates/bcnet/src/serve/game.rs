@@ -145,7 +145,8 @@ impl Game {
     fn note_arrival(&mut self, index: u32) {
         let Some(room) = self.rooms.get_mut(index as usize).filter(|room| !room.is_unread) else { return };
         room.is_unread = true;
-        if room.is_crowded {
+        // What is recorded has the time at which it came.
+        if room.is_crowded || self.recorder.is_some() {
             self.unread.push(index);
         }
         self.deadlines.set(index, Some(room.flushed + FLUSH_EVERY));
@@ -156,7 +157,7 @@ impl Game {
         while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
             self.deadlines.set(index, None);
             let Some(room) = self.rooms.get(index as usize) else { continue };
-            if room.is_unread && !room.is_crowded {
+            if room.is_unread && !room.is_crowded && self.recorder.is_none() {
                 self.unread.push(index);
             }
             self.due.push(index);
@@ -178,9 +179,9 @@ impl Game {
         let count = self.unread.len();
         for at in 0..count {
             let index = self.unread[at];
-            let (taken, is_more) = self.receive_from(index, now);
+            let (weight, is_more) = self.receive_from(index, now);
             let Some(room) = self.rooms.get_mut(index as usize) else { continue };
-            room.note_emptying(taken, is_more, now);
+            room.note_emptying(weight, is_more, now);
             if is_more {
                 self.unread.push(index);
             }
@@ -189,23 +190,24 @@ impl Game {
         self.handle_inbound(now);
     }
 
-    /// Takes what has arrived at one socket. How much, and whether there may be more.
+    /// Takes what has arrived at one socket. How much room that took there, and whether there may be more.
     fn receive_from(&mut self, index: u32, now: Time) -> (usize, bool) {
-        let mut left = TURN;
+        let (mut left, mut weight) = (TURN, 0);
         while let Some(room) = self.rooms.get_mut(index as usize) {
             let before = self.inbound.len();
             let received = room.socket.receive(&mut self.inbound, index, left);
             left -= self.inbound.len() - before;
+            weight += self.inbound.weight(before);
             match received {
-                Ok(Received::All) => return (TURN - left, false),
-                Ok(Received::More) if left == 0 => return (TURN, true),
+                Ok(Received::All) => return (weight, false),
+                Ok(Received::More) if left == 0 => return (weight, true),
                 Ok(Received::More) => self.handle_inbound(now),
                 // The network complains of something sent earlier; behind that, there may be datagrams.
                 Err(error) => {
                     room.note_failure("receive_failed", Some(&error), now);
                     left = left.saturating_sub(ERROR_COST);
                     if left == 0 {
-                        return (TURN, false);
+                        return (weight, true);
                     }
                 }
             }

@@ -8,22 +8,51 @@ use crate::config::HostPort;
 /// The usual port of a list server is part of its type.
 pub(crate) type Master = HostPort<27900>;
 
+/// What became of a look at the names.
+pub(crate) struct Resolved {
+    addresses: BTreeSet<SocketAddrV4>,
+    /// Whether every name is known.
+    is_whole: bool,
+}
+
+impl Resolved {
+    /// The addresses to go on with. Nobody is given up because a name server is out of reach.
+    pub(crate) fn or_keep(&self, old: &[SocketAddrV4]) -> Vec<SocketAddrV4> {
+        let kept = old.iter().filter(|_| !self.is_whole);
+        self.addresses.iter().chain(kept).copied().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
 /// The IPv4 addresses of the masters that have any. One that nobody knows must not keep players from playing.
-pub(crate) fn resolve(masters: &[Master]) -> Vec<SocketAddrV4> {
-    let mut found = BTreeSet::new();
+pub(crate) fn resolve(masters: &[Master]) -> Resolved {
+    let (mut addresses, mut is_whole) = (BTreeSet::new(), true);
     for master in masters {
         match (master.host.as_str(), master.port).to_socket_addrs() {
-            Ok(addresses) => {
-                found.extend(addresses.filter_map(|address| match address {
+            Ok(found) => {
+                addresses.extend(found.filter_map(|address| match address {
                     SocketAddr::V4(address) => Some(address),
                     SocketAddr::V6(_) => None,
                 }));
             }
             Err(error) => {
+                is_whole = false;
                 let host = &master.host;
                 tracing::warn!(event = "master_unknown", host, %error, "it is looked up again in a minute");
             }
         }
     }
-    found.into_iter().collect()
+    Resolved { addresses, is_whole }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_given_up_because_names_cannot_be_looked_up() {
+        let [old, new] = [1, 2].map(|n| SocketAddrV4::new([192, 0, 2, n].into(), 27900));
+        let resolved = |is_whole| Resolved { addresses: [new].into(), is_whole };
+        assert_eq!(resolved(true).or_keep(&[old, new]), [new]);
+        assert_eq!(resolved(false).or_keep(&[new, old]), [old, new]);
+    }
 }

@@ -168,7 +168,7 @@ impl Plane {
         self.enforce(&state);
         self.orders.give(move |game, now| {
             for (room, mut config) in game.rooms.iter_mut().zip(configs.drain(..)) {
-                config.masters.clone_from(&masters);
+                config.masters = masters.or_keep(&room.session.config().masters);
                 room.reconfigure(config, now);
             }
         });

@@ -9,6 +9,7 @@ use bcnet_transport::{Cause, Time};
 use super::journal::Journal;
 use super::limit::Limit;
 use super::locals::Locals;
+use super::masters::Resolved;
 use crate::net::{Batch, Head, Socket, Unsent};
 
 /// A session, the socket it has, and what passes through.
@@ -79,9 +80,10 @@ impl Room {
     }
 
     /// Tells the session its list servers.
-    pub(super) fn set_masters(&mut self, masters: &[SocketAddrV4], now: Time) {
+    pub(super) fn set_masters(&mut self, masters: &Resolved, now: Time) {
+        let masters = masters.or_keep(&self.session.config().masters);
         if self.session.config().masters != masters {
-            let config = Config { masters: masters.into(), ..self.session.config().clone() };
+            let config = Config { masters, ..self.session.config().clone() };
             self.session.reconfigure(config, now);
         }
     }
@@ -100,10 +102,10 @@ impl Room {
         self.session.handle_datagram(head.remote, bytes, now);
     }
 
-    /// The socket gave so many datagrams, and may have more.
-    pub(super) fn note_emptying(&mut self, datagrams: usize, is_more: bool, now: Time) {
+    /// The socket gave datagrams that took so much room there, and may have more.
+    pub(super) fn note_emptying(&mut self, weight: usize, is_more: bool, now: Time) {
         self.is_unread = is_more;
-        self.is_crowded = is_more || datagrams as u128 * 1000 > CROWD * now.since(self.emptied).as_micros();
+        self.is_crowded = is_more || weight as u128 * 1000 > CROWD * now.since(self.emptied).as_micros();
         self.emptied = now;
     }
 
@@ -189,7 +191,7 @@ fn advertise(config: &mut Config, address: SocketAddrV4) {
     }
 }
 
-/// More datagrams per millisecond than this do not wait in the socket: sixteen players send half of one, and the least
-/// room that a system gives holds some hundreds.
+/// More than so many datagrams of the game per millisecond, or larger ones that take their room, do not wait in the
+/// socket: sixteen players send half of one, and the room that Linux gives by default holds about three hundred.
 const CROWD: u128 = 4;
 const LOG_EVERY: Duration = Duration::from_secs(10);

@@ -170,12 +170,18 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     let most = if args.file.follow { 1 } else { BATCH };
     let mut batch = Batch::default();
     let mut progress = Progress::new(source.size);
+    let mut failure = None;
     let end = loop {
         batch.clear();
         let step = loop {
-            let step = source.read(&mut batch).with_context(|| name.clone())?;
-            if step != Step::More || batch.len() >= most {
-                break step;
+            match source.read(&mut batch) {
+                Ok(Step::More) if batch.len() < most => {}
+                Ok(step) => break step,
+                // What was read before is shown first.
+                Err(error) => {
+                    failure = Some(error);
+                    break Step::End;
+                }
             }
         };
         batch.decipher();
@@ -190,6 +196,10 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     progress.clear();
     let bytes = source.offset();
     run.finish(&name, &source.skipped, source.packets, bytes)?;
+    if let Some(error) = failure {
+        return Err(error)
+            .with_context(|| format!("{name}: {} packets before this were read", source.packets));
+    }
     let mut verdict = if run.malformed == 0 { Verdict::Clean } else { Verdict::Findings };
     if run.malformed > 0 {
         eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
