@@ -7,8 +7,8 @@ use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
 use bcnet_transport::{Cause, Config, Event, Leave, Quality};
 
 use crate::net::{
-    End, HOST, Net, START, ack, address, before, connect, disconnect, from_peer, identity, measured, ms,
-    part, plain, puppet, puppet_client, reliable, utf16,
+    End, HOST, Net, START, ack, ack_part, address, before, connect, disconnect, from_peer, identity,
+    measured, ms, part, pattern, plain, puppet, puppet_client, reliable, utf16,
 };
 
 /// T-51, T-61: the request goes out again each second, neither sooner nor later, until the host is given up.
@@ -183,6 +183,26 @@ fn the_others_are_told_of_an_undeliverable_peer() {
     assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
     let told = packets.iter().find(|packet| packet.to == address(2)).expect("a boot");
     assert_eq!(told.said(), ["boot seq=1: peer 2, timed_out"]);
+}
+
+/// T-64: so do parts.
+#[test]
+fn parts_that_are_never_acknowledged_end_the_connection_after_360_seconds() {
+    for acked in [&[][..], &[0], &[2, 0]] {
+        let mut host = puppet(plain());
+        host.send(PeerId(2), &pattern(0, 832), START);
+        host.flush(START);
+        for part in acked {
+            host.hear_from(address(1), &from_peer(2, &[ack_part(0, *part)]), START);
+        }
+        for second in 1..360 {
+            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second));
+            host.flush(ms(1000 * second));
+        }
+        assert_eq!(host.left(), [], "{acked:?}");
+        host.flush(ms(360_000));
+        assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)], "{acked:?}");
+    }
 }
 
 /// T-64: so does one that others have waited for that long.
