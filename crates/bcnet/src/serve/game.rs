@@ -309,7 +309,7 @@ impl Game {
 /// A session sends at most this often. A stock host sends once per frame, and less often to each client.
 const FLUSH_EVERY: Duration = Duration::from_millis(33);
 /// A busy server looks at its sockets at most this often.
-const TURN_EVERY: Duration = Duration::from_millis(1);
+const TURN_EVERY: Duration = Duration::from_millis(3);
 /// How many datagrams one socket may bring before others have their turn.
 const TURN: usize = 256;
 /// How many datagrams an error at a socket counts for.
