@@ -55,12 +55,17 @@ impl Outbox {
             let trip = Some(now.micros_since(unit.first_sent));
             return Settled::Arrived { bytes: unit.len(), trip, most: None };
         }
-        let (answers_first, most) = self.settle_repeat(unit, trip, now);
-        Settled::Arrived { bytes: unit.len(), trip: answers_first.then_some(most), most: Some(most) }
+        let (is_early, most) = self.settle_repeat(unit, trip, now);
+        let answers_first = is_early && unit.sends == 2;
+        // T-61: without a sign that the way is longer, the guess is a careful one.
+        let careful =
+            trip.smoothed().filter(|_| !is_early).map_or(u64::MAX, |trip| (2 * u64::from(trip)).max(CAREFUL));
+        let trip = answers_first.then_some(most);
+        Settled::Arrived { bytes: unit.len(), trip, most: Some(most.min(careful)) }
     }
 
-    /// A message that was sent more than once was acknowledged: whether the ACK answers the first send, and how long
-    /// ago that was.
+    /// A message that was sent more than once was acknowledged: whether the ACK comes too soon to answer the last send,
+    /// and how long ago the first was.
     #[cold]
     #[inline(never)]
     fn settle_repeat(&mut self, unit: Unit, trip: &RoundTrip, now: Time) -> (bool, u64) {
@@ -71,8 +76,7 @@ impl Outbox {
         if answers_last(trip.smoothed().unwrap_or(0)) {
             self.note_newest(unit.datagram);
         }
-        let most = now.micros_since(unit.first_sent);
-        (unit.sends == 2 && !answers_last(trip.least()), most)
+        (!answers_last(trip.least()), now.micros_since(unit.first_sent))
     }
 
     /// Something of this datagram was acknowledged.
@@ -204,5 +208,7 @@ impl Pace {
 
 /// In microseconds; a longer timeout is waited for once.
 const LONGEST_PAUSE: u64 = 5_000_000;
+/// In microseconds: a guess at the round trip that is never too bold.
+const CAREFUL: u64 = 100_000;
 /// T-62: as many later datagrams were acknowledged.
 const OVERTAKEN: i32 = 3;

@@ -11,7 +11,7 @@ use crate::wire::{Kind, MessageId, Messages};
 pub(crate) struct News {
     bytes: usize,
     trip: Option<u64>,
-    /// The most that the round trip can have been, of what was sent more than once.
+    /// A guess at the round trip, of what was sent more than once.
     most: Option<u64>,
     /// How many ACKs.
     acks: u32,
