@@ -424,4 +424,12 @@ fn what_leaves_again_tells_whether_it_is_game_data() {
         let filled = fill(&mut outbox, late);
         assert_eq!((filled.fresh, filled.again, filled.game), (0, 1, is_game));
     }
+    // What has no room is not there.
+    let mut outbox = Outbox::default();
+    for seq in 0..2 {
+        outbox.queue(Channel::Game, Seq(seq), |head| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
+        let mut buffer = [0; 512];
+        let filled = outbox.fill(&mut Writer::new(&mut buffer, PeerId(2)), Readiness::Now, 15, Time::ZERO);
+        assert_eq!((filled.fresh, filled.game), (u32::from(seq == 0), seq == 0));
+    }
 }

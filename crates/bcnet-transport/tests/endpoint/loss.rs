@@ -355,8 +355,9 @@ fn slow_or_doubled_answers_are_no_repeats() {
 #[test]
 fn a_part_that_waits_can_be_acknowledged() {
     let mut host = answered_in_full(1600, 4);
-    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(220));
-    let lines = answer_plainly(&mut host, ms(220), ms(20_000));
+    assert_eq!(host.timeline(ms(210), ms(1500)), [""; 0]);
+    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(1500));
+    let lines = answer_plainly(&mut host, ms(1500), ms(20_000));
     let parts: Vec<_> = lines.iter().filter(|line| line.contains("data")).collect();
     assert!(parts.len() == 3 && parts.iter().all(|line| !line.contains("part=1 ")), "{lines:?}");
     assert_eq!(host.snapshot(PeerId(2), ms(20_000)).queued_bytes, 0);
