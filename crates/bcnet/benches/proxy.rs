@@ -3,8 +3,9 @@
 //!
 //! `cargo bench -p bcnet --bench proxy` measures and prints; a ratio that misses its bar makes it exit with 1. Every
 //! candidate is a process of its own on the second processor; who sends and receives has the first, and never sleeps, so
-//! that no candidate depends on where the system puts it or pays for waking others. They take turns, so that what else the
-//! machine does meets all of them. Throughput is datagrams that arrive behind the candidate for each second of its
+//! that no candidate depends on where the system puts it or pays for waking others. They take short turns, and each is
+//! compared with what its yardstick did a moment before: the speed of a virtual machine changes by half within seconds. A
+//! share is the median over all rounds. Throughput is datagrams that arrive behind the candidate for each second of its
 //! processor time, while it always has some to take.
 #![allow(unsafe_code)]
 
@@ -35,8 +36,8 @@ mod linux {
     };
 
     const NAMES: [&str; 4] = ["raw loop", "forwarder", "proxy --observe", "proxy --heal"];
-    const ROUNDS: usize = 15;
-    const ROUND: Duration = Duration::from_millis(500);
+    const ROUNDS: usize = 50;
+    const ROUND: Duration = Duration::from_millis(150);
     const PINGS: usize = 4000;
 
     pub(super) fn main() -> ExitCode {
@@ -55,10 +56,8 @@ mod linux {
             "", "datagrams/cpu s", "datagrams/s", "share", "added p50 (µs)", "times"
         );
         for (i, name) in NAMES.iter().enumerate() {
-            let [per_cpu, per_second] = throughput[i];
-            // The forwarder against the raw loop, the proxy against the forwarder.
-            let base = i.min(2).saturating_sub(1);
-            let (share, times) = (per_cpu / throughput[base][0], latency[i] / latency[1]);
+            let Throughput { per_cpu, per_second, share } = throughput[i];
+            let times = latency[i] / latency[1];
             println!(
                 "{name:16} {per_cpu:>14.0} {per_second:>12.0} {share:>8.2} {latency:>16.2} {times:>8.2}",
                 latency = latency[i]
@@ -247,8 +246,17 @@ mod linux {
         }
     }
 
-    /// Datagrams per second of processor time and per second, each the median of the rounds.
-    fn throughputs() -> Vec<[f64; 2]> {
+    /// What a candidate passes on, each the median of the rounds.
+    struct Throughput {
+        /// Datagrams per second of processor time.
+        per_cpu: f64,
+        /// Datagrams per second.
+        per_second: f64,
+        /// Of what its yardstick does for the same processor time: the raw loop for the forwarder, that for the proxy.
+        share: f64,
+    }
+
+    fn throughputs() -> Vec<Throughput> {
         let (battle, mut bytes) = (battle(), vec![[0; 2048]; BURST]);
         let mut room = Burst::new();
         room.point_all(&mut bytes);
@@ -264,8 +272,13 @@ mod linux {
                 ]);
             }
         }
-        let of = |rates: &[[f64; 2]], n: usize| median(rates.iter().map(|rate| rate[n]).collect());
-        rates.iter().map(|rates| [of(rates, 0), of(rates, 1)]).collect()
+        let of = |i: usize, n: usize| median(rates[i].iter().map(|rate| rate[n]).collect());
+        let share = |i: usize| {
+            let base = i.min(2).saturating_sub(1);
+            median(rates[i].iter().zip(&rates[base]).map(|(rate, base)| rate[0] / base[0]).collect())
+        };
+        let throughput = |i| Throughput { per_cpu: of(i, 0), per_second: of(i, 1), share: share(i) };
+        (0..NAMES.len()).map(throughput).collect()
     }
 
     /// How many microseconds each candidate adds to the way there and back, at the median.

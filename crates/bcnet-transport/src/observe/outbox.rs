@@ -1,6 +1,6 @@
 //! The ACKs that one side owes, counted as the stock engine counts them.
 
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 use super::ledger::Key;
 use super::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
@@ -22,8 +22,6 @@ pub(super) enum Manner {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owed {
     id: MessageId,
-    /// The same as a number, to be found by.
-    key: Key,
     sends: u32,
     /// When it was sent last, or when the message came if it was not sent.
     last: Time,
@@ -39,7 +37,9 @@ impl Owed {
 
 #[derive(Debug, Clone)]
 pub(super) struct Outbox {
-    owed: Vec<Owed>,
+    owed: VecDeque<Owed>,
+    /// What each is found by: every message and every ACK looks for one, and these alone are searched fast.
+    keys: VecDeque<Key>,
     /// Behind the one that was sent last: ACKs leave in the order in which they are owed.
     next: usize,
     manner: Manner,
@@ -51,7 +51,14 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) const fn new() -> Self {
-        Self { owed: Vec::new(), next: 0, manner: Manner::Unknown, earliest: Time::ZERO, not_repeated: 0 }
+        Self {
+            owed: VecDeque::new(),
+            keys: VecDeque::new(),
+            next: 0,
+            manner: Manner::Unknown,
+            earliest: Time::ZERO,
+            not_repeated: 0,
+        }
     }
 
     pub(super) const fn manner(&self) -> Manner {
@@ -68,12 +75,28 @@ impl Outbox {
 
     pub(super) fn clear(&mut self) {
         self.owed.clear();
+        self.keys.clear();
     }
 
     fn find(&self, id: MessageId) -> Option<usize> {
         let key = Key::new(id);
-        let is_next = self.owed.get(self.next).is_some_and(|owed| owed.key == key);
-        if is_next { Some(self.next) } else { self.owed.iter().position(|owed| owed.key == key) }
+        if self.keys.get(self.next) == Some(&key) {
+            return Some(self.next);
+        }
+        let (front, back) = self.keys.as_slices();
+        position(front, key).or_else(|| position(back, key).map(|place| front.len() + place))
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.owed.remove(place);
+        self.keys.remove(place);
+    }
+
+    /// Keeps only some.
+    fn retain(&mut self, kept: impl FnMut(&Owed) -> bool) {
+        self.owed.retain(kept);
+        self.keys.clear();
+        self.keys.extend(self.owed.iter().map(|owed| Key::new(owed.id)));
     }
 
     /// Whether the ACK is in the outbox, and may leave at `at` as it stands there.
@@ -90,10 +113,11 @@ impl Outbox {
             return sends;
         }
         if self.owed.len() >= most {
-            self.owed.remove(0);
+            self.remove(0);
         }
         self.earliest = self.earliest.min(at);
-        self.owed.push(Owed { id, key: Key::new(id), sends: 0, last: at });
+        self.owed.push_back(Owed { id, sends: 0, last: at });
+        self.keys.push_back(Key::new(id));
         0
     }
 
@@ -117,7 +141,7 @@ impl Outbox {
             self.manner = Manner::Stock;
         }
         if sends >= ACK_SENDS || self.manner == Manner::Once {
-            self.owed.remove(place);
+            self.remove(place);
             self.next = place;
             return (first, Some(sends));
         }
@@ -132,7 +156,7 @@ impl Outbox {
         }
         let (manner, mut not_repeated) = (self.manner, self.not_repeated);
         let mut earliest = at;
-        self.owed.retain(|owed| {
+        self.retain(|owed| {
             let kept = at.micros_since(owed.last) <= ACK_REPEAT + SECOND;
             if kept {
                 earliest = earliest.min(owed.last);
@@ -146,11 +170,20 @@ impl Outbox {
         let once = manner == Manner::Unknown && not_repeated >= ENOUGH;
         if once {
             self.manner = Manner::Once;
-            self.owed.retain(|owed| owed.sends == 0);
+            self.retain(|owed| owed.sends == 0);
         }
         once
     }
 }
 
+/// Where a key stands. A piece is looked at as a whole, which the compiler does with few instructions.
+fn position(keys: &[Key], key: Key) -> Option<usize> {
+    let has = |piece: &[Key]| piece.iter().fold(false, |found, other| found | (*other == key));
+    let piece = keys.chunks(PIECE).position(has)?;
+    let start = piece * PIECE;
+    keys.get(start..)?.iter().position(|other| *other == key).map(|place| start + place)
+}
+
+const PIECE: usize = 32;
 /// So many ACKs that were not repeated are no accident.
 const ENOUGH: u32 = 4;
