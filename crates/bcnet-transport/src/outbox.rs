@@ -93,7 +93,7 @@ impl Outbox {
         &mut self,
         channel: Channel,
         seq: Seq,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
     ) {
         let len = self.stream(channel).queue(seq, head, body);
@@ -105,7 +105,7 @@ impl Outbox {
         &mut self,
         seq: Seq,
         parts: u8,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
     ) {
         let len = self.game.queue_part(seq, parts, head, body);
@@ -130,14 +130,13 @@ impl Outbox {
     #[inline]
     pub(crate) fn queue_loose<const N: usize>(
         &mut self,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
         next: Seq,
     ) {
-        let Some(at) = self.loose_bytes.store(head, body) else { return };
-        let len = N + body.len();
-        self.loose.push(Loose { at, len: u16::try_from(len).unwrap_or(u16::MAX), before: next });
-        self.note_queued(Some(len));
+        let Some((at, len)) = self.loose_bytes.store(head, body) else { return };
+        self.loose.push(Loose { at, len, before: next });
+        self.note_queued(Some(usize::from(len)));
     }
 
     #[inline]

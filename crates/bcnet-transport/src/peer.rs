@@ -175,7 +175,7 @@ impl Peer {
         {
             // Taken only now: a number that is never sent would be waited for.
             self.take_seq(Channel::Control);
-            self.start_queueing(now).queue(Channel::Control, seq, |[]| (), message);
+            self.start_queueing(now).queue(Channel::Control, seq, |[], _| (), message);
         }
     }
 
@@ -190,7 +190,7 @@ impl Peer {
     #[inline]
     pub(crate) fn queue_loose<const N: usize>(
         &mut self,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
         now: Time,
     ) {

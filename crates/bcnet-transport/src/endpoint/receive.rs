@@ -213,7 +213,8 @@ impl Endpoint {
         }
     }
 
-    /// Hands a reliable message to its inbox and owes the ACK. `None` if it was refused or is a duplicate.
+    /// Hands a reliable message to its inbox and owes the ACK, whatever the window says (T-69). `None` if it was refused or
+    /// is a duplicate.
     fn accept(
         &mut self,
         place: u32,
@@ -225,18 +226,18 @@ impl Endpoint {
     ) -> Option<Accepted> {
         let peer = self.peers.get_mut(place)?;
         let accepted = peer.inbox(channel).accept(seq, part, bytes, self.config.hold_bytes, &mut self.pool);
+        if !matches!(accepted, Accepted::Refused(Refusal::Full | Refusal::Contradiction)) {
+            peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
+        }
         let cause = match accepted {
+            Accepted::Now | Accepted::Kept => return Some(accepted),
+            Accepted::Duplicate => {
+                peer.counters.duplicates += 1;
+                return None;
+            }
             Accepted::Refused(Refusal::Window) => Cause::Window,
             Accepted::Refused(Refusal::Full) => Cause::Full,
             Accepted::Refused(Refusal::Contradiction) => Cause::Contradiction,
-            Accepted::Now | Accepted::Kept | Accepted::Duplicate => {
-                peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
-                if accepted == Accepted::Duplicate {
-                    peer.counters.duplicates += 1;
-                    return None;
-                }
-                return Some(accepted);
-            }
         };
         self.reject_from(place, cause);
         None

@@ -120,9 +120,13 @@ fn queue_whole(peer: &mut Peer, payload: &[u8], quality: Quality, now: Time) {
         return queue_loose(peer, payload, now);
     }
     let seq = peer.take_seq(Channel::Game);
-    let ([low, high], [a, b]) = (word(5 + payload.len(), RELIABLE), seq.0.to_le_bytes());
+    let [a, b] = seq.0.to_le_bytes();
     let outbox = peer.start_queueing(now);
-    outbox.queue(Channel::Game, seq, |head| *head = [Kind::DATA.0, low, high, a, b], payload);
+    let write = |head: &mut [u8; 5], len| {
+        let [low, high] = word(len, RELIABLE);
+        *head = [Kind::DATA.0, low, high, a, b];
+    };
+    outbox.queue(Channel::Game, seq, write, payload);
     if quality == Quality::Urgent {
         outbox.hurry(seq);
     }
@@ -131,8 +135,11 @@ fn queue_whole(peer: &mut Peer, payload: &[u8], quality: Quality, now: Time) {
 /// Queues an unreliable payload that fits one message.
 #[inline(never)]
 fn queue_loose(peer: &mut Peer, payload: &[u8], now: Time) {
-    let [low, high] = word(3 + payload.len(), 0);
-    peer.queue_loose(|head| *head = [Kind::DATA.0, low, high], payload, now);
+    let write = |head: &mut [u8; 3], len| {
+        let [low, high] = word(len, 0);
+        *head = [Kind::DATA.0, low, high];
+    };
+    peer.queue_loose(write, payload, now);
 }
 
 /// T-67: queues a payload in parts, which all have one sequence number.
@@ -144,17 +151,18 @@ fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quali
     for (part, body) in fragment::split(payload, total, limit) {
         match part {
             Part::First { .. } => {
-                let [low, high] = word(7 + body.len(), RELIABLE | FRAGMENT);
-                outbox.queue_part(seq, parts, |head| *head = [Kind::DATA.0, low, high, a, b, 0, parts], body);
+                let write = |head: &mut [u8; 7], len| {
+                    let [low, high] = word(len, RELIABLE | FRAGMENT);
+                    *head = [Kind::DATA.0, low, high, a, b, 0, parts];
+                };
+                outbox.queue_part(seq, parts, write, body);
             }
             Part::Later { index } => {
-                let [low, high] = word(6 + body.len(), RELIABLE | FRAGMENT);
-                outbox.queue_part(
-                    seq,
-                    parts,
-                    |head| *head = [Kind::DATA.0, low, high, a, b, index.get()],
-                    body,
-                );
+                let write = |head: &mut [u8; 6], len| {
+                    let [low, high] = word(len, RELIABLE | FRAGMENT);
+                    *head = [Kind::DATA.0, low, high, a, b, index.get()];
+                };
+                outbox.queue_part(seq, parts, write, body);
             }
         }
     }
@@ -165,6 +173,6 @@ fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quali
 
 /// T-12.
 #[inline]
-fn word(size: usize, flags: u16) -> [u8; 2] {
-    (u16::try_from(size).unwrap_or(0) | flags).to_le_bytes()
+const fn word(size: u16, flags: u16) -> [u8; 2] {
+    (size | flags).to_le_bytes()
 }

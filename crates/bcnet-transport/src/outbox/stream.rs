@@ -125,7 +125,7 @@ impl Stream {
     pub(super) fn queue<const N: usize>(
         &mut self,
         seq: Seq,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
     ) -> Option<usize> {
         let unit = self.store(seq, head, body)?;
@@ -138,7 +138,7 @@ impl Stream {
         &mut self,
         seq: Seq,
         parts: u8,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
     ) -> Option<usize> {
         let unit = self.store(seq, head, body)?;
@@ -156,14 +156,13 @@ impl Stream {
     fn store<const N: usize>(
         &mut self,
         seq: Seq,
-        head: impl FnOnce(&mut [u8; N]),
+        head: impl FnOnce(&mut [u8; N], u16),
         body: &[u8],
     ) -> Option<Unit> {
-        let at = self.bytes.store(head, body)?;
+        let (at, len) = self.bytes.store(head, body)?;
         if self.entries.is_empty() {
             (self.base, self.fresh) = (seq, (0, 0));
         }
-        let len = u16::try_from(N + body.len()).unwrap_or(u16::MAX);
         let (never, state) = (Time::ZERO, State::Fresh);
         Some(Unit { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state })
     }
@@ -430,7 +429,7 @@ mod tests {
         let room = Room { bytes: 100, messages: 255 };
         for _ in 0..500 {
             while queued.wrapping_sub(sent) < 9 {
-                let head = |head: &mut [u8; 1]| *head = [queued];
+                let head = |head: &mut [u8; 1], _| *head = [queued];
                 assert_eq!(stream.queue(Seq(queued.into()), head, &[0; 15]), Some(16));
                 queued += 1;
                 if queued == 255 {

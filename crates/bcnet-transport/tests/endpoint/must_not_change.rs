@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 
 use bcnet_transport::wire::{BootReason, Datagram, Delivery, MAX_MESSAGE, Message, PeerId, Seq, Text};
-use bcnet_transport::{Config, Event, Quality};
+use bcnet_transport::{Cause, Config, Event, Quality};
 
 use crate::net::{
-    Dice, End, HOST, Net, Packet, START, address, connect, from_peer, identity, ms, pattern, plain, puppet,
-    puppet_client, reliable, utf16,
+    Dice, End, HOST, Net, Packet, START, address, connect, from_peer, identity, ms, part, pattern, plain,
+    puppet, puppet_client, reliable, utf16,
 };
 
 /// Everything that is said while clients join, tell their names, are booted, leave and are left.
@@ -111,9 +111,9 @@ fn messages_have_at_most_412_bytes_and_datagrams_512() {
     assert!((500..=512).contains(&largest_datagram), "{largest_datagram}");
 }
 
-/// T-60, T-69: duplicates and old messages are acknowledged each time, though they are not delivered.
+/// T-60, T-69: a message is acknowledged each time, before it is asked whether it is old or too far ahead.
 #[test]
-fn duplicates_and_old_messages_are_acknowledged() {
+fn the_ack_comes_before_the_window() {
     let mut host = puppet(plain());
     for seq in 0..50 {
         host.hear_from(address(1), &from_peer(2, &[reliable(seq, b"x")]), START);
@@ -127,8 +127,16 @@ fn duplicates_and_old_messages_are_acknowledged() {
     }
     host.hear_from(address(1), &connect(1), START);
     assert_eq!(host.says(START), ["ack control seq=0"]);
-    assert_eq!(host.received(), [[0; 0]; 0]);
     assert_eq!(host.counters(PeerId(2)).duplicates, 8);
+    // The first beyond the window and the last, as a part too.
+    for seq in [50 + 0x4000, 50 + 0x7FFF] {
+        host.hear_from(address(1), &from_peer(2, &[reliable(seq, b"x")]), START);
+        assert_eq!(host.says(START), [format!("ack game seq={seq}")]);
+        host.hear_from(address(1), &from_peer(2, &[part(seq, 1, 3, b"x")]), START);
+        assert_eq!(host.says(START), [format!("ack game seq={seq} part=1")]);
+    }
+    assert_eq!(host.rejected_from(PeerId(2), Cause::Window), 4);
+    assert_eq!(host.received(), [[0; 0]; 0]);
 }
 
 /// T-69: order is kept within each channel, and a gap in one does not hold the other.
