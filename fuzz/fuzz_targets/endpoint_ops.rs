@@ -123,7 +123,7 @@ impl Pair {
             while let Some(event) = endpoint.poll_event(&mut payload) {
                 match event {
                     Event::Request { from, .. } => {
-                        if let Some(peer) = endpoint.admit(from, self.now).filter(|_| from == HOSTILE) {
+                        if let (Ok(peer), HOSTILE) = (endpoint.admit(from, self.now), from) {
                             self.hostile = peer;
                         }
                     }

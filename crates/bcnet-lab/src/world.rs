@@ -93,7 +93,7 @@ impl World {
             assert!(world.now < deadline, "the clients were not let in");
             world.run(world.now + Duration::from_millis(10), |_, event, _, host, now| {
                 if let Event::Request { from, .. } = event {
-                    host.admit(from, now);
+                    host.admit(from, now).expect("room for every client");
                 }
             });
         }

@@ -86,7 +86,7 @@ impl Hall {
             node.handle_timeout(self.now);
             while let Some(event) = node.poll_event(&mut self.payload) {
                 match event {
-                    Event::Request { from, .. } => assert!(node.admit(from, self.now).is_some()),
+                    Event::Request { from, .. } => assert!(node.admit(from, self.now).is_ok()),
                     Event::Received { .. } => self.received += 1,
                     Event::Left { peer, reason } => panic!("{peer} left node {number}: {reason}"),
                     _ => {}

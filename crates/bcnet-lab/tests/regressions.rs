@@ -64,7 +64,7 @@ fn data_that_overtakes_the_reply_is_not_lost() {
         for step in 0..300 {
             let now = Time::ZERO + Duration::from_millis(100 * step);
             world.run(now, |node, event, bytes, endpoint, now| match event {
-                Event::Request { from, .. } => assert!(endpoint.admit(from, now).is_some()),
+                Event::Request { from, .. } => assert!(endpoint.admit(from, now).is_ok()),
                 Event::Received { .. } if node == 1 => heard.push(bytes[0]),
                 _ => {}
             });
@@ -198,7 +198,7 @@ fn joined(config: Config) -> (Endpoint, Time) {
     let body = Body::ConnectRequest { address: *CLIENT.ip(), nonce: 1, password: Default::default() };
     assert!(writer.push(&Message::Control(Control::new(Seq(0), body))));
     host.handle_datagram(CLIENT, writer.finish().expect("one message"), now);
-    assert_eq!(host.admit(CLIENT, now), Some(PeerId(2)));
+    assert_eq!(host.admit(CLIENT, now), Ok(PeerId(2)));
     exchange(&mut host, now, |_| true);
     (host, now)
 }

@@ -182,7 +182,7 @@ impl Session {
     pub fn kick(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
         let booted = self.endpoint.boot(peer, reason, now);
         self.pump(now);
-        booted
+        booted.is_ok()
     }
 
     /// Ends the round (S-60).
@@ -320,12 +320,17 @@ impl Session {
         self.payload = payload;
     }
 
+    /// Has the transport throw somebody out, who may be gone already.
+    fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) {
+        let _ = self.endpoint.boot(peer, reason, now);
+    }
+
     /// S-54: who does not take what it must have is dropped, for it could not follow the game any more.
     fn note_sent(&mut self, peer: PeerId, sent: Result<(), SendError>, now: Time) {
         if let Err(SendError::QueueFull { .. }) = sent {
             self.counters.not_queued += 1;
             self.odd(peer, Anomaly::Stuck);
-            self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
+            self.boot(peer, BootReason::TIMED_OUT, now);
         }
     }
 }

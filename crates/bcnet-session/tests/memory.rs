@@ -89,7 +89,8 @@ impl Hall {
             let answer: &[u8] = match (event, payload.as_slice()) {
                 (Event::Joined { .. }, _) => {
                     let name = Text::encode("Player").expect("no NUL");
-                    client.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("whole"), self.now);
+                    let name = Text::new(&name).expect("whole");
+                    client.identify(Ipv4Addr::LOCALHOST, name, self.now).expect("it has joined");
                     continue;
                 }
                 (Event::Received { .. }, [0x20, 0, ..]) => b"\x21\x00vvvvdddd\x00\x00\x00",

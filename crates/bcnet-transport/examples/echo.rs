@@ -51,7 +51,9 @@ fn run() -> io::Result<()> {
 fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
     match event {
         Event::Request { from, .. } => {
-            endpoint.admit(from, now);
+            if let Err(error) = endpoint.admit(from, now) {
+                eprintln!("{error}");
+            }
         }
         Event::Received { peer, .. } => {
             if let Err(error) = endpoint.send(peer, payload, Quality::Reliable, now) {

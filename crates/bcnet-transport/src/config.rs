@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::inbox::Hold;
 use crate::time::micros;
 use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 
@@ -19,7 +20,7 @@ pub struct Config {
     pub peers: usize,
     /// The most connection attempts that wait for [`admit`](crate::Endpoint::admit) at once.
     pub pending: usize,
-    /// A keepalive goes to a peer after this long without anything queued for it (T-55).
+    /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
     pub keepalive: Duration,
     /// A peer of which nothing is heard for this long is gone (T-56).
     pub silence: Duration,
@@ -49,7 +50,8 @@ pub struct Config {
     pub queue_messages: usize,
     /// The most bytes that wait for one peer, at most 512 MiB; more is an error at `send`.
     pub queue_bytes: usize,
-    /// The most bytes held for one peer while earlier messages or parts are missing.
+    /// The most bytes held for one channel of a peer while earlier messages or parts are missing. The parts of the message
+    /// that is next may take as much more as the largest payload has.
     pub hold_bytes: usize,
     /// The most bytes in events that the caller has not polled, at most 512 MiB; more is left to the peers to send again.
     pub event_bytes: usize,
@@ -80,7 +82,8 @@ impl Default for Config {
             tick: Duration::ZERO,
             queue_messages: 32_768,
             queue_bytes: 1 << 20,
-            hold_bytes: 256 << 10,
+            // What a message at the far end of the window needs (T-69), and some to hold.
+            hold_bytes: 320 << 10,
             event_bytes: 4 << 20,
             first_budget: 40 * MAX_DATAGRAM,
             most_budget: 512 * MAX_DATAGRAM,
@@ -111,7 +114,7 @@ pub(crate) struct Settings {
     pub(crate) half_tick: u64,
     pub(crate) queue_messages: usize,
     pub(crate) queue_bytes: usize,
-    pub(crate) hold_bytes: usize,
+    pub(crate) hold: Hold,
     pub(crate) event_bytes: usize,
     pub(crate) first_budget: usize,
     pub(crate) most_budget: usize,
@@ -120,16 +123,16 @@ pub(crate) struct Settings {
 impl From<Config> for Settings {
     fn from(config: Config) -> Self {
         let datagram_limit = config.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MOST_UDP);
+        let most_message = MOST_MESSAGE.min(datagram_limit - DATAGRAM_HEADER);
+        let message_limit = config.message_limit.clamp(LEAST_MESSAGE, most_message);
         let micros = |time| micros(time).min(FOREVER);
         Self {
             cipher: config.cipher,
             datagram_limit,
-            message_limit: config
-                .message_limit
-                .clamp(LEAST_MESSAGE, MOST_MESSAGE.min(datagram_limit - DATAGRAM_HEADER)),
+            message_limit,
             peers: config.peers.min(MOST_PEERS),
             pending: config.pending.min(MOST_PENDING),
-            keepalive: micros(config.keepalive),
+            keepalive: micros(config.keepalive).max(LEAST_KEEPALIVE),
             silence: micros(config.silence),
             pending_timeout: micros(config.pending_timeout),
             undeliverable: micros(config.undeliverable),
@@ -142,7 +145,7 @@ impl From<Config> for Settings {
             half_tick: micros(config.tick) / 2,
             queue_messages: config.queue_messages,
             queue_bytes: config.queue_bytes.min(MOST_BYTES),
-            hold_bytes: config.hold_bytes,
+            hold: Hold::new(config.hold_bytes, message_limit),
             event_bytes: config.event_bytes.min(MOST_BYTES),
             first_budget: config.first_budget,
             most_budget: config.most_budget,
@@ -153,6 +156,8 @@ impl From<Config> for Settings {
 /// T-50: ids 2 to 126 without 0x5C.
 const MOST_PEERS: usize = 124;
 const MOST_PENDING: usize = 100;
+/// Keepalives that are due at once would be due for ever.
+const LEAST_KEEPALIVE: u64 = 1000;
 /// What UDP over IPv4 carries.
 const MOST_UDP: usize = 65_507;
 /// T-20: the header of a first part and a byte.

@@ -21,7 +21,8 @@ use crate::stats::{Counters, Rejected};
 use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, PeerId, Role, Text};
 use control::MOST_NAME;
-pub use send::{Quality, SendError};
+use send::check_live;
+pub use send::{AdmitError, BootError, Quality, SendError};
 use table::Table;
 
 /// One end of any number of conversations over one UDP socket, without the socket.
@@ -140,26 +141,38 @@ impl Endpoint {
     /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
     /// than 100 characters is cut. A host that never calls this has no name, as in stock; one that does tells it to
     /// those who join later, too.
-    pub fn identify(&mut self, address: Ipv4Addr, name: Text<'_>, now: Time) {
+    ///
+    /// # Errors
+    /// See [`SendError`]: a client has nobody to tell before it has joined, and nobody has after [`leave`](Self::leave).
+    pub fn identify(&mut self, address: Ipv4Addr, name: Text<'_>, now: Time) -> Result<(), SendError> {
+        match self.role {
+            Role::Host if self.left => return Err(SendError::Leaving(self.id)),
+            Role::Host => {}
+            Role::Client => {
+                let host = self.peer(PeerId::HOST).ok_or(SendError::UnknownPeer(PeerId::HOST))?;
+                check_live(host)?;
+            }
+        }
         let name = cut(name, MOST_NAME);
         if self.role == Role::Host {
             self.name = Some(Name { address, utf16le: name.as_bytes().into() });
         }
         self.tell(Body::Identity { peer: self.id, address, name }, now);
+        Ok(())
     }
 
-    /// To a host: lets a client in that asked for it with [`Event::Request`]. `None` if it is gone or all ids are taken.
-    pub fn admit(&mut self, from: SocketAddrV4, now: Time) -> Option<PeerId> {
-        let place = self.peers.find_address(from)?;
-        if !matches!(self.peers.get(place)?.state, State::Pending { .. }) {
-            return None;
-        }
-        let id = self.peers.assign(place, self.config.peers)?;
+    /// To a host: lets a client in that asked for it with [`Event::Request`], and tells its id.
+    ///
+    /// # Errors
+    /// See [`AdmitError`].
+    pub fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+        let place = self.find_request(from)?;
+        let id = self.peers.assign(place, self.config.peers).ok_or(AdmitError::Full(from))?;
         // T-52: the newcomer learns who is there.
         let named = |peer: &Peer| (peer.state == State::Live).then(|| Some((peer.id, peer.name.clone()?)))?;
         let own = self.name.clone().map(|name| (self.id, name));
         let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
-        let peer = self.peers.get_mut(place)?;
+        let peer = self.peers.get_mut(place).ok_or(AdmitError::NoRequest(from))?;
         peer.state = State::Live;
         peer.queue_control(Body::ConnectReply { assigned: id }, now);
         for (peer_id, Name { address, utf16le }) in &known {
@@ -168,33 +181,43 @@ impl Endpoint {
         }
         self.events.push(Event::Joined { peer: id }, &[]);
         self.touch(place);
-        Some(id)
+        Ok(id)
     }
 
-    /// To a host: turns a client away that asked with [`Event::Request`]. `false` if it is gone.
-    pub fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> bool {
+    /// To a host: turns a client away that asked with [`Event::Request`].
+    ///
+    /// # Errors
+    /// See [`AdmitError`].
+    pub fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError> {
         let until = now.plus(self.config.pending_timeout);
-        let Some(place) = self.peers.find_address(from) else { return false };
-        let Some(peer) = self.peers.get_mut(place).filter(|peer| matches!(peer.state, State::Pending { .. }))
-        else {
-            return false;
-        };
+        let place = self.find_request(from)?;
+        let peer = self.peers.get_mut(place).ok_or(AdmitError::NoRequest(from))?;
         peer.queue_control(Body::Boot { reason, target: PeerId::UNASSIGNED }, now);
         peer.state = State::Leaving { until };
         self.touch(place);
-        true
+        Ok(())
     }
 
-    /// To a host: throws a peer out and tells everyone. `false` if there is no such peer.
-    pub fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
-        let Some(place) = self.peers.find(peer).filter(|_| self.role == Role::Host) else { return false };
-        if self.peers.get(place).is_none_or(|peer| peer.state != State::Live) {
-            return false;
-        }
+    /// Who asks to be let in from this address.
+    fn find_request(&self, from: SocketAddrV4) -> Result<u32, AdmitError> {
+        let asks = |place: &u32| {
+            self.peers.get(*place).is_some_and(|peer| matches!(peer.state, State::Pending { .. }))
+        };
+        self.peers.find_address(from).filter(asks).ok_or(AdmitError::NoRequest(from))
+    }
+
+    /// To a host: throws a peer out and tells everyone.
+    ///
+    /// # Errors
+    /// See [`BootError`].
+    pub fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError> {
+        let found = self.peers.find(peer).filter(|_| self.role == Role::Host);
+        let is_live = |place: &u32| self.peers.get(*place).is_some_and(|peer| peer.state == State::Live);
+        let place = found.filter(is_live).ok_or(BootError(peer))?;
         self.tell(Body::Boot { reason, target: peer }, now);
         self.start_leaving(place, now);
         self.events.push(Event::Left { peer, reason: Leave::Booted(reason) }, &[]);
-        true
+        Ok(())
     }
 
     /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed), for [`linger`](Config::linger) at most:
@@ -211,7 +234,8 @@ impl Endpoint {
                     self.finish_leaving(place, now);
                 }
                 State::Pending { .. } | State::Connecting => drop(self.remove(place)),
-                State::Draining { .. } | State::Leaving { .. } => {}
+                // Nobody has to wait for repeats any more.
+                State::Draining { .. } | State::Leaving { .. } => self.touch(place),
             }
             if matches!(state, State::Live | State::Connecting) {
                 self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
@@ -256,10 +280,13 @@ impl Endpoint {
         if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
     }
 
-    /// Writes the next datagram to send into `buffer`, which should have room for
-    /// [`datagram_limit`](Config::datagram_limit) bytes.
+    /// Writes the next datagram to send into `buffer`, which must have room for
+    /// [`datagram_limit`](Config::datagram_limit) bytes: a shorter one gets nothing, and nothing is lost.
     #[inline]
     pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        if buffer.len() < self.config.datagram_limit {
+            return None;
+        }
         while let Some(&place) = self.ready.front() {
             let transmit = self.transmit_to(place, buffer, now);
             if transmit.is_some() {

@@ -60,7 +60,7 @@ pub enum Event {
         /// From where.
         from: SocketAddrV4,
     },
-    /// Something arrived and had no effect. Counted in any case; not told if too many events wait.
+    /// Something arrived and changed nothing. Counted in any case; not told if too many events wait.
     Rejected {
         /// From where.
         from: SocketAddrV4,

@@ -43,14 +43,14 @@ pub(crate) enum Accepted {
     Kept,
     /// It was here before; acknowledge it once more.
     Duplicate,
-    /// It cannot be kept and must not be acknowledged.
+    /// It is not kept.
     Refused(Refusal),
 }
 
 /// Why a message cannot be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Too far ahead of what is expected (T-69).
+    /// Too far ahead of what is expected: acknowledge it, nobody keeps it (T-69). The others must not be.
     Window,
     /// Too much is held for this peer already.
     Full,
@@ -80,7 +80,7 @@ impl Inbox {
         seq: Seq,
         part: Option<Part>,
         bytes: &[u8],
-        limit: usize,
+        hold: Hold,
         pool: &mut Pool,
     ) -> Accepted {
         let Ok(ahead) = usize::try_from(seq.distance_from(self.expected)) else { return Accepted::Duplicate };
@@ -102,8 +102,7 @@ impl Inbox {
         let fresh_set = part.is_some() && !matches!(held.entries.get(ahead), Some(Held::Parts(_)));
         let slots = (ahead + 1).saturating_sub(held.entries.len()) * size_of::<Held>();
         let cost = Pool::cost(bytes.len()) + slots + if fresh_set { size_of::<Set>() } else { 0 };
-        // The next message must always find room, or what is held behind it could never leave.
-        let limit = if ahead == 0 { limit.saturating_add(RESERVE) } else { limit };
+        let limit = if ahead == 0 { hold.next } else { hold.later };
         if held.cost + cost > limit {
             return Accepted::Refused(Refusal::Full);
         }
@@ -276,8 +275,25 @@ impl Held {
 
 /// T-69: how far ahead of the expected number a message may be, as in stock.
 pub(crate) const WINDOW: usize = 0x4000;
-/// Room that only the expected message may use: the largest payload in parts.
-const RESERVE: usize = 160 << 10;
+
+/// How many bytes may be held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hold {
+    /// With messages that wait for others.
+    later: usize,
+    /// With parts of the next: it must always find room, or what is held behind it could never leave.
+    next: usize,
+}
+
+impl Hold {
+    /// So many bytes, and the largest payload in parts that senders make whose messages are at most this long.
+    pub(crate) const fn new(bytes: usize, message_limit: usize) -> Self {
+        let largest = MOST_PARTS * Pool::cost(message_limit) + size_of::<Set>();
+        Self { later: bytes, next: bytes.saturating_add(largest) }
+    }
+}
+
+const MOST_PARTS: usize = 255;
 
 #[cfg(test)]
 #[path = "inbox_model.rs"]

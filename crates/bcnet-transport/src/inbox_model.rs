@@ -102,11 +102,12 @@ fn the_inbox_does_what_a_naive_one_does() {
     for seed in 1..=60 {
         let mut state = seed;
         let limit = if seed % 3 == 0 { 4 << 10 } else { usize::MAX / 2 };
+        let hold = Hold::new(limit, 900);
         let (mut inbox, mut naive, mut pool) = (Inbox::default(), Naive::default(), Pool::default());
         // Close to the wrap of the numbers.
         while naive.expected < 0xFFE0 {
             let seq = inbox.expected();
-            assert_eq!(inbox.accept(seq, None, &[], limit, &mut pool), Accepted::Now);
+            assert_eq!(inbox.accept(seq, None, &[], hold, &mut pool), Accepted::Now);
             naive.expected += 1;
         }
         let mut full = 0;
@@ -122,7 +123,7 @@ fn the_inbox_does_what_a_naive_one_does() {
             let seq = Seq(u16::try_from(number & 0xFFFF).unwrap_or(0));
             let part = draw_part(&mut state);
             let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); below(&mut state, 900)];
-            let accepted = inbox.accept(seq, part, &bytes, limit, &mut pool);
+            let accepted = inbox.accept(seq, part, &bytes, hold, &mut pool);
             if accepted == Accepted::Refused(Refusal::Full) {
                 assert!(ahead > 0, "seed {seed} step {step}: what is waited for finds no room");
                 full += 1;
@@ -142,7 +143,7 @@ fn the_inbox_does_what_a_naive_one_does() {
             let (held, cost) = inbox.held();
             assert_eq!(held, naive.held.len(), "seed {seed} step {step}");
             assert_eq!(inbox.is_waiting(), held > 0, "seed {seed} step {step}");
-            assert!(cost <= limit + RESERVE && (held > 0 || cost == 0), "seed {seed} step {step}: {cost}");
+            assert!(cost <= hold.next && (held > 0 || cost == 0), "seed {seed} step {step}: {cost}");
             assert_eq!(i64::from(inbox.expected().0), naive.expected & 0xFFFF, "seed {seed} step {step}");
         }
         assert_eq!(full > 0, limit < 1 << 20, "seed {seed}: {full} found no room");
@@ -158,9 +159,9 @@ fn as_much_is_held_as_the_limit_says() {
     let cost = Pool::cost(10) + 2 * size_of::<Held>();
     for (limit, expected) in [(cost, Accepted::Kept), (cost - 1, Accepted::Refused(Refusal::Full))] {
         let (mut inbox, mut pool) = (Inbox::default(), Pool::default());
-        assert_eq!(inbox.accept(Seq(1), None, &[0; 10], limit, &mut pool), expected);
+        assert_eq!(inbox.accept(Seq(1), None, &[0; 10], Hold::new(limit, 412), &mut pool), expected);
         let total = NonZeroU8::new(2).expect("not zero");
         let part = Some(Part::First { total });
-        assert_eq!(inbox.accept(Seq(0), part, &[0; 10], limit, &mut pool), Accepted::Kept);
+        assert_eq!(inbox.accept(Seq(0), part, &[0; 10], Hold::new(limit, 412), &mut pool), Accepted::Kept);
     }
 }

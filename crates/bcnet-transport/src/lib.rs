@@ -41,7 +41,7 @@
 //!     client.handle_timeout(now);
 //!     while let Some(event) = host.poll_event(&mut payload) {
 //!         match event {
-//!             Event::Request { from, .. } => drop(host.admit(from, now)),
+//!             Event::Request { from, .. } => println!("let in: {:?}", host.admit(from, now)),
 //!             Event::Joined { peer } => host.send(peer, b"welcome aboard", Quality::Reliable, now)?,
 //!             _ => {}
 //!         }
@@ -68,7 +68,7 @@
 //! - A payload sent with [`Quality::Reliable`] or [`Quality::Urgent`] arrives exactly once, in order, or the peer is
 //!   [`Left`](Event::Left). A loss delays what comes after it on the same channel, never unreliable payloads.
 //! - Nothing that arrives makes it panic, grow without bound or work without bound. What makes no sense is counted
-//!   ([`Counters`], [`Rejected`]) and has no other effect.
+//!   ([`Counters`], [`Rejected`]) and changes nothing.
 //! - Same input, same output: it reads no clock and draws no random numbers.
 //! - Once it has grown to its load it allocates nothing; what a burst took is given back after a few idle seconds.
 #![no_std]
@@ -94,7 +94,7 @@ mod time;
 pub mod wire;
 
 pub use config::Config;
-pub use endpoint::{Endpoint, Quality, SendError, Transmit};
+pub use endpoint::{AdmitError, BootError, Endpoint, Quality, SendError, Transmit};
 pub use event::{Event, Leave};
 pub use snapshot::{QueuedAck, QueuedMessage, Queues, Receiving, Snapshot, Unacknowledged};
 pub use stats::{Cause, Counters, Kinds, Rejected};

@@ -158,7 +158,14 @@ impl Outbox {
 
     /// When the oldest reliable message that is not acknowledged was sent first.
     pub(crate) fn oldest(&self) -> Option<Time> {
-        Time::earliest(self.control.oldest(), self.game.oldest())
+        Time::earliest(self.control.oldest(), self.game.oldest().or_else(|| self.oldest_urgent()))
+    }
+
+    /// What is urgent may be under way before the first message has left: when one of that was sent first.
+    fn oldest_urgent(&self) -> Option<Time> {
+        let sent = self.sent.front().map(|sent| (sent.channel, sent.seq));
+        let (channel, seq) = sent.or_else(|| self.lost.front().map(|(channel, seq, _)| (*channel, *seq)))?;
+        (channel == Channel::Game).then(|| self.game.since(seq))?
     }
 
     pub(crate) fn acks(&self) -> impl Iterator<Item = MessageId> {
@@ -210,9 +217,9 @@ impl Outbox {
         self.game.retained()
     }
 
-    /// How many control messages wait, from the oldest that is not acknowledged on.
-    pub(crate) fn control_backlog(&self) -> usize {
-        self.control.retained().0
+    /// How many control messages wait, from the oldest that is not acknowledged on, and the bytes they lie in.
+    pub(crate) fn control_backlog(&self) -> (usize, usize) {
+        self.control.retained()
     }
 
     /// Whether every control message was acknowledged.

@@ -292,9 +292,12 @@ impl Peer {
         self.undeliverable_at(config).is_some_and(|at| at <= now)
     }
 
-    /// T-64: so many control messages are not acknowledged that the peer could not even take more.
+    /// T-64: so many control messages are not acknowledged that the peer could not even take more, or so many bytes.
     fn is_deaf(&self) -> bool {
-        self.outbox.as_ref().is_some_and(|outbox| outbox.control_backlog() >= WINDOW)
+        self.outbox.as_ref().is_some_and(|outbox| {
+            let (messages, bytes) = outbox.control_backlog();
+            messages >= WINDOW || bytes > MOST_CONTROL
+        })
     }
 
     fn undeliverable_at(&self, config: &Settings) -> Option<Time> {
@@ -390,6 +393,8 @@ fn new_outbox() -> Box<Outbox> {
 
 /// The largest control message: an identity with a long name.
 pub(crate) const CONTROL_ROOM: usize = 512;
+/// The most bytes of control messages that wait for one peer: the names of 124 others, many times over.
+const MOST_CONTROL: usize = 1 << 20;
 const MOST_BACKOFF: u8 = 8;
 /// T-62: from this many sends of one message on the pauses between them grow.
 const PATIENT_FROM: u8 = 8;

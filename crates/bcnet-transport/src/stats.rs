@@ -4,11 +4,11 @@ use core::fmt;
 
 use crate::wire::Kind;
 
-/// Why something that arrived had no effect.
+/// Why something that arrived changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The datagram is not well formed.
+    /// The datagram is not well formed, or a control message is longer than any there is.
     Malformed,
     /// Nobody has this sender id.
     UnknownSender,
@@ -20,7 +20,7 @@ pub enum Cause {
     Impostor,
     /// No room for another connection attempt.
     Crowded,
-    /// A sequence number too far ahead.
+    /// A sequence number too far ahead. It is acknowledged all the same (T-69).
     Window,
     /// Too much is held for this peer already, or too many events wait to be polled.
     Full,

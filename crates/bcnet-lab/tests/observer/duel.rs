@@ -89,7 +89,7 @@ impl Node {
                 endpoint.handle_timeout(now);
                 while let Some(event) = endpoint.poll_event(&mut payload) {
                     if let Event::Request { from, .. } = event {
-                        endpoint.admit(from, now);
+                        endpoint.admit(from, now).expect("a free id");
                     }
                 }
                 while let Some(transmit) = endpoint.poll_transmit(&mut buffer, now) {

@@ -30,7 +30,7 @@ impl Session {
         if self.members.is_empty() {
             self.epoch = now;
         }
-        let Some(peer) = self.endpoint.admit(from, now) else {
+        let Ok(peer) = self.endpoint.admit(from, now) else {
             return self.refuse(from, BootReason::FULL, now);
         };
         let state = State::Checking { round: 0, until: now + self.config.round_timeout };
@@ -50,7 +50,8 @@ impl Session {
 
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) {
         self.counters.refused += 1;
-        self.endpoint.refuse(from, reason, now);
+        // It may have given up.
+        let _ = self.endpoint.refuse(from, reason, now);
         if self.refusals.take(1, super::REFUSALS, super::REFUSALS, now) {
             self.tell(Event::Refused { from, reason });
         }
@@ -89,7 +90,7 @@ impl Session {
         let oldest = unproven().min_by_key(|member| member.joined);
         match oldest.filter(|member| now.since(member.joined) >= PROVING).map(|member| member.id) {
             Some(peer) => {
-                self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
+                self.boot(peer, BootReason::TIMED_OUT, now);
                 Ok(())
             }
             None => Err(BootReason::FULL),
@@ -131,7 +132,7 @@ impl Session {
             || self.taken_slots().count() >= self.config.places()
         {
             self.counters.refused += 1;
-            self.endpoint.boot(peer, BootReason::FULL, now);
+            self.boot(peer, BootReason::FULL, now);
             return false;
         }
         if let Some(member) = self.member_mut(peer) {
@@ -256,13 +257,13 @@ impl Session {
             let (peer, state) = (member.id, member.state);
             match state {
                 _ if now >= member.joined + handshake || member.slot.is_none() => {
-                    self.endpoint.boot(peer, BootReason::TIMED_OUT, now);
+                    self.boot(peer, BootReason::TIMED_OUT, now);
                 }
                 State::Checking { round, .. } => {
                     self.odd(peer, Anomaly::NoReply);
                     self.judge(peer, round, None, now);
                 }
-                State::Refused { .. } => drop(self.endpoint.boot(peer, BootReason::KICKED, now)),
+                State::Refused { .. } => self.boot(peer, BootReason::KICKED, now),
                 State::Loading { .. } | State::InGame => {}
             }
         }
@@ -280,7 +281,7 @@ impl Session {
                     if known { self.enter(peer, now) } else { waits = true }
                 }
                 State::Refused { .. } if self.has_read(peer, Channel::Game, now) => {
-                    self.endpoint.boot(peer, BootReason::KICKED, now);
+                    self.boot(peer, BootReason::KICKED, now);
                 }
                 State::Refused { .. } => waits = true,
                 _ => {}

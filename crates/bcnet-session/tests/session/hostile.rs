@@ -306,7 +306,10 @@ fn hostile_names_disturb_nobody() {
     let longest = delay_during(&mut world, |world, step| {
         let (now, client) = (world.now, &mut world.clients[2]);
         let name = Text::encode(&"\u{1b}x".repeat(1 + step as usize % 300)).expect("no NUL");
-        client.endpoint.identify(*client.address.ip(), Text::new(&name).expect("whole units"), now);
+        client
+            .endpoint
+            .identify(*client.address.ip(), Text::new(&name).expect("whole units"), now)
+            .expect("it has joined");
     });
     assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
     let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;

@@ -263,7 +263,7 @@ impl Client {
                 bcnet_transport::Event::Joined { .. } if self.identifies => {
                     let name = Text::encode(&self.name).expect("no NUL");
                     let text = Text::new(&name).expect("whole units");
-                    self.endpoint.identify(*self.address.ip(), text, now);
+                    self.endpoint.identify(*self.address.ip(), text, now).expect("it has joined");
                 }
                 bcnet_transport::Event::Identity { peer, .. } => {
                     let name = Text::new(&payload).expect("whole units").to_string();

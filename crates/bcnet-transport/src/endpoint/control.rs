@@ -25,9 +25,10 @@ impl Endpoint {
         let peer = self.peers.get(place).ok_or(Cause::UnknownSender)?;
         match *body {
             Body::ConnectRequest { address, password, .. } => {
-                if matches!(peer.state, State::Pending { .. }) {
-                    self.events.push(Event::Request { from: peer.address, address }, password.as_bytes());
+                if !matches!(peer.state, State::Pending { .. }) {
+                    return Err(Cause::NotAllowed);
                 }
+                self.events.push(Event::Request { from: peer.address, address }, password.as_bytes());
                 Ok(())
             }
             Body::Identity { peer: subject, address, name } if subject == peer.id => {
@@ -69,10 +70,11 @@ impl Endpoint {
         if peer.state != State::Live {
             return Err(Cause::NotAllowed);
         }
-        if now < peer.next_name || name.as_bytes().len() > MOST_NAME {
+        // What was sent at its time may arrive with others, when the first of them was lost.
+        if now.plus(NAMES_AT_ONCE * NAME_INTERVAL) <= peer.next_name || name.as_bytes().len() > MOST_NAME {
             return Err(Cause::Flood);
         }
-        peer.next_name = now.plus(NAME_INTERVAL);
+        peer.next_name = peer.next_name.max(now).plus(NAME_INTERVAL);
         peer.name = Some(Name { address, utf16le: name.as_bytes().into() });
         let id = peer.id;
         self.events.push(Event::Identity { peer: id, address }, name.as_bytes());
@@ -199,3 +201,5 @@ impl Endpoint {
 pub(super) const MOST_NAME: usize = 200;
 /// How often a peer may change its name, in microseconds.
 const NAME_INTERVAL: u64 = 250_000;
+/// How many changes may come together.
+const NAMES_AT_ONCE: u64 = 8;

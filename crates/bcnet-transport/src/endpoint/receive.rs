@@ -145,11 +145,15 @@ impl Endpoint {
         match (self.peers.find_address(from), nonce) {
             (Some(place), None) => Ok(place),
             (None, None) => Err(Cause::UnknownSender),
-            (None, Some(nonce)) => self.knock(from, nonce, now),
+            (None, Some(nonce)) => {
+                self.check_knock(None)?;
+                self.knock(from, nonce, now)
+            }
             (Some(place), Some(nonce)) => {
                 if self.peers.get(place).is_some_and(|peer| peer.nonce == nonce) {
                     return Ok(place);
                 }
+                self.check_knock(Some(place))?;
                 self.replace(place, now);
                 self.knock(from, nonce, now)
             }
@@ -165,14 +169,18 @@ impl Endpoint {
         }
     }
 
-    /// A new connection attempt, if there is room.
-    fn knock(&mut self, from: SocketAddrV4, nonce: u32, now: Time) -> Result<u32, Cause> {
+    /// Whether there is room for a new connection attempt, in the place of another if it has one.
+    fn check_knock(&self, old: Option<u32>) -> Result<(), Cause> {
         if self.left {
             return Err(Cause::NotAllowed);
         }
-        if self.peers.iter().filter(|peer| peer.id == PeerId::UNASSIGNED).count() >= self.config.pending {
-            return Err(Cause::Crowded);
-        }
+        let asks = |place: &u32| self.peers.get(*place).is_some_and(|peer| peer.id == PeerId::UNASSIGNED);
+        let others = self.peers.places().filter(|place| Some(*place) != old);
+        if others.filter(asks).count() >= self.config.pending { Err(Cause::Crowded) } else { Ok(()) }
+    }
+
+    /// A new connection attempt.
+    fn knock(&mut self, from: SocketAddrV4, nonce: u32, now: Time) -> Result<u32, Cause> {
         let mut peer = Peer::new(from, PeerId::UNASSIGNED, State::Pending { since: now }, &self.config, now);
         peer.nonce = nonce;
         self.add(peer).ok_or(Cause::Crowded)
@@ -225,7 +233,7 @@ impl Endpoint {
         now: Time,
     ) -> Option<Accepted> {
         let peer = self.peers.get_mut(place)?;
-        let accepted = peer.inbox(channel).accept(seq, part, bytes, self.config.hold_bytes, &mut self.pool);
+        let accepted = peer.inbox(channel).accept(seq, part, bytes, self.config.hold, &mut self.pool);
         if !matches!(accepted, Accepted::Refused(Refusal::Full | Refusal::Contradiction)) {
             peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
         }
@@ -275,6 +283,9 @@ impl Endpoint {
     }
 
     fn handle_control(&mut self, place: u32, control: &Control<'_>, raw: &[u8], now: Time) {
+        if raw.len() > CONTROL_ROOM {
+            return self.reject_from(place, Cause::Malformed);
+        }
         let Some(peer) = self.peers.get_mut(place) else { return };
         let old = control.reliable && control.seq.distance_from(peer.inbox(Channel::Control).expected()) < 0;
         if !old && self.events.waiting() >= self.config.event_bytes {

@@ -352,7 +352,13 @@ impl Stream {
     /// When the first message was sent first, if it was, or when something of it was settled since.
     #[inline]
     pub(super) fn oldest(&self) -> Option<Time> {
-        let (unit, settled) = match self.entries.front()? {
+        self.since(self.base)
+    }
+
+    /// As [`oldest`](Self::oldest), for the message with this number.
+    #[inline]
+    pub(super) fn since(&self, seq: Seq) -> Option<Time> {
+        let (unit, settled) = match self.entries.get(self.index(seq))? {
             Entry::Whole(unit) => (unit, Time::ZERO),
             Entry::Split(place) => {
                 let group = self.groups.get(*place as usize)?;

@@ -5,7 +5,9 @@ use std::slice;
 use std::time::Duration;
 
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
-use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time};
+use bcnet_transport::{
+    AdmitError, BootError, Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time,
+};
 
 use crate::net::{
     End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
@@ -45,7 +47,10 @@ fn a_client_joins_and_everyone_learns_its_name() {
     let (ann, bob) = (utf16("Ann"), utf16("Bob"));
     let mut net = Net::joined(&plain(), 1);
     let own = Ipv4Addr::new(10, 20, 0, 1);
-    net.clients[0].endpoint.identify(own, Text::new(&ann).expect("UTF-16LE"), net.now);
+    net.clients[0]
+        .endpoint
+        .identify(own, Text::new(&ann).expect("UTF-16LE"), net.now)
+        .expect("somebody hears");
     net.settle();
     let identity = (Event::Identity { peer: PeerId(2), address: own }, ann.clone());
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -60,9 +65,13 @@ fn a_client_joins_and_everyone_learns_its_name() {
     assert_eq!(net.host.says(net.now), ["ack control seq=0"], "before the caller has decided");
     assert_eq!(net.host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 
-    assert_eq!(net.host.endpoint.admit(address(2), net.now), Some(PeerId(3)));
+    assert_eq!(net.host.endpoint.admit(address(2), net.now), Ok(PeerId(3)));
     assert_eq!(net.host.events(), [(Event::Joined { peer: PeerId(3) }, vec![])]);
-    assert_eq!(net.host.endpoint.admit(address(2), net.now), None, "once is enough");
+    assert_eq!(
+        net.host.endpoint.admit(address(2), net.now),
+        Err(AdmitError::NoRequest(address(2))),
+        "once is enough"
+    );
     let reply = net.host.flush(net.now);
     let words = ["connect reply seq=0: you are peer 3", "identity seq=1: peer 2 at 10.20.0.1 is \"Ann\""];
     assert_eq!(said(&reply), words);
@@ -72,7 +81,10 @@ fn a_client_joins_and_everyone_learns_its_name() {
     assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender from now on");
 
     let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1].endpoint.identify(own, Text::new(&bob).expect("UTF-16LE"), net.now);
+    net.clients[1]
+        .endpoint
+        .identify(own, Text::new(&bob).expect("UTF-16LE"), net.now)
+        .expect("somebody hears");
     net.settle();
     let identity = (Event::Identity { peer: PeerId(3), address: own }, bob);
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -87,15 +99,18 @@ fn a_newcomer_is_told_every_known_identity() {
     let name = utf16("x");
     for n in [0, 1, 3, 5] {
         let own = *net.clients[n].address.ip();
-        net.clients[n].endpoint.identify(own, Text::new(&name).expect("UTF-16LE"), net.now);
+        net.clients[n]
+            .endpoint
+            .identify(own, Text::new(&name).expect("UTF-16LE"), net.now)
+            .expect("somebody hears");
     }
     net.settle();
-    assert!(net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now));
+    assert_eq!(net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now), Ok(()));
     net.settle();
     net.join(&plain(), 7);
     net.clients.push(End::client(plain(), 8, net.now));
     net.settle();
-    net.host.endpoint.admit(address(8), net.now);
+    net.host.endpoint.admit(address(8), net.now).expect("a free id");
     let packets = net.host.flush(net.now);
     let words = [
         "connect reply seq=0: you are peer 9",
@@ -125,7 +140,7 @@ fn a_request_carries_its_password_to_the_caller() {
 /// Lets the `n`th forged client in and acknowledges the reply in its name.
 fn admit(host: &mut End, n: u16, now: Time) -> Option<PeerId> {
     host.hear_from(address(n), &connect(u32::from(n)), now);
-    let id = host.endpoint.admit(address(n), now)?;
+    let id = host.endpoint.admit(address(n), now).ok()?;
     host.flush(now);
     host.hear_from(address(n), &from_peer(id.0, &[ack(Channel::Control, 0)]), now);
     host.flush(now);
@@ -140,12 +155,17 @@ fn ids_go_upward_without_0x5c_and_there_are_124() {
     let ids: Vec<u8> = (1..=124).map(|n| admit(&mut host, n, START).expect("a free id").0).collect();
     assert_eq!(ids, (2..=0x7E).filter(|id| *id != 0x5C).collect::<Vec<u8>>());
     assert_eq!(admit(&mut host, 125, START), None);
-    assert!(host.endpoint.refuse(address(125), BootReason::FULL, START), "the caller can still tell it why");
+    assert_eq!(host.endpoint.admit(address(125), START), Err(AdmitError::Full(address(125))));
+    assert_eq!(
+        host.endpoint.refuse(address(125), BootReason::FULL, START),
+        Ok(()),
+        "the caller can still tell it why"
+    );
     assert!(host.says(START).contains(&"boot seq=0: unassigned, full".to_owned()));
     assert_eq!(host.endpoint.peers().count(), 124);
 
     // A freed id is given again only after its linger time, and only because there is no other.
-    assert!(host.endpoint.boot(PeerId(5), BootReason::KICKED, ms(1000)));
+    assert_eq!(host.endpoint.boot(PeerId(5), BootReason::KICKED, ms(1000)), Ok(()));
     assert_eq!(admit(&mut host, 126, ms(15_999)), None);
     host.flush(ms(16_000));
     assert_eq!(admit(&mut host, 127, ms(16_000)), Some(PeerId(5)));
@@ -188,7 +208,7 @@ fn a_peer_that_lingers_does_not_keep_others_out() {
     let mut host = End::host(Config { peers: 2, ..plain() });
     assert_eq!(admit(&mut host, 1, START), Some(PeerId(2)));
     assert_eq!(admit(&mut host, 2, START), Some(PeerId(3)));
-    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, START));
+    assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, START), Ok(()));
     assert!(host.endpoint.address(PeerId(2)).is_some(), "its last words linger");
     assert_eq!(admit(&mut host, 3, START), Some(PeerId(4)));
     assert_eq!(admit(&mut host, 4, START), None);
@@ -205,7 +225,7 @@ fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
     };
     assert!(join(&mut host, 1).iter().all(|line| !line.contains("identity")));
     let name = utf16("Bridge");
-    host.endpoint.identify(*HOST.ip(), Text::new(&name).expect("UTF-16LE"), START);
+    host.endpoint.identify(*HOST.ip(), Text::new(&name).expect("UTF-16LE"), START).expect("somebody hears");
     let told = host.says(START);
     assert_eq!(told.iter().filter(|line| line.contains("identity")).count(), 1, "{told:?}");
     let told = join(&mut host, 2);
@@ -222,9 +242,13 @@ fn a_refused_client_learns_why() {
         let request = net.clients[0].flush(START);
         net.deliver(&request[0]);
         net.host.events();
-        assert!(net.host.endpoint.refuse(address(1), reason, START));
-        assert!(!net.host.endpoint.refuse(address(1), reason, START), "once is enough");
-        assert_eq!(net.host.endpoint.admit(address(1), START), None);
+        assert_eq!(net.host.endpoint.refuse(address(1), reason, START), Ok(()));
+        assert_eq!(
+            net.host.endpoint.refuse(address(1), reason, START),
+            Err(AdmitError::NoRequest(address(1))),
+            "once is enough"
+        );
+        assert_eq!(net.host.endpoint.admit(address(1), START), Err(AdmitError::NoRequest(address(1))));
         let answer = net.host.flush(START);
         let head = [1, 2, 0x01, 0, 0, 0x02];
         let boot = [0x04, 7, 0xC0, 0, 0, reason.0.cast_unsigned(), 0xFF];
@@ -246,7 +270,7 @@ fn a_refused_client_learns_why() {
 fn a_refusal_is_repeated_until_it_is_acknowledged() {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    assert!(host.endpoint.refuse(address(1), BootReason::BANNED, START));
+    assert_eq!(host.endpoint.refuse(address(1), BootReason::BANNED, START), Ok(()));
     let refusal = "boot seq=0: unassigned, banned";
     assert_eq!(host.says(START), ["ack control seq=0", refusal]);
     assert_eq!(host.says(ms(1000)), [refusal]);
@@ -262,9 +286,13 @@ fn a_refusal_is_repeated_until_it_is_acknowledged() {
 fn a_booted_client_and_all_others_learn_why() {
     for reason in REASONS {
         let mut net = Net::joined(&plain(), 3);
-        assert!(net.host.endpoint.boot(PeerId(3), reason, net.now));
-        assert!(!net.host.endpoint.boot(PeerId(3), reason, net.now), "it is leaving already");
-        assert!(!net.host.endpoint.boot(PeerId(9), reason, net.now));
+        assert_eq!(net.host.endpoint.boot(PeerId(3), reason, net.now), Ok(()));
+        assert_eq!(
+            net.host.endpoint.boot(PeerId(3), reason, net.now),
+            Err(BootError(PeerId(3))),
+            "it is leaving already"
+        );
+        assert_eq!(net.host.endpoint.boot(PeerId(9), reason, net.now), Err(BootError(PeerId(9))));
         let refused = net.host.endpoint.send(PeerId(3), b"x", Quality::Reliable, net.now);
         assert_eq!(refused, Err(SendError::Leaving(PeerId(3))));
         assert_eq!(net.host.left(), [(PeerId(3), Leave::Booted(reason))]);
@@ -284,8 +312,8 @@ fn a_booted_client_and_all_others_learn_why() {
 #[test]
 fn a_client_cannot_boot() {
     let mut client = puppet_client(plain());
-    assert!(!client.endpoint.boot(PeerId::HOST, BootReason::KICKED, START));
-    assert!(!client.endpoint.boot(PeerId(2), BootReason::KICKED, START));
+    assert_eq!(client.endpoint.boot(PeerId::HOST, BootReason::KICKED, START), Err(BootError(PeerId::HOST)));
+    assert_eq!(client.endpoint.boot(PeerId(2), BootReason::KICKED, START), Err(BootError(PeerId(2))));
     assert_eq!(client.says(START), [""; 0]);
 }
 
@@ -430,7 +458,7 @@ fn a_repeated_request_is_acknowledged_and_nothing_else() {
     assert_eq!((host.says(START), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 1));
     host.hear_from(address(1), &connect(1), ms(10));
     assert_eq!((host.says(ms(10)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
-    assert_eq!(host.endpoint.admit(address(1), ms(20)), Some(PeerId(2)));
+    assert_eq!(host.endpoint.admit(address(1), ms(20)), Ok(PeerId(2)));
     host.flush(ms(20));
     host.hear_from(address(1), &connect(1), ms(30));
     assert_eq!((host.says(ms(30)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
@@ -452,12 +480,62 @@ fn another_nonce_is_a_new_start() {
     assert_eq!(net.host.endpoint.peers().collect::<Vec<_>>(), [PeerId(3)]);
     net.settle();
     assert_eq!(net.clients[1].left(), [(PeerId(2), Leave::Disconnected)]);
-    assert_eq!(net.host.endpoint.admit(address(1), net.now), Some(PeerId(4)), "under a new id");
+    assert_eq!(net.host.endpoint.admit(address(1), net.now), Ok(PeerId(4)), "under a new id");
     net.settle();
     net.host.send(PeerId(4), b"for the new one", net.now);
     net.settle();
     assert_eq!(net.clients[0].received(), [b"for the new one"]);
     assert_eq!(net.host.endpoint.address(PeerId(2)), None);
+}
+
+/// T-53: a new start that finds no room leaves the old peer as it is.
+#[test]
+fn a_new_start_without_room_changes_nothing() {
+    let mut host = puppet(Config { pending: 1, ..plain() });
+    host.hear_from(address(9), &connect(9), START);
+    host.flush(START);
+    host.events();
+    host.hear_from(address(1), &connect(2), START);
+    let told = Event::Rejected { from: address(1), cause: Cause::Crowded };
+    assert_eq!(host.events(), [(told, vec![])]);
+    assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
+    // Its own earlier request does not stand in its way.
+    host.hear_from(address(9), &connect(10), START);
+    let asked = Event::Request { from: address(9), address: Ipv4Addr::new(192, 168, 0, 2) };
+    assert_eq!(host.events(), [(asked, vec![])]);
+}
+
+/// T-57: a host that leaves does not wait for repeats of those who have left before it.
+#[test]
+fn a_host_that_leaves_does_not_wait_for_those_who_are_gone() {
+    let mut net = Net::joined(&plain(), 2);
+    net.clients[0].endpoint.leave(*address(1).ip(), net.now);
+    net.settle();
+    assert_eq!(net.host.left(), [(PeerId(2), Leave::Disconnected)]);
+    net.now = ms(500);
+    net.host.endpoint.leave(*HOST.ip(), net.now);
+    net.settle();
+    assert!(net.host.endpoint.is_closed());
+}
+
+/// T-52: a name can be told when there is somebody to tell, and the error says when that is.
+#[test]
+fn a_name_that_nobody_hears_is_an_error() {
+    let mut client = End::client(plain(), 1, START);
+    let identify = |end: &mut End| end.endpoint.identify(Ipv4Addr::LOCALHOST, Text::default(), START);
+    assert_eq!(identify(&mut client), Err(SendError::UnknownPeer(PeerId::HOST)), "not let in yet");
+    let mut client = puppet_client(plain());
+    assert_eq!(identify(&mut client), Ok(()));
+    client.endpoint.leave(Ipv4Addr::LOCALHOST, START);
+    assert_eq!(identify(&mut client), Err(SendError::Leaving(PeerId::HOST)));
+    let mut host = End::host(plain());
+    assert_eq!(identify(&mut host), Ok(()), "those who come later hear it");
+    host.endpoint.leave(Ipv4Addr::LOCALHOST, START);
+    assert_eq!(identify(&mut host), Err(SendError::Leaving(PeerId::HOST)));
+    let errors =
+        [AdmitError::NoRequest(address(1)), AdmitError::Full(address(1))].map(|error| error.to_string());
+    assert!(errors.iter().all(|text| text.contains(&address(1).to_string())), "{errors:?}");
+    assert!(BootError(PeerId(3)).to_string().contains("peer 3"), "{}", BootError(PeerId(3)));
 }
 
 /// T-53: another nonce before the decision replaces the request, and that is all.
@@ -467,7 +545,7 @@ fn another_nonce_before_the_decision_replaces_the_request() {
     host.hear_from(address(1), &connect(1), START);
     host.hear_from(address(1), &connect(2), START);
     assert!(host.events().iter().all(|(event, _)| matches!(event, Event::Request { .. })));
-    assert_eq!(host.endpoint.admit(address(1), START), Some(PeerId(2)));
+    assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
     assert_eq!(host.endpoint.peers().count(), 1);
 }
 
@@ -479,7 +557,7 @@ fn several_players_share_an_address() {
     for (n, port) in [(0, 1000), (1, 1001), (2, 64_000)] {
         net.clients.push(End::client_at(plain(), place(port), 5, net.now));
         net.settle();
-        assert_eq!(net.host.endpoint.admit(place(port), net.now), Some(PeerId(2 + n)));
+        assert_eq!(net.host.endpoint.admit(place(port), net.now), Ok(PeerId(2 + n)));
         net.settle();
     }
     net.host.events();
@@ -509,7 +587,7 @@ fn data_that_overtakes_the_connect_reply_is_delivered_after_it() {
     let mut net = Net::joined(&plain(), 0);
     net.clients.push(End::client(plain(), 1, START));
     net.settle();
-    net.host.endpoint.admit(address(1), START);
+    net.host.endpoint.admit(address(1), START).expect("a free id");
     assert_eq!(net.host.says(START), ["connect reply seq=0: you are peer 2"], "and it is lost");
     net.host.send(PeerId(2), &pattern(1, 407), START);
     net.host.send(PeerId(2), &pattern(2, 900), START);
@@ -538,7 +616,7 @@ fn who_has_no_id_may_say_little() {
     // It changes its mind before the decision.
     host.hear_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), START);
     assert_eq!(host.says(START), ["ack control seq=1"]);
-    assert_eq!(host.endpoint.admit(address(1), START), None);
+    assert_eq!(host.endpoint.admit(address(1), START), Err(AdmitError::NoRequest(address(1))));
     assert_eq!(host.left(), []);
 }
 

@@ -15,7 +15,7 @@ use crate::net::{
 fn a_snapshot_reads_like_the_dumps_of_the_original() {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    host.endpoint.admit(address(1), START);
+    host.endpoint.admit(address(1), START).expect("a free id");
     host.flush(START);
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0), ack(Channel::Control, 0)]), START);
     for seq in 0..2 {
@@ -47,7 +47,7 @@ fn a_snapshot_reads_like_the_dumps_of_the_original() {
 fn an_interval_is_one_second_before_a_round_trip_is_known() {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    host.endpoint.admit(address(1), START);
+    host.endpoint.admit(address(1), START).expect("a free id");
     host.send(PeerId(2), &pattern(0, 500), START);
     host.flush(START);
     host.flush(ms(1000));
@@ -157,7 +157,7 @@ fn what_is_sent_is_counted_by_kind() {
     host.flush(ms(5100));
     host.send(PeerId(2), b"alone", ms(5200));
     host.flush(ms(5200));
-    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(5300)));
+    assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(5300)), Ok(()));
     host.flush(ms(5300));
     let out = host.counters(PeerId(2)).messages_out;
     let kinds = [Kind::DATA, Kind::CONNECT, Kind::KEEPALIVE, Kind::BOOT, Kind::IDENTITY, Kind::DISCONNECT];

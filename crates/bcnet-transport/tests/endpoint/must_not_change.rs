@@ -17,13 +17,16 @@ fn whole_session(config: &Config) -> Vec<Packet> {
     net.clients.push(End::client(config.clone(), 3, net.now));
     net.clients.push(End::client(config.clone(), 4, net.now));
     drain(&mut net, &mut log);
-    net.host.endpoint.admit(address(3), net.now);
-    net.host.endpoint.refuse(address(4), BootReason::BANNED, net.now);
+    net.host.endpoint.admit(address(3), net.now).expect("a free id");
+    net.host.endpoint.refuse(address(4), BootReason::BANNED, net.now).expect("it asks");
     drain(&mut net, &mut log);
     let name = utf16("Cady2");
-    net.clients[0].endpoint.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), net.now);
+    net.clients[0]
+        .endpoint
+        .identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), net.now)
+        .expect("somebody hears");
     drain(&mut net, &mut log);
-    net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now);
+    net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now).expect("it is there");
     drain(&mut net, &mut log);
     net.clients[0].endpoint.leave(Ipv4Addr::LOCALHOST, net.now);
     drain(&mut net, &mut log);
@@ -203,7 +206,7 @@ fn captured_bytes_of_a_join_are_understood_and_made() {
     let asked = Event::Request { from: address(1), address: Ipv4Addr::new(10, 10, 10, 239) };
     assert_eq!(host.events(), [(asked, vec![])]);
     host.flush(START);
-    assert_eq!(host.endpoint.admit(address(1), START), Some(PeerId(2)));
+    assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
     assert_eq!(host.flush(START)[0].bytes, REPLY);
 
     let mut client = End::client_at(

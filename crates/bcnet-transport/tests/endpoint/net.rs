@@ -258,7 +258,7 @@ impl Net {
 pub(crate) fn puppet(config: Config) -> End {
     let mut host = End::host(config);
     host.hear_from(address(1), &connect(1), START);
-    assert_eq!(host.endpoint.admit(address(1), START), Some(PeerId(2)));
+    assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
     host.flush(START);
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), START);
     host.flush(START);
@@ -281,7 +281,7 @@ pub(crate) fn puppet_client(config: Config) -> End {
 pub(crate) fn measured() -> End {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    host.endpoint.admit(address(1), START);
+    host.endpoint.admit(address(1), START).expect("a free id");
     host.flush(START);
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), ms(100));
     host.flush(ms(100));

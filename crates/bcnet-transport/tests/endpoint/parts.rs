@@ -196,7 +196,7 @@ fn odd_sets_are_put_together_too() {
 /// A second forged client, admitted as peer 3.
 fn second(host: &mut End) {
     host.hear_from(address(2), &connect(2), START);
-    assert_eq!(host.endpoint.admit(address(2), START), Some(PeerId(3)));
+    assert_eq!(host.endpoint.admit(address(2), START), Ok(PeerId(3)));
     host.flush(START);
     host.hear_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
     host.flush(START);

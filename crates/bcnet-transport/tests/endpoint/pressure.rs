@@ -120,7 +120,7 @@ fn every_error_of_send_says_what_to_do() {
     assert_eq!(send(&mut host, PeerId::UNASSIGNED, b"x"), none);
     let large = "103530 bytes are more than the 103529 a payload can have: send less, or in several";
     assert_eq!(send(&mut host, PeerId(2), &[0; 103_530]), large);
-    host.endpoint.boot(PeerId(2), BootReason::KICKED, START);
+    host.endpoint.boot(PeerId(2), BootReason::KICKED, START).expect("it is there");
     assert_eq!(send(&mut host, PeerId(2), b"x"), "peer 2 is leaving: nothing more reaches it");
 
     let mut host = puppet(Config { queue_messages: 1, ..plain() });
@@ -315,4 +315,51 @@ fn settings_that_mean_for_ever_are_kept_as_such() {
     packets[1..].iter().for_each(|packet| net.deliver(packet));
     net.settle();
     assert_eq!(net.clients[0].received().len(), 5, "only later ACKs tell what was lost");
+}
+
+/// T-67, T-68: the largest payload that can be sent can be held, whatever the limit of a message and the order of its
+/// parts.
+#[test]
+fn the_largest_payload_arrives_whatever_the_limit() {
+    for message_limit in [50, 412, 8191] {
+        let config = Config { datagram_limit: 65_507, message_limit, queue_bytes: 4 << 20, ..plain() };
+        let mut host = Endpoint::host(config.clone());
+        let mut client = Endpoint::connect(config, HOST, Ipv4Addr::LOCALHOST, 7, Text::default(), START);
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let (mut buffer, mut bytes) = (vec![0; 65_536], Vec::new());
+        for now in (0..400).map(|tick| ms(10 * tick)) {
+            client.handle_timeout(now);
+            while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
+                host.handle_datagram(address(1), &mut buffer[..transmit.len], now);
+            }
+            host.handle_timeout(now);
+            while let Some(event) = host.poll_event(&mut bytes) {
+                if let Event::Request { from, .. } = event {
+                    host.admit(from, now).expect("a free id");
+                    let refused = host.send(PeerId(2), &vec![0; 3 << 20], Quality::Reliable, now);
+                    let Err(SendError::TooLarge { most, .. }) = refused else { panic!("{refused:?}") };
+                    sent = pattern(1, most);
+                    host.send(PeerId(2), &sent, Quality::Reliable, now).expect("the largest there is");
+                }
+            }
+            let mut packets = Vec::new();
+            while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
+                packets.push(buffer[..transmit.len].to_vec());
+            }
+            packets.iter_mut().rev().for_each(|packet| client.handle_datagram(HOST, packet, now));
+            while let Some(event) = client.poll_event(&mut bytes) {
+                received.extend(matches!(event, Event::Received { .. }).then(|| bytes.clone()));
+            }
+        }
+        assert!(received == [sent.as_slice()], "messages of {message_limit} bytes: {}", sent.len());
+    }
+}
+
+/// A buffer that is too short for a datagram gets none, and nothing is lost.
+#[test]
+fn a_short_buffer_gets_nothing_and_loses_nothing() {
+    let mut host = puppet(plain());
+    host.send(PeerId(2), b"data", START);
+    assert!(host.endpoint.poll_transmit(&mut [0; 511], START).is_none());
+    assert_eq!(host.says(START), ["data seq=0 4 bytes"]);
 }

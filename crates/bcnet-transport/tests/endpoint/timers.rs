@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
-use bcnet_transport::{Cause, Config, Event, Leave, Quality};
+use bcnet_transport::{AdmitError, Cause, Config, Event, Leave, Quality};
 
 use crate::net::{
     End, HOST, Net, START, ack, ack_part, address, before, connect, disconnect, from_peer, identity,
@@ -139,8 +139,11 @@ fn an_undecided_request_expires_after_ten_seconds() {
     assert!(!host.endpoint.is_closed());
     host.flush(ms(10_000));
     assert!(host.endpoint.is_closed());
-    assert_eq!(host.endpoint.admit(address(1), ms(10_000)), None);
-    assert!(!host.endpoint.refuse(address(1), BootReason::FULL, ms(10_000)));
+    assert_eq!(host.endpoint.admit(address(1), ms(10_000)), Err(AdmitError::NoRequest(address(1))));
+    assert_eq!(
+        host.endpoint.refuse(address(1), BootReason::FULL, ms(10_000)),
+        Err(AdmitError::NoRequest(address(1)))
+    );
     assert_eq!(host.left(), [], "it never was a peer");
 }
 
@@ -166,7 +169,7 @@ fn a_message_that_is_never_acknowledged_ends_the_connection_after_360_seconds() 
 fn the_others_are_told_of_an_undeliverable_peer() {
     let mut host = puppet(plain());
     host.hear_from(address(2), &connect(2), START);
-    assert_eq!(host.endpoint.admit(address(2), START), Some(PeerId(3)));
+    assert_eq!(host.endpoint.admit(address(2), START), Ok(PeerId(3)));
     host.flush(START);
     host.hear_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
     host.send(PeerId(2), b"0", START);
@@ -417,7 +420,7 @@ fn a_waiting_ack_rides_along_with_data() {
 fn without_a_measured_round_trip_a_message_is_repeated_after_one_second() {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    host.endpoint.admit(address(1), START);
+    host.endpoint.admit(address(1), START).expect("a free id");
     host.send(PeerId(2), b"data", START);
     let packet = ["ack control seq=0", "connect reply seq=0: you are peer 2", "data seq=0 4 bytes"];
     assert_eq!(host.says(START), packet);
@@ -465,7 +468,7 @@ fn the_timeout_follows_the_round_trip_within_its_bounds() {
 
     let mut slow = End::host(plain());
     slow.hear_from(address(1), &connect(1), START);
-    slow.endpoint.admit(address(1), START);
+    slow.endpoint.admit(address(1), START).expect("a free id");
     slow.flush(START);
     slow.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), ms(900));
     slow.send(PeerId(2), b"data", ms(900));
@@ -519,7 +522,7 @@ fn after_the_eighth_send_the_pauses_double() {
 fn with_a_tick_the_repeat_is_at_the_nearest_service() {
     let mut host = End::host(Config { tick: Duration::from_millis(20), ..plain() });
     host.hear_from(address(1), &connect(1), START);
-    host.endpoint.admit(address(1), START);
+    host.endpoint.admit(address(1), START).expect("a free id");
     host.flush(START);
     assert_eq!(host.says(before(ms(990))), [""; 0]);
     assert_eq!(host.says(ms(990)), ["connect reply seq=0: you are peer 2"]);
@@ -531,7 +534,7 @@ fn timers_that_are_due_together_are_all_served() {
     let mut host = End::host(plain());
     for n in 1..=20 {
         host.hear_from(address(n), &connect(u32::from(n)), START);
-        host.endpoint.admit(address(n), START);
+        host.endpoint.admit(address(n), START).expect("a free id");
     }
     host.flush(START);
     let packets = host.flush(ms(1000));
@@ -540,6 +543,33 @@ fn timers_that_are_due_together_are_all_served() {
     assert_eq!(to, (1..=20).map(address).collect::<Vec<_>>());
     let joined = host.events().iter().filter(|(event, _)| matches!(event, Event::Joined { .. })).count();
     assert_eq!(joined, 20);
+}
+
+/// T-64: what is urgent and never acknowledged ends the peer too, though it keeps the first message from being sent.
+#[test]
+fn urgent_messages_that_stay_unacknowledged_end_the_peer() {
+    let mut host = puppet(plain());
+    host.send(PeerId(2), b"first", START);
+    for _ in 0..100 {
+        host.send_as(PeerId(2), &[1; 400], Quality::Urgent, START);
+    }
+    for second in 0..360 {
+        host.timeline(ms(1000 * second), ms(1000 * second + 999));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
+    }
+    let waits = host.snapshot(PeerId(2), ms(359_999)).unacknowledged;
+    assert!(waits.iter().all(|message| message.id.seq.0 != 0), "the first was never sent");
+    assert_eq!(host.left(), []);
+    host.flush(ms(360_000));
+    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+}
+
+/// T-55: a keepalive that would always be due is sent once per millisecond.
+#[test]
+fn keepalives_without_a_pause_are_not_endless() {
+    let mut host = puppet(Config { keepalive: Duration::ZERO, ..plain() });
+    let lines = host.timeline(ms(1), ms(10));
+    assert_eq!(lines.len(), 10, "{lines:?}");
 }
 
 /// T-64: a peer that is leaving has no deadline but the end of its linger time.
@@ -551,7 +581,7 @@ fn an_old_message_to_a_peer_that_leaves_is_no_deadline() {
         host.timeline(ms(1000 * second), ms(1000 * second + 999));
         host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
     }
-    assert!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(350_000)));
+    assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(350_000)), Ok(()));
     host.timeline(ms(350_000), before(ms(365_000)));
     assert!(!host.endpoint.is_closed());
     host.flush(ms(365_000));

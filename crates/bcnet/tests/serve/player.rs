@@ -125,7 +125,9 @@ impl Player {
             Event::Joined { .. } => {
                 let name: Vec<u8> = self.name.encode_utf16().flat_map(u16::to_le_bytes).collect();
                 let now = self.now();
-                self.endpoint.identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("whole units"), now);
+                self.endpoint
+                    .identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("whole units"), now)
+                    .expect("it has joined");
             }
             Event::Received { .. } => {
                 self.heard.push(payload.to_vec());
