@@ -196,3 +196,34 @@ fn memory_is_bounded_by_its_limits() {
     assert!(observer.lost_findings() > 0);
     assert!(std::iter::from_fn(|| observer.poll_finding()).count() <= 5);
 }
+
+/// The clock of the capture stands still, and no ACK comes that would explain anything.
+#[test]
+fn repeats_that_nothing_explains_are_told_before_there_are_too_many() {
+    let limits = Limits { conversations: 3, messages: 10, findings: 5 };
+    let mut observer = Observer::new(limits);
+    let mut told = 0;
+    for mark in 0..1000_u64 {
+        // No two datagrams are equal: this is no copy that the network made.
+        let [low, high, ..] = mark.to_le_bytes();
+        let mut bytes = [2, 2, 0x32, 6, 0x80, 0, 0, 0x19, 0x32, 5, 0, low, high];
+        cipher::encrypt(&mut bytes);
+        observer.observe(mark, at(1.0), CLIENT, HOST, &bytes);
+        while let Some(finding) = observer.poll_finding() {
+            // The oldest first; the first sending is none.
+            told += 1;
+            assert_eq!(finding.mark, told);
+            assert!(
+                matches!(finding.what, What::Retransmission { cause: RetransmitCause::AckNeverSent, .. }),
+                "{finding:?}"
+            );
+        }
+    }
+    let unexplained =
+        |observer: &Observer| observer.conversations().map(|talk| talk.unexplained(Side::First)).sum();
+    assert_eq!((told, unexplained(&observer), observer.lost_findings()), (989, 10, 0));
+    // All that is left comes at once, and is more than fits.
+    observer.finish(at(1.0));
+    assert_eq!((unexplained(&observer), observer.lost_findings()), (0, 5));
+    assert_eq!(std::iter::from_fn(|| observer.poll_finding()).count(), 5);
+}

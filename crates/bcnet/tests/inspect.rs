@@ -138,6 +138,35 @@ fn a_summary_ranks_faults_with_their_first_evidence() {
     assert!(place("retransmissions, no ACK sent") < place("stale ACKs"));
 }
 
+/// More than four thousand repeats that nothing explains come to their end together.
+#[test]
+fn findings_that_were_not_kept_are_told_in_every_form() {
+    let mut packets = Vec::new();
+    for port in 1..=9_u16 {
+        let from = SocketAddrV4::new(*CLIENT.ip(), 5000 + port);
+        for number in 0..515_u16 {
+            let [low, high] = number.to_le_bytes();
+            let hex = format!("02 02 32 06 80 00 00 19 32 05 00 {low:02X} {high:02X}");
+            packets.push(Packet { from, ..packet(1.0, &hex) });
+        }
+    }
+    let directory = directory("lost");
+    let report = directory.join("out.html");
+    let capture = pcap(&packets, RAW);
+    let lost = "512 findings more came at once than can be kept, and are not counted";
+    let summary = inspect(&capture, &["--summary"]);
+    assert!(
+        summary.stdout.ends_with(&format!("\n{lost}\n")) && summary.stderr.is_empty(),
+        "{}",
+        summary.stdout
+    );
+    for form in [&["--json"][..], &["--csv"], &[], &["--report", report.to_str().expect("UTF-8")]] {
+        let run = inspect(&capture, form);
+        assert_eq!((run.code, run.stderr), (0, format!("bcnet: standard input: {lost}\n")), "{form:?}");
+    }
+    assert!(fs::read_to_string(&report).expect("a report").contains(lost));
+}
+
 #[test]
 fn filters_choose_datagrams_messages_and_times() {
     let capture = pcap(&session(), RAW);

@@ -511,13 +511,23 @@ impl Passage<'_, '_> {
             }
             None => {
                 let open = Open { key, at, mark, times, previous, looks: 0, last_ack: at, arrived: None };
-                self.sender.sent.open.push(open);
+                self.open(open);
             }
         }
         if sent.acked.is_some() || sent.wrong_form {
             self.tell.tell(side, What::DuplicateDelivery { about });
         }
         self.check_stuck(&sent, times);
+    }
+
+    /// A retransmission waits to be explained. If too many do, the oldest is told as it looks.
+    fn open(&mut self, open: Open) {
+        if self.sender.sent.open.len() >= self.limits.messages
+            && let Some(oldest) = self.sender.sent.open.pop_front()
+        {
+            tell_cause(self.sender, self.side, oldest, RetransmitCause::AckNeverSent, self.tell);
+        }
+        self.sender.sent.open.push_back(open);
     }
 
     fn check_stuck(&mut self, sent: &Sent, times: u32) {

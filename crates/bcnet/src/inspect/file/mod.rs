@@ -103,6 +103,19 @@ struct End<'a> {
     bytes: u64,
 }
 
+impl End<'_> {
+    /// What there is to say if not all findings were kept.
+    fn lost(&self) -> Option<String> {
+        lost(self.observer.lost_findings())
+    }
+}
+
+fn lost(findings: u64) -> Option<String> {
+    let count = || summary::thousands(findings);
+    (findings > 0)
+        .then(|| format!("{} findings more came at once than can be kept, and are not counted", count()))
+}
+
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
     let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
     let path = match args.files.as_slice() {
@@ -209,6 +222,9 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     }
     if !source.skipped.is_empty() && !args.file.summary {
         eprintln!("bcnet: {name}: not looked at: {}", source.skipped);
+    }
+    if let Some(lost) = lost(run.observer.lost_findings()).filter(|_| !args.file.summary) {
+        eprintln!("bcnet: {name}: {lost}");
     }
     if let Step::Damaged(damage) = end {
         eprintln!("bcnet: {name}: {damage}; {} packets before it were read", source.packets);

@@ -69,6 +69,9 @@ impl Report {
             let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape(&end.skipped.to_string()));
         }
         self.verdict(&mut page);
+        if let Some(lost) = end.lost() {
+            let _ = write!(page, "<p class=quiet>{}.</p>", escape(&lost));
+        }
         for talk in talks.iter().take(MOST_SHOWN) {
             self.talk(&mut page, talk);
         }

@@ -214,6 +214,9 @@ impl<W: Write> Sink for Summary<W> {
         }
         let start = talks.iter().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
         self.faults(start)?;
+        if let Some(lost) = end.lost() {
+            writeln!(self.out, "\n{lost}")?;
+        }
         self.out.flush()
     }
 }
