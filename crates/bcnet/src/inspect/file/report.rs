@@ -13,6 +13,7 @@ use bcnet_transport::observe::{
 };
 use bcnet_transport::wire::Message;
 
+use super::filter::Filter;
 use super::plot::{Line, escape, plot};
 use super::series::{Series, Step};
 use super::summary::{Tallied, Tally, short_name, side_name, thousands};
@@ -20,6 +21,7 @@ use super::{End, Evidence, Sight, Sink, What};
 
 pub(super) struct Report {
     path: PathBuf,
+    filter: Filter,
     tally: Tally,
     start: Option<u64>,
     /// Both sides of the conversations that are plotted.
@@ -27,8 +29,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, tally: Tally::default(), start: None, talks: BTreeMap::new() }
+    pub(super) fn new(path: PathBuf, filter: Filter) -> Self {
+        Self { path, filter, tally: Tally::default(), start: None, talks: BTreeMap::new() }
     }
 
     /// The step of a side at a time, if its conversation is plotted.
@@ -42,6 +44,9 @@ impl Report {
     }
 
     fn note(&mut self, finding: &Finding, evidence: Option<Evidence>, observer: &Observer) {
+        if !self.filter.wants_late(finding, observer, 0) {
+            return;
+        }
         self.tally.add(finding, evidence, observer);
         if matches!(finding.what, Found::Retransmission { .. })
             && let Some(step) = self.step(finding.conversation, finding.side, finding.at.as_micros())
@@ -54,7 +59,8 @@ impl Report {
         let mut page = String::from(HEAD);
         let title = escape(end.name);
         let _ = write!(page, "<title>{title}</title></head><body><h1>{title}</h1>");
-        let mut talks: Vec<Conversation<'_>> = end.observer.conversations().collect();
+        let mut talks: Vec<Conversation<'_>> =
+            end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
         talks.sort_by_key(|talk| std::cmp::Reverse(bytes(talk)));
         let total: u64 = talks.iter().map(bytes).sum();
         let _ = write!(
@@ -170,12 +176,15 @@ impl Report {
 impl Sink for Report {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let Sight { packet, what, findings, observer } = sight;
+        self.start.get_or_insert(packet.time.as_micros());
         let evidence = Evidence { number: packet.number, offset: packet.offset };
         for finding in *findings {
             self.note(finding, Some(evidence), observer);
         }
         let What::Datagram(datagram, id, side) = what else { return Ok(()) };
-        let Some(talk) = observer.conversation(*id) else { return Ok(()) };
+        let Some(talk) = observer.conversation(*id).filter(|talk| self.filter.wants_talk(talk)) else {
+            return Ok(());
+        };
         let acks = datagram.messages().filter(|message| matches!(message, Message::Ack(_)));
         let ack_bytes: usize = acks.map(|message| message.wire_len()).sum();
         let bytes = datagram.as_bytes().len() as u64;

@@ -9,6 +9,7 @@ use bcnet_transport::observe::{
 };
 use bcnet_transport::wire::{PeerId, Role};
 
+use super::filter::Filter;
 use super::{End, Evidence, Sight, Sink};
 
 /// A kind of finding with how often it was found, and where first.
@@ -97,13 +98,14 @@ const KINDS: [(&str, u8); 18] = [
 
 pub(super) struct Summary<W> {
     out: W,
+    filter: Filter,
     tally: Tally,
     gamespy: u64,
 }
 
 impl<W: Write> Summary<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self { out, tally: Tally::default(), gamespy: 0 }
+    pub(super) fn new(out: W, filter: Filter) -> Self {
+        Self { out, filter, tally: Tally::default(), gamespy: 0 }
     }
 
     fn conversation(&mut self, number: usize, talk: &Conversation<'_>) -> io::Result<()> {
@@ -182,20 +184,22 @@ impl<W: Write> Summary<W> {
 impl<W: Write> Sink for Summary<W> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let place = Evidence { number: sight.packet.number, offset: sight.packet.offset };
-        self.gamespy += u64::from(matches!(sight.what, super::What::GameSpy(_)));
-        for finding in sight.findings {
-            self.tally.add(finding, Some(place), sight.observer);
+        let gamespy = matches!(sight.what, super::What::GameSpy(_));
+        self.gamespy += u64::from(gamespy && self.filter.wants(sight.packet, [None, None], 0));
+        sight.findings.iter().try_for_each(|finding| self.find(finding, Some(place), sight.observer))
+    }
+
+    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        if self.filter.wants_late(finding, observer, 0) {
+            self.tally.add(finding, place, observer);
         }
         Ok(())
     }
 
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        self.tally.add(finding, place, observer);
-        Ok(())
-    }
-
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        let talks: Vec<_> = end.observer.conversations().collect();
+        let start = end.observer.conversations().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
+        let talks: Vec<_> =
+            end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
         let count = talks.len();
         writeln!(
             self.out,
@@ -212,7 +216,6 @@ impl<W: Write> Sink for Summary<W> {
         for (number, talk) in talks.iter().enumerate() {
             self.conversation(number + 1, talk)?;
         }
-        let start = talks.iter().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
         self.faults(start)?;
         if let Some(lost) = end.lost() {
             writeln!(self.out, "\n{lost}")?;
