@@ -142,12 +142,12 @@ impl Report {
         add(
             "ACKs in the outbox",
             "How many acknowledgements each side keeps repeating. The stock game sends each up to nine times.",
-            lines(&|step| Some(step.owed as f64), ""),
+            lines(&|step| Some(step.owed.most as f64), ""),
         );
         add(
             "Messages waiting for an ACK",
             "Short peaks are normal. A line that stays up means that something does not get through.",
-            lines(&|step| Some(step.waiting as f64), ""),
+            lines(&|step| Some(step.waiting.most as f64), ""),
         );
         let per_second = |bytes: u64| Some(bytes as f64 / seconds);
         let mut traffic = lines(&|step| per_second(step.bytes), ", all");
@@ -192,8 +192,8 @@ impl Sink for Report {
             let (waiting, owed) = (talk.unacknowledged(each) as u64, talk.owed_acks(each) as u64);
             let trip = talk.round_trip(each).and_then(|trip| u64::try_from(trip.as_micros()).ok());
             let Some(step) = self.step(*id, each, packet.time.as_micros()) else { return Ok(()) };
-            step.waiting = step.waiting.max(waiting);
-            step.owed = step.owed.max(owed);
+            step.waiting.note(waiting);
+            step.owed.note(owed);
             step.round_trip = trip.or(step.round_trip);
             if each == *side {
                 step.bytes += bytes;
