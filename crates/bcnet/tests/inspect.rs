@@ -138,6 +138,27 @@ fn a_summary_ranks_faults_with_their_first_evidence() {
     assert!(place("retransmissions, no ACK sent") < place("stale ACKs"));
 }
 
+/// The host sends something to a player who leaves, again and again: the player is not there to see a lag.
+#[test]
+fn a_normal_leave_is_no_fault() {
+    let mut packets = vec![packet(0.0, "02 01 02"), chat(1, 0, 0.1)];
+    packets.push(packet(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02"));
+    packets.push(packet(0.25, "01 01 01 02 00 02"));
+    packets.extend([1.1, 3.1, 6.1].map(|at| chat(1, 0, at)));
+    let directory = directory("leave");
+    let page = directory.join("out.html");
+    let run = inspect(&pcap(&packets, RAW), &["--summary", "--report", page.to_str().expect("UTF-8")]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let told = "\nnot a fault\n          3  retransmissions to someone who had left\n";
+    assert!(run.stdout.contains(told) && !run.stdout.contains("the worst first"), "{}", run.stdout);
+    let page = fs::read_to_string(&page).expect("a report");
+    assert!(page.contains("had left") && !page.contains("sees a lag"), "{page}");
+    let json = inspect(&pcap(&packets, RAW), &["--json"]).json();
+    let found: Vec<&Value> = json.iter().filter(|entry| entry.get("finding").is_some()).collect();
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|found| found["fault"] == false && found["cause"] == "receiver_left"));
+}
+
 /// More than four thousand repeats that nothing explains come to their end together.
 #[test]
 fn findings_that_were_not_kept_are_told_in_every_form() {

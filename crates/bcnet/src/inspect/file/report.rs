@@ -49,6 +49,7 @@ impl Report {
         }
         self.tally.add(finding, evidence, observer);
         if matches!(finding.what, Found::Retransmission { .. })
+            && finding.what.is_fault()
             && let Some(step) = self.step(finding.conversation, finding.side, finding.at.as_micros())
         {
             step.retransmissions += 1;
@@ -256,6 +257,9 @@ const fn meaning(what: &Found) -> &'static str {
         }
         Found::Retransmission { cause: RetransmitCause::AckLate, .. } => {
             "The acknowledgement needed more than a second. The connection is slow or the game was busy."
+        }
+        Found::Retransmission { cause: RetransmitCause::ReceiverLeft, .. } => {
+            "A player had left, and the server went on sending to it for a while. That is normal."
         }
         Found::DuplicateDelivery { .. } => "A message arrived more than once. The game ignores the copies.",
         Found::StaleAck { .. } | Found::RepeatedAck { .. } => {

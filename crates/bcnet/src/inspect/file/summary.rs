@@ -64,18 +64,19 @@ const fn kind(what: &What) -> usize {
         What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => 8,
         What::Retransmission { cause: RetransmitCause::AckLost, .. } => 9,
         What::Retransmission { cause: RetransmitCause::AckLate, .. } => 10,
+        What::Retransmission { cause: RetransmitCause::ReceiverLeft, .. } => 17,
         What::DuplicateDelivery { .. } => 11,
         What::StaleAck { .. } => 12,
         What::RepeatedAck { .. } => 13,
         What::NonStock(_) => 14,
         What::AcksOnce => 15,
         What::CaptureLoss(_) => 16,
-        _ => 17,
+        _ => 18,
     }
 }
 
 /// How each kind of finding is called, and how bad it is: 0 is no fault at all.
-const KINDS: [(&str, u8); 18] = [
+const KINDS: [(&str, u8); 19] = [
     ("timeouts", 9),
     ("stuck split messages", 9),
     ("numbers left out", 8),
@@ -93,6 +94,7 @@ const KINDS: [(&str, u8); 18] = [
     ("oddities of senders that are not stock", 1),
     ("senders that acknowledge once, as stock does not", 0),
     ("things that the capture has missed", 0),
+    ("retransmissions to someone who had left", 0),
     ("other findings", 1),
 ];
 
