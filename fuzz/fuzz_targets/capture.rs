@@ -25,7 +25,7 @@ mod inspect {
         pub(crate) fn read(bytes: &[u8]) {
             let size = bytes.len() as u64;
             let input = std::io::Cursor::new(bytes.to_vec());
-            let Ok(mut source) = Source::of(Box::new(input), None, false) else { return };
+            let Ok(mut source) = Source::of(Box::new(input), None) else { return };
             let (mut observer, mut batch) = (Observer::new(Limits::default()), Batch::default());
             // Every packet has some bytes.
             for _ in 0..=size {

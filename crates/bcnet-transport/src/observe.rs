@@ -38,7 +38,8 @@ pub use traffic::{Count, Traffic};
 pub struct Limits {
     /// Conversations; the one that was silent longest is forgotten first.
     pub conversations: usize,
-    /// Reliable messages of each side, acknowledged ones among them, and ACKs that each side owes.
+    /// Reliable messages of each side, acknowledged ones among them, their repeats that wait to be explained, and ACKs that
+    /// each side owes.
     pub messages: usize,
     /// Findings that wait to be taken.
     pub findings: usize,
@@ -205,7 +206,7 @@ impl Observer {
         self.findings.waiting.pop_front()
     }
 
-    /// How many findings were lost because nobody took them in time.
+    /// How many findings were lost because more came at once than fit, or nobody took them in time.
     #[must_use]
     pub const fn lost_findings(&self) -> u64 {
         self.findings.lost
@@ -341,6 +342,12 @@ impl Conversation<'_> {
     #[must_use]
     pub fn fragments_in_flight(&self, side: Side) -> usize {
         self.0.half(side).sent.parts()
+    }
+
+    /// How many times this side has sent something again and nothing has told why.
+    #[must_use]
+    pub fn unexplained(&self, side: Side) -> usize {
+        self.0.half(side).sent.open.len()
     }
 
     /// How many ACKs are in the outbox of this side.

@@ -134,6 +134,69 @@ fn silence_and_timeouts_are_told_once_and_not_after_a_goodbye() {
     assert_eq!(tap.found(), []);
 }
 
+/// A stock host goes on sending to someone who has left. A goodbye that is sent again was lost as anything else.
+#[test]
+fn what_is_sent_again_to_someone_who_has_left_is_no_fault() {
+    let parting = |goodbye: &str, ack: &str| {
+        let mut tap = Tap::new();
+        tap.see(0.0, "02 01 32 07 80 00 00 2A 20");
+        tap.see(0.05, "01 01 32 08 A0 00 00 00 02 19");
+        tap.see(0.1, "01 01 32 06 80 01 00 19");
+        tap.see(0.2, "02 01 01 01 00 00");
+        tap.see(0.3, goodbye);
+        tap.see(0.35, ack);
+        tap.see(1.0, "02 01 32 07 80 00 00 2A 20");
+        for seconds in [1.1, 3.1, 6.1, 10.1] {
+            tap.see(seconds, "01 02 32 08 A0 00 00 00 02 19 32 06 80 01 00 19");
+        }
+        tap.observer.finish(at(12.0));
+        tap.found()
+    };
+    let leave = ("02 01 05 0A C0 02 00 02 0A 00 00 02", "01 01 01 02 00 02");
+    let boot = ("01 01 04 07 C0 02 00 04 02", "02 01 01 02 00 02");
+    for (goodbye, ack) in [leave, boot] {
+        let (faults, rest): (Vec<_>, Vec<_>) = parting(goodbye, ack).into_iter().partition(What::is_fault);
+        // What the one who has left sends again nobody has answered.
+        let [What::Retransmission { times: 2, cause: RetransmitCause::AckNeverSent, .. }] = faults[..] else {
+            panic!("{faults:?}")
+        };
+        assert_eq!(rest.len(), 8, "{rest:?}");
+        for what in rest {
+            let What::Retransmission { cause, .. } = what else { panic!("{what:?}") };
+            assert_eq!(
+                (cause.name(), cause.to_string().as_str()),
+                ("receiver_left", "the receiver had left")
+            );
+        }
+    }
+    // Someone else has left.
+    let names = ["retransmission", "stuck_fragments"];
+    let found = parting("02 01 05 0A C0 02 00 05 0A 00 00 02", "01 01 01 02 00 02");
+    assert!(found.iter().all(What::is_fault), "{found:?}");
+    assert!(names.iter().all(|name| found.iter().any(|what| what.name() == *name)), "{found:?}");
+}
+
+/// The same player comes back on the same address.
+#[test]
+fn a_new_connection_ends_a_goodbye() {
+    let mut tap = Tap::new();
+    tap.see(0.0, "02 01 02");
+    tap.see(0.1, "01 01 02");
+    tap.see(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02");
+    let request = "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00";
+    let mut bytes: Vec<u8> =
+        request.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
+    cipher::encrypt(&mut bytes);
+    tap.observer.observe(9, at(1.0), CLIENT, HOST, &bytes);
+    tap.see(1.1, "01 01 03 06 C0 00 00 02");
+    tap.see(2.1, "01 01 03 06 C0 00 00 02");
+    tap.observer.finish(at(12.0));
+    let found = tap.found();
+    let [What::Retransmission { cause: RetransmitCause::AckNeverSent, .. }] = found[..] else {
+        panic!("{found:?}")
+    };
+}
+
 #[test]
 fn whoever_leaves_has_empty_queues_when_that_is_acknowledged_and_the_other_a_while_later() {
     let mut tap = Tap::new();
@@ -195,4 +258,35 @@ fn memory_is_bounded_by_its_limits() {
     }
     assert!(observer.lost_findings() > 0);
     assert!(std::iter::from_fn(|| observer.poll_finding()).count() <= 5);
+}
+
+/// The clock of the capture stands still, and no ACK comes that would explain anything.
+#[test]
+fn repeats_that_nothing_explains_are_told_before_there_are_too_many() {
+    let limits = Limits { conversations: 3, messages: 10, findings: 5 };
+    let mut observer = Observer::new(limits);
+    let mut told = 0;
+    for mark in 0..1000_u64 {
+        // No two datagrams are equal: this is no copy that the network made.
+        let [low, high, ..] = mark.to_le_bytes();
+        let mut bytes = [2, 2, 0x32, 6, 0x80, 0, 0, 0x19, 0x32, 5, 0, low, high];
+        cipher::encrypt(&mut bytes);
+        observer.observe(mark, at(1.0), CLIENT, HOST, &bytes);
+        while let Some(finding) = observer.poll_finding() {
+            // The oldest first; the first sending is none.
+            told += 1;
+            assert_eq!(finding.mark, told);
+            assert!(
+                matches!(finding.what, What::Retransmission { cause: RetransmitCause::AckNeverSent, .. }),
+                "{finding:?}"
+            );
+        }
+    }
+    let unexplained =
+        |observer: &Observer| observer.conversations().map(|talk| talk.unexplained(Side::First)).sum();
+    assert_eq!((told, unexplained(&observer), observer.lost_findings()), (989, 10, 0));
+    // All that is left comes at once, and is more than fits.
+    observer.finish(at(1.0));
+    assert_eq!((unexplained(&observer), observer.lost_findings()), (0, 5));
+    assert_eq!(std::iter::from_fn(|| observer.poll_finding()).count(), 5);
 }

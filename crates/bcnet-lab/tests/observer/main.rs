@@ -37,6 +37,7 @@ fn stock_nodes_are_seen_as_they_are() {
         compared.1 += taps.compared.1;
     }
     println!("{} dumps with {} entries were equal", compared.0, compared.1);
+    assert!(compared.0 > 0 && compared.1 > 0, "nothing was compared");
     println!("causes: {causes:?}");
     println!("incomplete captures that were told to be: {losses} of {blamed}");
     assert!(causes.share() >= 0.95, "{causes:?}");
@@ -64,7 +65,10 @@ fn bcnet_and_stock_nodes_are_seen_as_they_are() {
         compared.1 += taps.compared.1;
     }
     println!("{} dumps with {} entries were equal", compared.0, compared.1);
+    assert!(compared.0 > 0 && compared.1 > 0, "nothing was compared");
     println!("causes: {causes:?}");
+    // With fewer ACKs to tell by, about two causes of three are told right.
+    assert!(causes.share() >= 0.6, "{causes:?}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, 
 #[derive(Debug, Clone, Copy)]
 struct Goodbye {
     at: Time,
+    /// Who is not there any more, of its own accord or not.
+    gone: Side,
     /// Who leaves of its own accord, and with which message.
     leaver: Option<(Side, Key)>,
 }
@@ -92,6 +94,7 @@ impl Talk {
             self.note_session(side, datagram);
         }
         let nonce = self.nonce;
+        let left = self.goodbye.is_some_and(|goodbye| goodbye.gone == side.other());
         let [first, second] = &mut self.halves;
         let (sender, receiver) = match side {
             Side::First => (first, second),
@@ -100,7 +103,7 @@ impl Talk {
         sender.traffic.datagrams += 1;
         sender.traffic.bytes += datagram.as_bytes().len() as u64;
         let (whole, heard) = (nonce.is_some(), is_heard(datagram));
-        let mut passage = Passage { sender, receiver, side, limits, tell, whole, heard, losses: 0 };
+        let mut passage = Passage { sender, receiver, side, limits, tell, whole, heard, left, losses: 0 };
         passage.run(datagram, reliable);
         self.capture_losses += passage.losses;
         if control {
@@ -131,16 +134,15 @@ impl Talk {
     }
 
     fn note_leaving(&mut self, side: Side, at: Time, datagram: &Datagram<'_>) {
-        let between = [Side::First, Side::Second].map(|side| self.half(side).id);
         for message in datagram.messages() {
             let Message::Control(control) = message else { continue };
             match control.body {
-                Body::Disconnect { peer, .. } | Body::Boot { target: peer, .. }
-                    if self.goodbye.is_none() && between.contains(&Some(peer)) =>
-                {
+                Body::Disconnect { peer, .. } | Body::Boot { target: peer, .. } if self.goodbye.is_none() => {
+                    let named = |side: &Side| self.half(*side).id == Some(peer);
+                    let Some(gone) = [side, side.other()].into_iter().find(named) else { continue };
                     let leaves = matches!(control.body, Body::Disconnect { .. });
                     let leaver = message.id().filter(|_| leaves).map(|id| (side, Key::new(id)));
-                    self.goodbye = Some(Goodbye { at, leaver });
+                    self.goodbye = Some(Goodbye { at, gone, leaver });
                 }
                 _ => {}
             }
@@ -150,7 +152,7 @@ impl Talk {
     /// Whether a side has dropped its queues: whoever leaves does when its goodbye is acknowledged, the other when the
     /// time is over in which it may still have to answer.
     pub(super) fn is_over(&self, side: Side, half: &Half, now: Time) -> bool {
-        self.goodbye.is_some_and(|Goodbye { at, leaver }| {
+        self.goodbye.is_some_and(|Goodbye { at, leaver, .. }| {
             let waits = |key| half.sent.get(key).is_some_and(|sent| sent.queued);
             now.micros_since(at) > LINGER || leaver.is_some_and(|(who, key)| who == side && !waits(key))
         })
@@ -279,6 +281,8 @@ struct Passage<'a, 'b> {
     whole: bool,
     /// Whether the receiver looks at it at all.
     heard: bool,
+    /// Whether the receiver has said goodbye.
+    left: bool,
     losses: u64,
 }
 
@@ -503,21 +507,35 @@ impl Passage<'_, '_> {
             self.sender.forget_unread(Arrival::Ack(id));
             self.sender.sent.unsettle(key);
         }
-        let about = sent.about;
+        let (about, after) = (sent.about, at.since(sent.first));
+        if self.left {
+            let cause = RetransmitCause::ReceiverLeft;
+            self.tell.tell(side, What::Retransmission { about, times, after, cause });
+            return;
+        }
         match cause {
             Some(cause) => {
-                let after = at.since(sent.first);
                 self.tell.tell(side, What::Retransmission { about, times, after, cause });
             }
             None => {
                 let open = Open { key, at, mark, times, previous, looks: 0, last_ack: at, arrived: None };
-                self.sender.sent.open.push(open);
+                self.open(open);
             }
         }
         if sent.acked.is_some() || sent.wrong_form {
             self.tell.tell(side, What::DuplicateDelivery { about });
         }
         self.check_stuck(&sent, times);
+    }
+
+    /// A retransmission waits to be explained. If too many do, the oldest is told as it looks.
+    fn open(&mut self, open: Open) {
+        if self.sender.sent.open.len() >= self.limits.messages
+            && let Some(oldest) = self.sender.sent.open.pop_front()
+        {
+            tell_cause(self.sender, self.side, oldest, RetransmitCause::AckNeverSent, self.tell);
+        }
+        self.sender.sent.open.push_back(open);
     }
 
     fn check_stuck(&mut self, sent: &Sent, times: u32) {

@@ -138,6 +138,8 @@ pub enum RetransmitCause {
     AckNeverSent,
     /// The ACK named the whole message for a part, or a part for a whole message.
     WrongForm,
+    /// The receiver had said goodbye, or was told to go. A stock host goes on for a while: that is no fault.
+    ReceiverLeft,
 }
 
 impl RetransmitCause {
@@ -149,6 +151,7 @@ impl RetransmitCause {
             Self::AckLate => "ack_late",
             Self::AckNeverSent => "ack_never_sent",
             Self::WrongForm => "wrong_form",
+            Self::ReceiverLeft => "receiver_left",
         }
     }
 }
@@ -176,10 +179,15 @@ impl What {
     }
 
     /// Whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender that
-    /// acknowledges once.
+    /// acknowledges once, nor what is sent again to someone who has left.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
-        !matches!(self, Self::CaptureLoss(_) | Self::AcksOnce)
+        !matches!(
+            self,
+            Self::CaptureLoss(_)
+                | Self::AcksOnce
+                | Self::Retransmission { cause: RetransmitCause::ReceiverLeft, .. }
+        )
     }
 }
 
@@ -241,6 +249,7 @@ impl fmt::Display for RetransmitCause {
             Self::AckLate => "its ACK was late",
             Self::AckNeverSent => "no ACK was sent",
             Self::WrongForm => "its ACK has the wrong form",
+            Self::ReceiverLeft => "the receiver had left",
         })
     }
 }

@@ -1,7 +1,6 @@
 //! The reliable messages that one side has sent: those that wait for an ACK, and the latest that do not any more.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::finding::About;
@@ -124,7 +123,8 @@ pub(super) struct Ledger {
     queue: VecDeque<Key>,
     /// What does not, in the order of settling: the first is forgotten first.
     settled: VecDeque<Key>,
-    pub(super) open: Vec<Open>,
+    /// Retransmissions that wait to be explained, in the order of sending.
+    pub(super) open: VecDeque<Open>,
     /// Before this nothing in the queue is overdue.
     calm_until: Time,
 }
@@ -135,7 +135,7 @@ impl Ledger {
             messages: Messages { keys: VecDeque::new(), sent: VecDeque::new() },
             queue: VecDeque::new(),
             settled: VecDeque::new(),
-            open: Vec::new(),
+            open: VecDeque::new(),
             calm_until: Time::ZERO,
         }
     }

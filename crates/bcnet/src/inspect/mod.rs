@@ -48,23 +48,23 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 
     /// Read hex lines from FILE, or from standard input if it is `-`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = file::OPTIONS)]
     hex: Option<PathBuf>,
 
     /// The datagrams are already deciphered
-    #[arg(long)]
+    #[arg(long, conflicts_with = "files")]
     plain: bool,
 
     /// Each line is one deciphered message, without a datagram around it
-    #[arg(long, requires = "hex", conflicts_with_all = ["plain", "payload", "write"])]
+    #[arg(long, conflicts_with_all = ["files", "plain", "payload", "write"])]
     message: bool,
 
     /// Each line is one game payload: the body of a data message
-    #[arg(long, requires = "hex", conflicts_with_all = ["plain", "write"])]
+    #[arg(long, conflicts_with_all = ["files", "plain", "write"])]
     payload: bool,
 
     /// Name each field with its place and its rule in PROTOCOL.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "files")]
     explain: bool,
 
     /// Print one JSON object per datagram
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     ///
     /// The lines carry no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
     /// it has no id), all on port 22101, a millisecond apart. Comments become packet comments.
-    #[arg(long, value_name = "OUT.pcapng", requires = "hex")]
+    #[arg(long, value_name = "OUT.pcapng", conflicts_with = "files")]
     write: Option<PathBuf>,
 
     #[command(flatten)]

@@ -18,27 +18,40 @@ pub(super) struct Filter {
     peer: Option<PeerIs>,
 
     /// Only messages of this kind: identity, ack, keepalive, connect, boot, disconnect, data
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = WHOLE)]
     kind: Option<KindIs>,
 
     /// Only game data with this opcode, by name or number (`Chat`, `0x2C`)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = WHOLE)]
     opcode: Option<OpcodeIs>,
 
     /// Only from this time on: seconds from the start of the capture, or a time of day (UTC)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = WHOLE)]
     from: Option<Moment>,
 
     /// Only up to this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = WHOLE)]
     to: Option<Moment>,
 
     /// Only datagrams that something is wrong with
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = WHOLE)]
     pub(super) anomalies: bool,
 }
 
 impl Filter {
+    /// The first option that was given, if there is one.
+    pub(super) fn first(&self) -> Option<&'static str> {
+        let options = [
+            (self.peer.is_some(), "--peer"),
+            (self.kind.is_some(), "--kind"),
+            (self.opcode.is_some(), "--opcode"),
+            (self.from.is_some(), "--from"),
+            (self.to.is_some(), "--to"),
+            (self.anomalies, "--anomalies"),
+        ];
+        options.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+
     /// Whether any message may be left out of a datagram that is shown.
     pub(super) const fn selects_messages(&self) -> bool {
         self.kind.is_some() || self.opcode.is_some()
@@ -50,16 +63,20 @@ impl Filter {
             && self.wants_time(packet.time.as_micros(), start)
     }
 
+    /// Whether a conversation is wanted, as far as it is known who talks there.
+    pub(super) fn wants_talk(&self, talk: &Conversation<'_>) -> bool {
+        let sides = [Side::First, Side::Second];
+        let (ends, ids) = (sides.map(|side| talk.address(side)), sides.map(|side| talk.peer(side)));
+        self.peer.is_none_or(|peer| peer.matches(ends, ids))
+    }
+
     /// Whether something is wanted that is told when the datagram that shows it has long been shown.
     pub(super) fn wants_late(&self, finding: &Finding, observer: &Observer, start: u64) -> bool {
-        let between = |talk: Conversation<'_>, peer: PeerIs| {
-            let sides = [Side::First, Side::Second];
-            peer.matches(sides.map(|side| talk.address(side)), sides.map(|side| talk.peer(side)))
-        };
-        let talk = observer.conversation(finding.conversation);
+        let between =
+            || observer.conversation(finding.conversation).is_some_and(|talk| self.wants_talk(&talk));
         !self.selects_messages()
             && (!self.anomalies || finding.what.is_fault())
-            && self.peer.is_none_or(|peer| talk.is_some_and(|talk| between(talk, peer)))
+            && (self.peer.is_none() || between())
             && self.wants_time(finding.at.as_micros(), start)
     }
 
@@ -176,4 +193,6 @@ fn number(text: &str) -> Option<u8> {
     }
 }
 
+/// These tell of whole conversations.
+const WHOLE: [&str; 2] = ["summary", "report"];
 const DAY: u64 = 86_400 * 1_000_000;

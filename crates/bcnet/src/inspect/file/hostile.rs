@@ -30,7 +30,7 @@ fn the_samples_are_sound() {
 /// Reads everything. How many datagrams were of the game.
 fn read(bytes: Vec<u8>, seed: u64) -> u64 {
     let length = bytes.len();
-    let Ok(mut source) = Source::of(Box::new(std::io::Cursor::new(bytes)), None, false) else { return 0 };
+    let Ok(mut source) = Source::of(Box::new(std::io::Cursor::new(bytes)), None) else { return 0 };
     let sinks: Vec<Box<dyn Sink>> = Vec::new();
     let (mut run, mut batch) = (Run::new(sinks), Batch::default());
     // The smallest packet has some bytes, so there are fewer packets than bytes.

@@ -4,6 +4,7 @@
 //! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
 
 mod filter;
+mod follow;
 mod frame;
 #[cfg(test)]
 mod hostile;
@@ -22,8 +23,10 @@ mod view;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
 use bcnet_transport::Time;
@@ -54,12 +57,26 @@ pub(super) struct Options {
     #[arg(long, value_name = "OUT.html")]
     report: Option<PathBuf>,
 
-    /// Wait for more at the end of the file, as it is written
+    /// Wait for more at the end of the file, as it is written, until SIGINT or SIGTERM
     #[arg(long)]
     follow: bool,
 
     #[command(flatten)]
     filter: Filter,
+}
+
+impl Options {
+    /// The first option that says nothing about two captures, if there is one.
+    fn for_one_capture(&self) -> Option<&'static str> {
+        let options = [
+            (self.summary, "--summary"),
+            (self.csv, "--csv"),
+            (self.parquet.is_some(), "--parquet"),
+            (self.report.is_some(), "--report"),
+            (self.follow, "--follow"),
+        ];
+        options.into_iter().find(|(given, _)| *given).map(|(_, name)| name).or_else(|| self.filter.first())
+    }
 }
 
 /// A datagram that was looked at, with all that is known of it.
@@ -103,10 +120,32 @@ struct End<'a> {
     bytes: u64,
 }
 
+impl End<'_> {
+    /// What there is to say if not all findings were kept.
+    fn lost(&self) -> Option<String> {
+        lost(self.observer.lost_findings())
+    }
+}
+
+fn lost(findings: u64) -> Option<String> {
+    let count = || summary::thousands(findings);
+    (findings > 0)
+        .then(|| format!("{} findings more came at once than can be kept, and are not counted", count()))
+}
+
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
     let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
     let path = match args.files.as_slice() {
-        [a, b] => return join::run([a, b], args.json, out),
+        [a, b] => {
+            ensure!(
+                !is_stdin(a) || !is_stdin(b),
+                "standard input can be read only once; name a file for one of the two"
+            );
+            if let Some(option) = args.file.for_one_capture() {
+                anyhow::bail!("{option} is for one capture; two are joined, as text or with --json");
+            }
+            return join::run([a, b], args.json, out);
+        }
         [path] => path,
         _ => anyhow::bail!("name a capture"),
     };
@@ -123,7 +162,7 @@ fn sinks<'a>(
     let filter = args.file.filter.clone();
     if let Some(report) = &args.file.report {
         ensure!(report != path, "{}: is the input; name another file for --report", report.display());
-        sinks.push(Box::new(report::Report::new(report.clone())));
+        sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
     }
     #[cfg(not(feature = "parquet"))]
     ensure!(
@@ -133,13 +172,13 @@ fn sinks<'a>(
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
         let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
-        sinks.push(Box::new(table::Table::new(rows, filter)));
+        sinks.push(Box::new(table::Table::new(rows, filter, args.file.follow)));
         return Ok(sinks);
     }
     if args.file.summary {
-        sinks.push(Box::new(summary::Summary::new(out)));
+        sinks.push(Box::new(summary::Summary::new(out, filter)));
     } else if args.file.csv {
-        sinks.push(Box::new(table::Table::new(table::Csv::new(out), filter)));
+        sinks.push(Box::new(table::Table::new(table::Csv::new(out), filter, args.file.follow)));
     } else if sinks.is_empty() || args.json {
         let form = if args.json { view::Form::Json } else { view::Form::Lines };
         sinks.push(Box::new(view::View::new(out, form, filter, args.file.follow)));
@@ -210,7 +249,13 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     if !source.skipped.is_empty() && !args.file.summary {
         eprintln!("bcnet: {name}: not looked at: {}", source.skipped);
     }
-    if let Step::Damaged(damage) = end {
+    if let Some(lost) = lost(run.observer.lost_findings()).filter(|_| !args.file.summary) {
+        eprintln!("bcnet: {name}: {lost}");
+    }
+    // Who writes a file that is followed is rarely between two packets.
+    if let Step::Damaged(damage) = end
+        && !source.stop.load(Ordering::Relaxed)
+    {
         eprintln!("bcnet: {name}: {damage}; {} packets before it were read", source.packets);
         verdict = Verdict::Findings;
     }
@@ -220,14 +265,33 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
 /// Opens a file and sees what it is.
 fn open(path: &Path, follow: bool) -> anyhow::Result<Source> {
     if is_stdin(path) {
-        // The end of a pipe is its end.
-        return Source::of(Box::new(io::stdin().lock()), None, false);
+        return if follow {
+            follow_pipe(io::stdin())
+        } else {
+            Source::of(Box::new(io::stdin().lock()), None)
+        };
     }
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     ensure!(!metadata.is_dir(), "is a directory; name a capture or a packet log");
-    let size = (metadata.is_file() && !follow).then_some(metadata.len());
-    Source::of(Box::new(file), size, follow)
+    if !follow {
+        return Source::of(Box::new(file), metadata.is_file().then_some(metadata.len()));
+    }
+    if !metadata.is_file() {
+        return follow_pipe(file);
+    }
+    let stop = follow::stop_on_signals()?;
+    let mut source = Source::of(Box::new(follow::Growing { file, stop: Arc::clone(&stop) }), None)?;
+    source.stop = stop;
+    Ok(source)
+}
+
+/// Reads a pipe until someone stops it; its end is the end.
+fn follow_pipe(input: impl Read + Send + 'static) -> anyhow::Result<Source> {
+    let stop = follow::stop_on_signals()?;
+    let mut source = Source::of(Box::new(follow::Pipe::start(input, Arc::clone(&stop))?), None)?;
+    source.stop = stop;
+    Ok(source)
 }
 
 /// One pass over a capture.
@@ -356,6 +420,9 @@ fn opcode(message: &Message<'_>) -> Option<u8> {
     }
 }
 
+/// What has no meaning for lines of hex.
+pub(super) const OPTIONS: [&str; 11] =
+    ["summary", "csv", "parquet", "report", "follow", "peer", "kind", "opcode", "from", "to", "anomalies"];
 /// As many datagrams as are deciphered together.
 const BATCH: usize = 256;
 /// As many datagrams can be pointed to later.

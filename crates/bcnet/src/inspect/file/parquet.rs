@@ -121,6 +121,11 @@ impl Rows for Parquet {
         if columns.packet.len() >= GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
     }
 
+    /// A file that is not finished cannot be read.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.write().map_err(io::Error::other)?;
         match self.out.take() {

@@ -4,8 +4,6 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::thread;
-use std::time::Duration;
 
 /// A packet as a capture holds it.
 pub(super) struct Captured<'a> {
@@ -46,16 +44,14 @@ pub(super) struct Window {
     start: usize,
     end: usize,
     offset: u64,
-    /// Whether the end of the file is only the end so far.
-    follow: bool,
 }
 
 impl Window {
-    pub(super) fn new(input: Box<dyn Read>, follow: bool) -> Self {
-        Self { input, buffer: vec![0; WINDOW], start: 0, end: 0, offset: 0, follow }
+    pub(super) fn new(input: Box<dyn Read>) -> Self {
+        Self { input, buffer: vec![0; WINDOW], start: 0, end: 0, offset: 0 }
     }
 
-    /// Whether `count` more bytes are there. At the end of a file that is followed it waits for them.
+    /// Whether `count` more bytes are there.
     pub(super) fn has(&mut self, count: usize) -> io::Result<bool> {
         if self.end - self.start >= count {
             return Ok(true);
@@ -67,7 +63,6 @@ impl Window {
         }
         while self.end < count {
             match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(0) if self.follow => thread::sleep(POLL),
                 Ok(0) => return Ok(false),
                 Ok(read) => self.end += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -357,5 +352,3 @@ const PCAP_RECORD: usize = 16;
 const LARGEST_PACKET: usize = 262_144;
 const MOST_INTERFACES: usize = 4096;
 const WINDOW: usize = 256 * 1024;
-/// How often a file that grows is looked at.
-const POLL: Duration = Duration::from_millis(100);

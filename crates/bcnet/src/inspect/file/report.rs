@@ -13,6 +13,7 @@ use bcnet_transport::observe::{
 };
 use bcnet_transport::wire::Message;
 
+use super::filter::Filter;
 use super::plot::{Line, escape, plot};
 use super::series::{Series, Step};
 use super::summary::{Tallied, Tally, short_name, side_name, thousands};
@@ -20,6 +21,7 @@ use super::{End, Evidence, Sight, Sink, What};
 
 pub(super) struct Report {
     path: PathBuf,
+    filter: Filter,
     tally: Tally,
     start: Option<u64>,
     /// Both sides of the conversations that are plotted.
@@ -27,8 +29,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, tally: Tally::default(), start: None, talks: BTreeMap::new() }
+    pub(super) fn new(path: PathBuf, filter: Filter) -> Self {
+        Self { path, filter, tally: Tally::default(), start: None, talks: BTreeMap::new() }
     }
 
     /// The step of a side at a time, if its conversation is plotted.
@@ -42,8 +44,12 @@ impl Report {
     }
 
     fn note(&mut self, finding: &Finding, evidence: Option<Evidence>, observer: &Observer) {
+        if !self.filter.wants_late(finding, observer, 0) {
+            return;
+        }
         self.tally.add(finding, evidence, observer);
         if matches!(finding.what, Found::Retransmission { .. })
+            && finding.what.is_fault()
             && let Some(step) = self.step(finding.conversation, finding.side, finding.at.as_micros())
         {
             step.retransmissions += 1;
@@ -54,7 +60,8 @@ impl Report {
         let mut page = String::from(HEAD);
         let title = escape(end.name);
         let _ = write!(page, "<title>{title}</title></head><body><h1>{title}</h1>");
-        let mut talks: Vec<Conversation<'_>> = end.observer.conversations().collect();
+        let mut talks: Vec<Conversation<'_>> =
+            end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
         talks.sort_by_key(|talk| std::cmp::Reverse(bytes(talk)));
         let total: u64 = talks.iter().map(bytes).sum();
         let _ = write!(
@@ -69,6 +76,9 @@ impl Report {
             let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape(&end.skipped.to_string()));
         }
         self.verdict(&mut page);
+        if let Some(lost) = end.lost() {
+            let _ = write!(page, "<p class=quiet>{}.</p>", escape(&lost));
+        }
         for talk in talks.iter().take(MOST_SHOWN) {
             self.talk(&mut page, talk);
         }
@@ -133,12 +143,12 @@ impl Report {
         add(
             "ACKs in the outbox",
             "How many acknowledgements each side keeps repeating. The stock game sends each up to nine times.",
-            lines(&|step| Some(step.owed as f64), ""),
+            lines(&|step| Some(step.owed.most as f64), ""),
         );
         add(
             "Messages waiting for an ACK",
             "Short peaks are normal. A line that stays up means that something does not get through.",
-            lines(&|step| Some(step.waiting as f64), ""),
+            lines(&|step| Some(step.waiting.most as f64), ""),
         );
         let per_second = |bytes: u64| Some(bytes as f64 / seconds);
         let mut traffic = lines(&|step| per_second(step.bytes), ", all");
@@ -167,12 +177,15 @@ impl Report {
 impl Sink for Report {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let Sight { packet, what, findings, observer } = sight;
+        self.start.get_or_insert(packet.time.as_micros());
         let evidence = Evidence { number: packet.number, offset: packet.offset };
         for finding in *findings {
             self.note(finding, Some(evidence), observer);
         }
         let What::Datagram(datagram, id, side) = what else { return Ok(()) };
-        let Some(talk) = observer.conversation(*id) else { return Ok(()) };
+        let Some(talk) = observer.conversation(*id).filter(|talk| self.filter.wants_talk(talk)) else {
+            return Ok(());
+        };
         let acks = datagram.messages().filter(|message| matches!(message, Message::Ack(_)));
         let ack_bytes: usize = acks.map(|message| message.wire_len()).sum();
         let bytes = datagram.as_bytes().len() as u64;
@@ -180,8 +193,8 @@ impl Sink for Report {
             let (waiting, owed) = (talk.unacknowledged(each) as u64, talk.owed_acks(each) as u64);
             let trip = talk.round_trip(each).and_then(|trip| u64::try_from(trip.as_micros()).ok());
             let Some(step) = self.step(*id, each, packet.time.as_micros()) else { return Ok(()) };
-            step.waiting = step.waiting.max(waiting);
-            step.owed = step.owed.max(owed);
+            step.waiting.note(waiting);
+            step.owed.note(owed);
             step.round_trip = trip.or(step.round_trip);
             if each == *side {
                 step.bytes += bytes;
@@ -244,6 +257,9 @@ const fn meaning(what: &Found) -> &'static str {
         }
         Found::Retransmission { cause: RetransmitCause::AckLate, .. } => {
             "The acknowledgement needed more than a second. The connection is slow or the game was busy."
+        }
+        Found::Retransmission { cause: RetransmitCause::ReceiverLeft, .. } => {
+            "A player had left, and the server went on sending to it for a while. That is normal."
         }
         Found::DuplicateDelivery { .. } => "A message arrived more than once. The game ignores the copies.",
         Found::StaleAck { .. } | Found::RepeatedAck { .. } => {

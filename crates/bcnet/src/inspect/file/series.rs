@@ -6,10 +6,10 @@ pub(super) struct Step {
     pub(super) bytes: u64,
     pub(super) ack_bytes: u64,
     pub(super) retransmissions: u64,
-    /// The most messages that waited for an ACK.
-    pub(super) waiting: u64,
-    /// The most ACKs in the outbox.
-    pub(super) owed: u64,
+    /// Messages that waited for an ACK.
+    pub(super) waiting: Gauge,
+    /// ACKs in the outbox.
+    pub(super) owed: Gauge,
     /// The fullest datagram, in bytes.
     pub(super) fullest: u64,
     /// The last round trip, in microseconds.
@@ -22,11 +22,38 @@ impl Step {
             bytes: self.bytes + later.bytes,
             ack_bytes: self.ack_bytes + later.ack_bytes,
             retransmissions: self.retransmissions + later.retransmissions,
-            waiting: self.waiting.max(later.waiting),
-            owed: self.owed.max(later.owed),
+            waiting: self.waiting.join(later.waiting),
+            owed: self.owed.join(later.owed),
             fullest: self.fullest.max(later.fullest),
             round_trip: later.round_trip.or(self.round_trip),
         }
+    }
+
+    /// The step behind this one, if nothing happens in it: what waits goes on waiting.
+    fn next(self) -> Self {
+        let (waiting, owed) = (self.waiting.next(), self.owed.next());
+        Self { waiting, owed, round_trip: self.round_trip, ..Self::default() }
+    }
+}
+
+/// How many there are of something.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Gauge {
+    pub(super) most: u64,
+    last: u64,
+}
+
+impl Gauge {
+    pub(super) fn note(&mut self, count: u64) {
+        *self = Self { most: self.most.max(count), last: count };
+    }
+
+    fn join(self, later: Self) -> Self {
+        Self { most: self.most.max(later.most), last: later.last }
+    }
+
+    const fn next(self) -> Self {
+        Self { most: self.last, last: self.last }
     }
 }
 
@@ -60,7 +87,8 @@ impl Series {
         }
         let place = usize::try_from(since / self.width).unwrap_or(0);
         if self.steps.len() <= place {
-            self.steps.resize(place + 1, Step::default());
+            let next = self.steps.last().copied().map(Step::next).unwrap_or_default();
+            self.steps.resize(place + 1, next);
         }
         &mut self.steps[place]
     }
@@ -68,8 +96,8 @@ impl Series {
     /// Makes one step of every two.
     fn widen(&mut self) {
         self.width *= 2;
-        let joined = self.steps.chunks(2).map(|pair| pair.iter().copied().fold(Step::default(), Step::join));
-        self.steps = joined.collect();
+        self.steps =
+            self.steps.chunks(2).filter_map(|pair| pair.iter().copied().reduce(Step::join)).collect();
     }
 
     /// Makes the steps at least this long.
@@ -91,11 +119,31 @@ mod tests {
         let mut series = Series::new(5_000_000);
         for second in 0..1000 {
             series.at(5_000_000 + second * 1_000_000).bytes += 3;
-            series.at(5_000_000 + second * 1_000_000).owed = second;
+            series.at(5_000_000 + second * 1_000_000).owed.note(second);
         }
         assert_eq!(series.width(), 8_000_000);
         assert_eq!(series.steps().len(), 125);
         assert_eq!(series.steps().iter().map(|step| step.bytes).sum::<u64>(), 3000);
-        assert_eq!((series.steps()[0].bytes, series.steps()[0].owed), (24, 7));
+        assert_eq!((series.steps()[0].bytes, series.steps()[0].owed.most), (24, 7));
+    }
+    #[test]
+    fn what_waits_goes_on_waiting_while_nothing_is_sent() {
+        let mut series = Series::new(0);
+        let step = series.at(0);
+        step.bytes = 100;
+        step.round_trip = Some(30_000);
+        // Eight waited, then three.
+        step.waiting.note(8);
+        step.waiting.note(3);
+        series.at(3_500_000).waiting.note(0);
+        series.at(5_500_000).bytes = 1;
+        let most: Vec<u64> = series.steps().iter().map(|step| step.waiting.most).collect();
+        assert_eq!(most, [8, 3, 3, 3, 0, 0]);
+        let bytes: Vec<u64> = series.steps().iter().map(|step| step.bytes).collect();
+        assert_eq!(bytes, [100, 0, 0, 0, 0, 1]);
+        assert!(series.steps().iter().all(|step| step.round_trip == Some(30_000)));
+        series.widen_to(2_000_000);
+        let most: Vec<u64> = series.steps().iter().map(|step| step.waiting.most).collect();
+        assert_eq!(most, [8, 3, 0]);
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::{self, Read};
 use std::net::SocketAddrV4;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use bcnet_transport::wire::PeerId;
@@ -131,6 +133,8 @@ pub(super) struct Source {
     pub(super) skipped: Skipped,
     /// Packets so far, of whatever kind.
     pub(super) packets: u64,
+    /// Set if it ends because someone wants it to.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 enum Kind {
@@ -149,13 +153,13 @@ pub(super) enum Step {
 
 impl Source {
     /// Sees what an input is.
-    pub(super) fn of(input: Box<dyn Read>, size: Option<u64>, follow: bool) -> anyhow::Result<Self> {
-        let window = Window::new(input, follow);
+    pub(super) fn of(input: Box<dyn Read>, size: Option<u64>) -> anyhow::Result<Self> {
+        let window = Window::new(input);
         let kind = match pcap::Reader::open(window).context("cannot be read")? {
             Ok(reader) => Kind::Capture(reader),
             Err(window) => Kind::Log(log::Reader::open(window)?),
         };
-        Ok(Self { kind, size, skipped: Skipped::default(), packets: 0 })
+        Ok(Self { kind, size, skipped: Skipped::default(), packets: 0, stop: Arc::default() })
     }
 
     /// How far reading has come.

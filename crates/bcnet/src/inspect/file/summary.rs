@@ -9,6 +9,7 @@ use bcnet_transport::observe::{
 };
 use bcnet_transport::wire::{PeerId, Role};
 
+use super::filter::Filter;
 use super::{End, Evidence, Sight, Sink};
 
 /// A kind of finding with how often it was found, and where first.
@@ -63,18 +64,19 @@ const fn kind(what: &What) -> usize {
         What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => 8,
         What::Retransmission { cause: RetransmitCause::AckLost, .. } => 9,
         What::Retransmission { cause: RetransmitCause::AckLate, .. } => 10,
+        What::Retransmission { cause: RetransmitCause::ReceiverLeft, .. } => 17,
         What::DuplicateDelivery { .. } => 11,
         What::StaleAck { .. } => 12,
         What::RepeatedAck { .. } => 13,
         What::NonStock(_) => 14,
         What::AcksOnce => 15,
         What::CaptureLoss(_) => 16,
-        _ => 17,
+        _ => 18,
     }
 }
 
 /// How each kind of finding is called, and how bad it is: 0 is no fault at all.
-const KINDS: [(&str, u8); 18] = [
+const KINDS: [(&str, u8); 19] = [
     ("timeouts", 9),
     ("stuck split messages", 9),
     ("numbers left out", 8),
@@ -92,18 +94,20 @@ const KINDS: [(&str, u8); 18] = [
     ("oddities of senders that are not stock", 1),
     ("senders that acknowledge once, as stock does not", 0),
     ("things that the capture has missed", 0),
+    ("retransmissions to someone who had left", 0),
     ("other findings", 1),
 ];
 
 pub(super) struct Summary<W> {
     out: W,
+    filter: Filter,
     tally: Tally,
     gamespy: u64,
 }
 
 impl<W: Write> Summary<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self { out, tally: Tally::default(), gamespy: 0 }
+    pub(super) fn new(out: W, filter: Filter) -> Self {
+        Self { out, filter, tally: Tally::default(), gamespy: 0 }
     }
 
     fn conversation(&mut self, number: usize, talk: &Conversation<'_>) -> io::Result<()> {
@@ -182,20 +186,22 @@ impl<W: Write> Summary<W> {
 impl<W: Write> Sink for Summary<W> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let place = Evidence { number: sight.packet.number, offset: sight.packet.offset };
-        self.gamespy += u64::from(matches!(sight.what, super::What::GameSpy(_)));
-        for finding in sight.findings {
-            self.tally.add(finding, Some(place), sight.observer);
+        let gamespy = matches!(sight.what, super::What::GameSpy(_));
+        self.gamespy += u64::from(gamespy && self.filter.wants(sight.packet, [None, None], 0));
+        sight.findings.iter().try_for_each(|finding| self.find(finding, Some(place), sight.observer))
+    }
+
+    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        if self.filter.wants_late(finding, observer, 0) {
+            self.tally.add(finding, place, observer);
         }
         Ok(())
     }
 
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        self.tally.add(finding, place, observer);
-        Ok(())
-    }
-
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        let talks: Vec<_> = end.observer.conversations().collect();
+        let start = end.observer.conversations().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
+        let talks: Vec<_> =
+            end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
         let count = talks.len();
         writeln!(
             self.out,
@@ -212,8 +218,10 @@ impl<W: Write> Sink for Summary<W> {
         for (number, talk) in talks.iter().enumerate() {
             self.conversation(number + 1, talk)?;
         }
-        let start = talks.iter().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
         self.faults(start)?;
+        if let Some(lost) = end.lost() {
+            writeln!(self.out, "\n{lost}")?;
+        }
         self.out.flush()
     }
 }

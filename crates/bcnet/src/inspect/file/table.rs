@@ -33,18 +33,22 @@ pub(super) struct Row {
 /// Where rows go.
 pub(super) trait Rows {
     fn row(&mut self, row: &Row) -> io::Result<()>;
+    /// Lets the reader see all rows so far, where the format allows it.
+    fn flush(&mut self) -> io::Result<()>;
     fn finish(&mut self) -> io::Result<()>;
 }
 
 pub(super) struct Table<R> {
     rows: R,
     filter: Filter,
+    /// Whether each row is to be seen at once.
+    at_once: bool,
     start: Option<u64>,
 }
 
 impl<R: Rows> Table<R> {
-    pub(super) const fn new(rows: R, filter: Filter) -> Self {
-        Self { rows, filter, start: None }
+    pub(super) const fn new(rows: R, filter: Filter, at_once: bool) -> Self {
+        Self { rows, filter, at_once, start: None }
     }
 }
 
@@ -63,7 +67,7 @@ impl<R: Rows> Sink for Table<R> {
         for message in datagram.messages().filter(|message| self.filter.wants_message(message)) {
             self.rows.row(&row(sight, datagram.sender().0, &message))?;
         }
-        Ok(())
+        if self.at_once { self.rows.flush() } else { Ok(()) }
     }
 
     fn find(&mut self, _: &Finding, _: Option<Evidence>, _: &Observer) -> io::Result<()> {
@@ -154,6 +158,10 @@ impl<W: Write> Rows for Csv<W> {
         let (total, opcode) = (text(row.total.map(u64::from)), text(row.opcode.map(u64::from)));
         let name = name.unwrap_or_default();
         writeln!(self.out, "{channel},{seq},{part},{total},{opcode},{name},{payload_len},{findings}")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     fn finish(&mut self) -> io::Result<()> {

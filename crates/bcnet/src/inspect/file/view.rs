@@ -143,7 +143,8 @@ impl<W: Write> Sink for View<W> {
         if !self.filter.wants_late(finding, observer, self.start.unwrap_or(0)) {
             return Ok(());
         }
-        self.finding(finding, place, observer)
+        self.finding(finding, place, observer)?;
+        if self.at_once { self.flush() } else { Ok(()) }
     }
 
     fn finish(&mut self, _: &End<'_>) -> io::Result<()> {

@@ -1,0 +1,92 @@
+//! What is read while it is still written, until it ends or someone stops it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// From now on SIGINT and SIGTERM set what is returned, and a second one ends the program.
+pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::default();
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// A file whose end is only the end so far.
+pub(super) struct Growing {
+    pub(super) file: File,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Read for Growing {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.file.read(into)? {
+                0 => thread::sleep(POLL),
+                read => return Ok(read),
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// A pipe, which a thread reads: no signal ends the wait for it.
+pub(super) struct Pipe {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    /// What is left of the last.
+    rest: io::Cursor<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Pipe {
+    pub(super) fn start(mut input: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        let (sender, chunks) = sync_channel(1);
+        let pass_on = move || {
+            let mut buffer = vec![0; CHUNK];
+            loop {
+                let chunk = match input.read(&mut buffer) {
+                    Ok(0) => return,
+                    Ok(read) => Ok(buffer[..read].to_vec()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Err(error),
+                };
+                let failed = chunk.is_err();
+                if sender.send(chunk).is_err() || failed {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("pipe".into()).spawn(pass_on)?;
+        Ok(Self { chunks, rest: io::Cursor::default(), stop })
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let read = self.rest.read(into)?;
+            if read > 0 {
+                return Ok(read);
+            }
+            match self.chunks.recv_timeout(POLL) {
+                Ok(chunk) => self.rest = io::Cursor::new(chunk?),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// So often it is looked whether there is more, or someone wants it to stop.
+const POLL: Duration = Duration::from_millis(100);
+const CHUNK: usize = 1 << 16;
