@@ -296,23 +296,29 @@ impl Join {
         self.standings[place].get(life as usize).copied().flatten()
     }
 
-    /// Takes the message of the other capture that this one is, if it waits.
+    /// Takes the message of the other capture that this one is, if it waits: one of the same conversation if there is.
     fn other(&mut self, place: usize, key: Key, sighting: &Sighting) -> Option<Met> {
         let usual = self.usual(way_of(sighting.from));
         let time = |other: &Sighting| {
             let time = other.micros.saturating_sub(sighting.micros);
             if place == 0 { time } else { -time }
         };
+        let pair = self.standing(place, sighting.life)?.pair;
+        let pairs = &self.standings[1 - place];
+        let is_strange = |other: &Sighting| {
+            let standing = pairs.get(other.life as usize).copied().flatten();
+            pair.is_none() || standing.is_none_or(|standing| standing.pair != pair)
+        };
         let others = self.waiting[1 - place].get_mut(&key)?;
         let near = |other: &Sighting| time(other).saturating_sub(usual).saturating_abs();
-        let (nearest, _) = others.iter().enumerate().min_by_key(|(_, other)| near(other))?;
-        let other = others.get(nearest).filter(|other| near(other) <= WINDOW).copied()?;
-        others.remove(nearest);
-        if !others.is_empty() {
-            return Some(Met { time: None });
+        let possible = others.iter().enumerate().filter(|(_, other)| near(other) <= WINDOW);
+        let (nearest, _) = possible.min_by_key(|(_, other)| (is_strange(other), near(other)))?;
+        let other = others.remove(nearest)?;
+        let is_alone = others.iter().all(|left| is_strange(left) && !is_strange(&other));
+        if others.is_empty() {
+            self.waiting[1 - place].remove(&key);
         }
-        self.waiting[1 - place].remove(&key);
-        Some(Met { time: Some(time(&other)) })
+        Some(Met { time: is_alone.then(|| time(&other)) })
     }
 
     /// The time from the first clock to the second that most messages of a way take.
@@ -341,7 +347,7 @@ impl Join {
         let (micros, usual) = (sighting.micros, self.usual(way));
         let expected = if place == 0 { micros.saturating_add(usual) } else { micros.saturating_sub(usual) };
         let (first, last) = self.spans[1 - place];
-        if !self.standing(place, sighting.life).is_some_and(|standing| standing.in_both) {
+        if self.standing(place, sighting.life).is_none_or(|standing| standing.pair.is_none()) {
             return;
         }
         if expected >= first && last.is_none_or(|last| expected <= last) {

@@ -7,6 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use bcnet_transport::wire::Role;
+
 use super::lives::{Life, LifeId, LinkId, MOST_LIVES};
 use super::{Identity, Sighting, Stream, WINDOW, way_of};
 
@@ -27,16 +29,16 @@ pub(super) struct Standing {
     /// Messages are looked for in lives of the same group: whose addresses have a life in common. Where one life ends and
     /// the next begins, the two places do not quite agree.
     pub(super) group: u32,
-    /// Whether the life is in both captures, so that what the other does not have was lost.
-    pub(super) in_both: bool,
+    /// If the life is in both captures: which of [`Pairs::same`] it is. What the other does not have of it was lost.
+    pub(super) pair: Option<u32>,
 }
 
 /// A message that two lives have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Vote {
     lives: [LifeId; 2],
-    time: i64,
     way: usize,
+    time: i64,
 }
 
 /// Two lives that may be the same.
@@ -74,12 +76,12 @@ impl Pairs {
         let mut groups: [HashMap<LinkId, u32>; 2] = Default::default();
         // A group that was found to be another one tells which.
         let mut merged: Vec<u32> = Vec::new();
-        let mut in_both = [HashSet::new(), HashSet::new()];
+        let mut in_both: [HashMap<LifeId, u32>; 2] = Default::default();
         for pair in &self.same {
             let group = merged.len() as u32;
             merged.push(group);
             for place in [0, 1] {
-                in_both[place].insert(pair[place]);
+                in_both[place].insert(pair[place], group);
                 let Some(life) = self.lives[place].get(pair[place] as usize) else { continue };
                 let known = groups[place].entry(life.link).or_insert(group);
                 let root = root(&mut merged, *known);
@@ -89,7 +91,7 @@ impl Pairs {
         [0, 1].map(|place| {
             let standing = |(number, life): (usize, &Life)| {
                 let group = root(&mut merged, *groups[place].get(&life.link)?);
-                Some(Standing { group, in_both: in_both[place].contains(&(number as LifeId)) })
+                Some(Standing { group, pair: in_both[place].get(&(number as LifeId)).copied() })
             };
             self.lives[place].iter().enumerate().map(standing).collect()
         })
@@ -158,7 +160,7 @@ fn votes(samples: [Vec<Sighting>; 2], lives: &[Vec<Life>; 2]) -> Vec<Vote> {
             };
             if here.may_be(there) {
                 let time = other.micros.saturating_sub(one.micros);
-                votes.push(Vote { lives: [one.life, other.life], time, way: way_of(one.from) });
+                votes.push(Vote { lives: [one.life, other.life], way: way_of(one.from), time });
             }
         }
     }
@@ -177,25 +179,28 @@ fn once(alike: &[Sighting]) -> impl Iterator<Item = &Sighting> {
 fn candidates(mut votes: Vec<Vote>, lives: &[Vec<Life>; 2]) -> Vec<Candidate> {
     votes.sort_unstable();
     let of_same = votes.chunk_by(|one, next| one.lives == next.lives);
-    let candidate = |votes: &[Vote]| {
-        let votes = best(votes);
-        let pair = votes.first()?.lives;
-        let begins_as = || {
-            let [one, other] = [0, 1].map(|place: usize| lives[place].get(pair[place] as usize));
-            one.zip(other).is_some_and(|(one, other)| one.begins_as(other))
-        };
-        let is_enough = votes.len() >= FEWEST || begins_as();
-        Some(Candidate { lives: pair, votes: votes.len(), rough: medians(votes)? }).filter(|_| is_enough)
-    };
-    of_same.filter_map(candidate).collect()
+    of_same.filter_map(|votes| candidate(votes, lives)).collect()
 }
 
-/// The most votes for what may be one difference, in order.
+/// Each way has its own time: on a slow line there and back are far apart.
+fn candidate(votes: &[Vote], lives: &[Vec<Life>; 2]) -> Option<Candidate> {
+    let pair = votes.first()?.lives;
+    let [one, other] = [lives[0].get(pair[0] as usize)?, lives[1].get(pair[1] as usize)?];
+    let (client, host) = votes.split_at(votes.partition_point(|vote| vote.way == way_of(Role::Client)));
+    let ways = [best(client), best(host)];
+    let votes = ways.iter().map(|way| way.len()).sum();
+    let [client, host] = ways.map(|way| way.get(way.len() / 2).map(|vote| vote.time));
+    let rough = [client.or(host)?, host.or(client)?];
+    let is_enough = votes >= FEWEST || one.begins_as(other);
+    is_enough.then_some(Candidate { lives: pair, votes, rough })
+}
+
+/// The most votes for what may be one time, in order.
 fn best(votes: &[Vote]) -> &[Vote] {
     let mut best = 0..0;
     let mut end = 0;
     for (start, least) in votes.iter().enumerate() {
-        while votes.get(end).is_some_and(|most| most.time.saturating_sub(least.time) <= APART) {
+        while votes.get(end).is_some_and(|most| most.time.saturating_sub(least.time) <= JITTER) {
             end += 1;
         }
         if end - start > best.len() {
@@ -203,16 +208,6 @@ fn best(votes: &[Vote]) -> &[Vote] {
         }
     }
     &votes[best]
-}
-
-/// The median of each way, or that of the other where there is none.
-fn medians(votes: &[Vote]) -> Option<[i64; 2]> {
-    let median = |way| {
-        let times: Vec<i64> = votes.iter().filter(|vote| vote.way == way).map(|vote| vote.time).collect();
-        times.get(times.len() / 2).copied()
-    };
-    let [client, host] = [median(0), median(1)];
-    Some([client.or(host)?, host.or(client)?])
 }
 
 /// So many messages of a capture are kept after the first look, so that it need not be read twice.
@@ -226,5 +221,5 @@ const MOST_VOTES: usize = 1 << 20;
 const MOST_ALIKE_LIVES: usize = 16;
 /// So many messages show that two lives are the same, if their beginning was not seen.
 const FEWEST: usize = 2;
-/// Both ways differ by no more than that on the same clocks, in microseconds.
-const APART: i64 = 1_000_000;
+/// The times of one way differ by no more than that, in microseconds.
+const JITTER: i64 = 1_000_000;
