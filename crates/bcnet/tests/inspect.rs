@@ -443,6 +443,23 @@ fn a_players_capture_is_joined_to_its_own_conversation_in_the_servers() {
     assert!(text.contains("15, 5.00 %         0  300.0 / 300.0 / 300.0 / 300.0\n"), "{text}");
 }
 
+/// What a host says to all is no conversation in common.
+#[test]
+fn captures_of_two_players_are_not_joined() {
+    let captures = [2, 3].map(|peer| {
+        let state =
+            |number: u8| packet(f64::from(number), &format!("01 01 32 08 00 1C {number:02X} 00 00 00"));
+        let mut packets: Vec<_> = (0..100).map(|number| between(peer, state(number))).collect();
+        packets.push(between(peer, packet(50.5, &format!("{peer:02X} 01 02"))));
+        packets
+    });
+    let [one, other] = saved("players", captures);
+    let run = bcnet(&["inspect", &one, &other], b"");
+    let told =
+        format!("bcnet: {one} and {other} have no conversation in common; are they of the same traffic?\n");
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr), (1, "", told));
+}
+
 /// A player comes back from the same port, and the port was somebody else's before. The host goes on with the old
 /// conversation until it has the new request.
 #[test]
@@ -528,7 +545,7 @@ fn long_captures_are_joined_from_files() {
     let run = bcnet(&["inspect", &long, &other, "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert_eq!(counts(&run.json()[0]), [24_000, 240, 0, 240_000]);
-    let run = bcnet(&["inspect", "-", &other], &fs::read(&long).expect("there"));
+    let run = bcnet(&["inspect", "-", &other], fs::read(&long).expect("there"));
     let told = "bcnet: standard input: is too long to be joined from a pipe; name a file\n";
     assert_eq!((run.code, run.stderr.as_str()), (2, told));
 }
