@@ -501,9 +501,8 @@ fn captures_that_begin_and_end_at_other_times_are_joined_where_both_are() {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
         let [client, host] = &run.json()[..] else { panic!("{}", run.stdout) };
-        let counts = |way: &Value| ["sent", "lost", "unseen", "outside"].map(|key| way[key].as_u64());
-        assert_eq!(counts(client), [Some(1000), Some(10), Some(0), Some(29_000)], "{client}");
-        assert_eq!(counts(host), [Some(1000), Some(0), Some(0), Some(29_000)], "{host}");
+        assert_eq!(counts(client), [1000, 10, 0, 29_000], "{client}");
+        assert_eq!(counts(host), [1000, 0, 0, 29_000], "{host}");
         let delay = |way: &Value| (way["most"].as_f64().expect("a number") - 0.04).abs() < 0.001;
         assert!(delay(client) && delay(host), "{client} {host}");
     }
@@ -558,6 +557,186 @@ fn what_is_sent_again_is_joined_to_the_right_sending() {
         within("p99", 0.06, 0.07);
         within("most", most - 0.003, most);
     }
+}
+
+/// A server's capture has all players, and much is said to all of them at once; a player's capture has only its own.
+#[test]
+fn a_players_capture_is_joined_to_its_own_conversation_in_the_servers() {
+    let (mut server, mut player) = (Vec::new(), Vec::new());
+    for number in 0_u16..300 {
+        let at = 1.0 + f64::from(number) * 0.05;
+        let [low, high] = number.to_le_bytes();
+        for peer in [2, 3, 4] {
+            // The same state to all, a line of chat that has the same number for all, and what the player says itself.
+            let said = format!("01 02 32 08 00 1C {low:02X} {high:02X} 00 00 {}", chat_message(1, number));
+            let told = between(peer, packet(at + f64::from(peer) * 0.001, &said));
+            let own = between(peer, chat(peer, number, at));
+            if peer != 3 {
+                server.extend([told, own]);
+                continue;
+            }
+            // The way takes 300 ms; the player is behind NAT, and its clock is 5.5 s ahead.
+            if number % 10 != 5 {
+                player.push(behind_nat(Packet { at: told.at + 5.8, ..told.clone() }));
+            }
+            player.push(behind_nat(Packet { at: at + 5.5 - 0.3, ..own.clone() }));
+            server.push(told);
+            if number % 20 != 7 {
+                server.push(own);
+            }
+        }
+    }
+    let [server, player] = saved("server-and-player", [server, player]);
+    for (files, offset) in [([&server, &player], 5.5), ([&player, &server], -5.5)] {
+        let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let [client, host, others @ ..] = &run.json()[..] else { panic!("{}", run.stdout) };
+        assert_eq!(counts(client), [300, 15, 0, 0], "{client}");
+        assert_eq!(counts(host), [600, 60, 0, 0], "{host}");
+        for way in [client, host] {
+            assert_eq!(way["conversations"], 1, "{way}");
+            let close = |key: &str, to: f64| (way[key].as_f64().expect("a number") - to).abs() < 0.001;
+            assert!(close("clock_offset", offset) && close("least", 0.3) && close("most", 0.3), "{way}");
+        }
+        let named: Vec<_> = others.iter().map(|life| (&life["only_in"], &life["peer"])).collect();
+        let expected = [(Value::from(server.as_str()), 2.into()), (server.as_str().into(), 4.into())];
+        assert_eq!(named, expected.iter().map(|(file, peer)| (file, peer)).collect::<Vec<_>>());
+    }
+    let text = bcnet(&["inspect", &player, &server], b"").stdout;
+    assert!(text.contains("in both: 192.168.1.2:61000 = 10.0.0.2:4713 (peer 3)\n"), "{text}");
+    assert!(
+        text.contains(&format!("only in {server}: 10.0.0.2:4714 (peer 4) with 900 messages\n")),
+        "{text}"
+    );
+    assert!(text.contains("15, 5.00 %         0  300.0 / 300.0 / 300.0 / 300.0\n"), "{text}");
+}
+
+/// What a host says to all is no conversation in common.
+#[test]
+fn captures_of_two_players_are_not_joined() {
+    let captures = [2, 3].map(|peer| {
+        let state =
+            |number: u8| packet(f64::from(number), &format!("01 01 32 08 00 1C {number:02X} 00 00 00"));
+        let mut packets: Vec<_> = (0..100).map(|number| between(peer, state(number))).collect();
+        packets.push(between(peer, packet(50.5, &format!("{peer:02X} 01 02"))));
+        packets
+    });
+    let [one, other] = saved("players", captures);
+    let run = bcnet(&["inspect", &one, &other], b"");
+    let told =
+        format!("bcnet: {one} and {other} have no conversation in common; are they of the same traffic?\n");
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr), (1, "", told));
+}
+
+/// A player comes back from the same port, and the port was somebody else's before. The host goes on with the old
+/// conversation until it has the new request.
+#[test]
+fn stays_from_the_same_address_are_told_apart() {
+    let (mut server, mut player) = (Vec::new(), Vec::new());
+    for (stay, peer) in [2_u8, 3, 4].into_iter().enumerate() {
+        let begin = 1.0 + 10.0 * stay as f64;
+        let request = format!("FF 01 03 0F C0 00 00 0A 00 00 02 {peer:02X} 0A 00 00 00 00");
+        let mut said = vec![packet(begin, &request)];
+        let mut told = vec![
+            packet(begin + 0.01, &format!("01 01 03 06 C0 00 00 {peer:02X}")),
+            packet(begin + 0.02, "01 01 02"),
+        ];
+        for number in 0_u16..195 {
+            let at = begin + 0.1 + f64::from(number) * 0.05;
+            // All of it but the ids is the same each time.
+            told.push(chat(1, number, at));
+            said.push(chat(peer, number, at));
+        }
+        // The first stay is somebody else's.
+        if stay > 0 {
+            player.extend(told.iter().map(|told| Packet { at: told.at + 0.3, ..told.clone() }));
+            player.extend(said.iter().map(|said| Packet { at: said.at - 0.3, ..said.clone() }));
+        }
+        server.extend([told, said].concat());
+    }
+    player.retain(|packet| packet.bytes != chat(1, 190, 0.0).bytes || packet.at < 22.0);
+    let [server, player] = saved("stays", [server, player]);
+    for files in [[&server, &player], [&player, &server]] {
+        let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let [client, host, other] = &run.json()[..] else { panic!("{}", run.stdout) };
+        assert_eq!((counts(client), counts(host)), ([392, 0, 0, 0], [392, 1, 0, 0]), "{}", run.stdout);
+        assert_eq!((&client["conversations"], &client["late"]), (&2.into(), &0.into()), "{client}");
+        assert_eq!((&other["peer"], &other["messages"]), (&2.into(), &392.into()), "{other}");
+    }
+    // Without the beginning of the last stay, which its id still tells.
+    let whole = fs::read(&player).expect("there");
+    let cut = whole.len() - whole.len() / 4;
+    let start = (24..cut).rfind(|at| whole[*at..].starts_with(&[0x45, 0])).expect("a packet") - 16;
+    fs::write(&player, [&whole[..24], &whole[start..]].concat()).expect("written");
+    let run = bcnet(&["inspect", &server, &player, "--json"], b"");
+    let [client, host, others @ ..] = &run.json()[..] else { panic!("{}", run.stdout) };
+    assert!(client["sent"].as_u64() > Some(80) && client["outside"].as_u64() > Some(80), "{client}");
+    assert_eq!((&client["lost"], &host["lost"], &host["unseen"]), (&0.into(), &1.into(), &0.into()));
+    assert_eq!(others.iter().map(|life| life["peer"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
+}
+
+/// Those who only knock are not remembered without end, and players who were there before are joined as ever.
+#[test]
+fn a_flood_of_conversations_takes_bounded_memory() {
+    let mut server: Vec<_> = (0..100).map(|number| chat(2, number, f64::from(number) * 0.1)).collect();
+    let player = server.clone();
+    server.extend((0..66_000_u32).map(|nonce| {
+        let [a, b, c, _] = nonce.to_le_bytes();
+        let request = format!("FF 01 03 0F C0 00 00 0A 00 00 02 {a:02X} {b:02X} {c:02X} 01 00 00");
+        packet(10.0 + f64::from(nonce) * 0.001, &request)
+    }));
+    let files = saved("knocking", [server, player]);
+    let run = bcnet(&["inspect", &files[0], &files[1]], b"");
+    let told = "has more than 65536 conversations; 465 datagrams of later ones were not looked at";
+    assert_eq!((run.code, run.stderr), (1, format!("bcnet: {}: {told}\n", files[0])));
+    let lines = run.stdout.lines().count();
+    assert!(run.stdout.contains("client                 100       100         0, 0.00 %"), "{}", run.stdout);
+    assert!(run.stdout.contains(": 65,519 more\n") && lines < 40, "{lines} lines");
+}
+
+/// What is too long to be kept is read twice, which a pipe cannot be.
+#[test]
+fn long_captures_are_joined_from_files() {
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for number in 0_u16..4_400 {
+        let [low, high] = number.to_le_bytes();
+        let states = (0_u8..60).map(|part| format!("32 08 00 1C {low:02X} {high:02X} {part:02X} 00"));
+        let datagram =
+            packet(f64::from(number) * 0.02, &format!("02 3C {}", states.collect::<Vec<_>>().join(" ")));
+        if number >= 4_000 && number % 100 != 50 {
+            there.push(Packet { at: datagram.at + 0.1, ..datagram.clone() });
+        }
+        here.push(datagram);
+    }
+    let [long, other] = saved("long", [here, there]);
+    let run = bcnet(&["inspect", &long, &other, "--json"], b"");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert_eq!(counts(&run.json()[0]), [24_000, 240, 0, 240_000]);
+    let run = bcnet(&["inspect", "-", &other], fs::read(&long).expect("there"));
+    let told = "bcnet: standard input: is too long to be joined from a pipe; name a file\n";
+    assert_eq!((run.code, run.stderr.as_str()), (2, told));
+}
+
+/// How many messages of a direction were sent, lost, not seen by the sender's capture, and not to be seen by the other.
+fn counts(way: &Value) -> [u64; 4] {
+    ["sent", "lost", "unseen", "outside"].map(|key| way[key].as_u64().expect("a number"))
+}
+
+/// A datagram between the host and one of several clients.
+fn between(peer: u8, packet: Packet) -> Packet {
+    moved(packet, CLIENT, SocketAddrV4::new(*CLIENT.ip(), 4710 + u16::from(peer)))
+}
+
+/// As a player sees it whose address is not what the server sees.
+fn behind_nat(packet: Packet) -> Packet {
+    let client = if packet.from == HOST { packet.to } else { packet.from };
+    moved(packet, client, "192.168.1.2:61000".parse().expect("an address"))
+}
+
+fn moved(packet: Packet, old: SocketAddrV4, new: SocketAddrV4) -> Packet {
+    let place = |address| if address == old { new } else { address };
+    Packet { from: place(packet.from), to: place(packet.to), ..packet }
 }
 
 #[test]
@@ -640,9 +819,12 @@ fn session() -> Vec<Packet> {
 
 /// A line of chat.
 fn chat(sender: u8, number: u16, at: f64) -> Packet {
+    packet(at, &format!("{sender:02X} 01 {}", chat_message(sender, number)))
+}
+
+fn chat_message(sender: u8, number: u16) -> String {
     let [low, high] = number.to_le_bytes();
-    let hex = format!("{sender:02X} 01 32 0E 80 {low:02X} {high:02X} 2C {sender:02X} 00 00 00 02 00 68 69");
-    packet(at, &hex)
+    format!("32 0E 80 {low:02X} {high:02X} 2C {sender:02X} 00 00 00 02 00 68 69")
 }
 
 /// A datagram from the host or the client, as its first byte says.

@@ -1,11 +1,13 @@
 //! Two captures of the same traffic, taken at its two ends: what was lost on the way, and how long the way is.
 //!
 //! Messages are known again by what they are, not by the datagram they came in, so that a proxy between the two places
-//! does not matter. The two clocks need not agree: their difference is that which makes the fastest way there as long
+//! does not matter. First both files are read to see which conversations are in both ([`pairs`]): a server's capture has
+//! those of all players, a player's only its own. Only these are joined. The two clocks need not agree: their difference is that which makes the fastest way there as long
 //! as the fastest way back. Both files are read side by side, so memory holds only what is under way. They need not begin
 //! or end together: what the other capture could not have seen is not counted as lost.
 
-mod clocks;
+mod lives;
+mod pairs;
 mod result;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -16,6 +18,8 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Role};
 
+use self::lives::{LifeId, Lives, MOST_LIVES};
+use self::pairs::{EARLY, Pairs, Standing};
 use super::pcap::Damage;
 use super::source::{Batch, Source, Step};
 use super::{open, role};
@@ -24,12 +28,15 @@ use crate::inspect::{is_stdin, name};
 
 /// What tells a message from every other: who sends it, and its bytes.
 type Identity = u64;
+/// A message of some conversations, which are those of one group.
+type Key = (Identity, u32);
 
 /// One capture, message by message.
 struct Stream {
     name: String,
     source: Source,
     batch: Batch,
+    lives: Lives,
     /// Read and not taken.
     ahead: VecDeque<Sighting>,
     end: Option<Step>,
@@ -40,15 +47,26 @@ struct Stream {
 #[derive(Debug, Clone, Copy)]
 struct Sighting {
     identity: Identity,
-    from: Role,
     micros: i64,
+    life: LifeId,
+    from: Role,
+    /// Whether it is one of the first of its life.
+    is_early: bool,
 }
 
 impl Stream {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let name = name(path);
         let source = open(path, false).with_context(|| name.clone())?;
-        Ok(Self { name, source, batch: Batch::default(), ahead: VecDeque::new(), end: None, has_lost: false })
+        Ok(Self {
+            name,
+            source,
+            batch: Batch::default(),
+            lives: Lives::default(),
+            ahead: VecDeque::new(),
+            end: None,
+            has_lost: false,
+        })
     }
 
     /// Makes sure that `count` messages are there to be looked at, if the file has them.
@@ -62,11 +80,14 @@ impl Stream {
             self.batch.decipher();
             for (packet, bytes) in self.batch.iter() {
                 let Ok(datagram) = Datagram::parse(bytes, None) else { continue };
+                let Some(life) = self.lives.of(packet.from, packet.to, &datagram) else { continue };
                 let micros = i64::try_from(packet.time.as_micros()).unwrap_or(i64::MAX);
                 let sender = datagram.sender();
+                let lives = &mut self.lives;
                 let sightings = datagram.messages().filter_map(|message| {
                     let identity = identity(sender, &message)?;
-                    Some(Sighting { identity, from: role(sender), micros })
+                    let is_early = lives.count(life) < EARLY;
+                    Some(Sighting { identity, micros, life, from: role(sender), is_early })
                 });
                 self.ahead.extend(sightings);
             }
@@ -90,7 +111,7 @@ impl Stream {
 /// Only what carries something can be told from its repeats: ACKs and keepalives are all alike.
 fn identity(sender: PeerId, message: &Message<'_>) -> Option<Identity> {
     let mut hasher = DefaultHasher::new();
-    (sender.0 == PeerId::HOST.0, message.kind().0).hash(&mut hasher);
+    (sender.0, message.kind().0).hash(&mut hasher);
     match message {
         Message::Ack(_) | Message::Keepalive => return None,
         Message::Control(control) => {
@@ -120,7 +141,20 @@ struct Way {
     usual: Option<i64>,
 }
 
+/// A message that is in both captures.
+struct Met {
+    /// Its time from the first capture to the second. Of several that are alike it is not certain which one it is.
+    time: Option<i64>,
+}
+
 impl Way {
+    fn meet(&mut self, met: Met) {
+        self.both += 1;
+        if let Some(time) = met.time {
+            self.note(time);
+        }
+    }
+
     fn note(&mut self, micros: i64) {
         self.timed += 1;
         if self.times.len() < MOST_TIMES || self.times.contains_key(&(micros / STEP)) {
@@ -158,9 +192,11 @@ impl Way {
 
 struct Join {
     /// Seen in one capture and not yet in the other.
-    waiting: [HashMap<Identity, VecDeque<(i64, Role)>>; 2],
+    waiting: [HashMap<Key, VecDeque<Sighting>>; 2],
     /// In the order of time, to be given up.
-    order: [VecDeque<(i64, Identity)>; 2],
+    order: [VecDeque<(i64, Key)>; 2],
+    /// How each life of each capture stands to the other.
+    standings: [Vec<Option<Standing>>; 2],
     ways: [Way; 2],
     /// How long each way takes from the first clock to the second, roughly.
     rough: [i64; 2],
@@ -170,28 +206,32 @@ struct Join {
 
 pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Result<Verdict> {
     let [mut a, mut b] = [Stream::open(paths[0])?, Stream::open(paths[1])?];
-    let Some(rough) = clocks::compare(&mut a, &mut b)? else {
+    let Some(pairs) = pairs::compare(&mut a, &mut b)? else {
         eprintln!(
-            "bcnet: {} and {} have no message in common; are they of the same traffic?",
+            "bcnet: {} and {} have no conversation in common; are they of the same traffic?",
             a.name, b.name
         );
         return Ok(Verdict::Findings);
     };
     for (stream, path) in [(&mut a, paths[0]), (&mut b, paths[1])] {
-        // Only of long captures that begin at very different times.
+        // Only long captures are read twice.
         if stream.has_lost {
-            ensure!(
-                !is_stdin(path),
-                "{}: begins too long before or after the other; name a file",
-                stream.name
-            );
+            let can_be_read_again = !is_stdin(path) && path.is_file();
+            ensure!(can_be_read_again, "{}: is too long to be joined from a pipe; name a file", stream.name);
             *stream = Stream::open(path)?;
         }
     }
-    let join = side_by_side(&mut a, &mut b, rough)?;
-    result::Joined::new(join.ways, [a.name.clone(), b.name.clone()]).write(out, json)?;
+    let join = side_by_side(&mut a, &mut b, &pairs)?;
+    result::Joined::new(join.ways, [a.name.clone(), b.name.clone()], &pairs).write(out, json)?;
     let mut verdict = Verdict::Clean;
-    for stream in [&a, &b] {
+    for (stream, left_out) in [&a, &b].into_iter().zip(pairs.left_out) {
+        if left_out > 0 {
+            eprintln!(
+                "bcnet: {}: has more than {MOST_LIVES} conversations; {left_out} datagrams of later ones were not looked at",
+                stream.name
+            );
+            verdict = Verdict::Findings;
+        }
         if let Some(damage) = stream.damage() {
             eprintln!("bcnet: {}: {damage}", stream.name);
             verdict = Verdict::Findings;
@@ -201,12 +241,13 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
 }
 
 /// Takes all messages of both captures in the order of time.
-fn side_by_side(a: &mut Stream, b: &mut Stream, rough: [i64; 2]) -> anyhow::Result<Join> {
+fn side_by_side(a: &mut Stream, b: &mut Stream, pairs: &Pairs) -> anyhow::Result<Join> {
     let mut join = Join {
         waiting: [HashMap::new(), HashMap::new()],
         order: [VecDeque::new(), VecDeque::new()],
+        standings: pairs.standings(),
         ways: [Way::default(), Way::default()],
-        rough,
+        rough: pairs.rough,
         spans: [(i64::MIN, None); 2],
     };
     let mut last = [None; 2];
@@ -239,31 +280,45 @@ fn side_by_side(a: &mut Stream, b: &mut Stream, rough: [i64; 2]) -> anyhow::Resu
 
 impl Join {
     fn take(&mut self, place: usize, sighting: Sighting) {
-        let Sighting { identity, from, micros } = sighting;
-        let way = way_of(from);
-        let usual = self.usual(way);
-        // The time that a match with the other capture's sighting would take.
-        let time = |other: i64| if place == 0 { other - micros } else { micros - other };
-        let others = self.waiting[1 - place].get_mut(&identity);
-        let nearest = others.as_ref().and_then(|others| {
-            let near = |(other, _): &(i64, Role)| (time(*other) - usual).abs();
-            let best = others.iter().enumerate().min_by_key(|(_, other)| near(other))?;
-            (near(best.1) <= WINDOW).then_some(best.0)
-        });
-        if let (Some(others), Some(nearest)) = (others, nearest)
-            && let Some((other, _)) = others.remove(nearest)
-        {
-            self.ways[way].both += 1;
-            // Of several that are alike it is not certain which one this is.
-            if others.is_empty() {
-                self.waiting[1 - place].remove(&identity);
-                self.ways[way].note(time(other));
+        let Sighting { identity, from, micros, .. } = sighting;
+        if let Some(standing) = self.standing(place, sighting.life) {
+            let key = (identity, standing.group);
+            match self.other(place, key, &sighting) {
+                Some(other) => self.ways[way_of(from)].meet(other),
+                None => self.wait(place, key, sighting),
             }
-        } else {
-            self.wait(place, sighting);
         }
         let now = if place == 0 { micros.saturating_add(self.middle()) } else { micros };
         self.give_up(now);
+    }
+
+    fn standing(&self, place: usize, life: LifeId) -> Option<Standing> {
+        self.standings[place].get(life as usize).copied().flatten()
+    }
+
+    /// Takes the message of the other capture that this one is, if it waits: one of the same conversation if there is.
+    fn other(&mut self, place: usize, key: Key, sighting: &Sighting) -> Option<Met> {
+        let usual = self.usual(way_of(sighting.from));
+        let time = |other: &Sighting| {
+            let time = other.micros.saturating_sub(sighting.micros);
+            if place == 0 { time } else { -time }
+        };
+        let pair = self.standing(place, sighting.life)?.pair;
+        let pairs = &self.standings[1 - place];
+        let is_strange = |other: &Sighting| {
+            let standing = pairs.get(other.life as usize).copied().flatten();
+            pair.is_none() || standing.is_none_or(|standing| standing.pair != pair)
+        };
+        let others = self.waiting[1 - place].get_mut(&key)?;
+        let near = |other: &Sighting| time(other).saturating_sub(usual).saturating_abs();
+        let possible = others.iter().enumerate().filter(|(_, other)| near(other) <= WINDOW);
+        let (nearest, _) = possible.min_by_key(|(_, other)| (is_strange(other), near(other)))?;
+        let other = others.remove(nearest)?;
+        let is_alone = others.iter().all(|left| is_strange(left) && !is_strange(&other));
+        if others.is_empty() {
+            self.waiting[1 - place].remove(&key);
+        }
+        Some(Met { time: is_alone.then(|| time(&other)) })
     }
 
     /// The time from the first clock to the second that most messages of a way take.
@@ -276,22 +331,25 @@ impl Join {
         i64::midpoint(self.rough[0], self.rough[1])
     }
 
-    fn wait(&mut self, place: usize, Sighting { identity, from, micros }: Sighting) {
-        let alike = self.waiting[place].entry(identity).or_default();
+    fn wait(&mut self, place: usize, key: Key, sighting: Sighting) {
+        let alike = self.waiting[place].entry(key).or_default();
         let oldest = if alike.len() < MOST_ALIKE { None } else { alike.pop_front() };
-        alike.push_back((micros, from));
-        self.order[place].push_back((micros, identity));
-        if let Some((micros, from)) = oldest {
-            self.miss(place, micros, from);
+        alike.push_back(sighting);
+        self.order[place].push_back((sighting.micros, key));
+        if let Some(oldest) = oldest {
+            self.miss(place, &oldest);
         }
     }
 
     /// A message is in one capture only.
-    fn miss(&mut self, place: usize, micros: i64, from: Role) {
-        let way = way_of(from);
-        let usual = self.usual(way);
+    fn miss(&mut self, place: usize, sighting: &Sighting) {
+        let way = way_of(sighting.from);
+        let (micros, usual) = (sighting.micros, self.usual(way));
         let expected = if place == 0 { micros.saturating_add(usual) } else { micros.saturating_sub(usual) };
         let (first, last) = self.spans[1 - place];
+        if self.standing(place, sighting.life).is_none_or(|standing| standing.pair.is_none()) {
+            return;
+        }
         if expected >= first && last.is_none_or(|last| expected <= last) {
             self.ways[way].only[place] += 1;
         } else {
@@ -302,21 +360,21 @@ impl Join {
     /// What has waited too long at `now`, on the second clock, is not in the other capture.
     fn give_up(&mut self, now: i64) {
         for place in [0, 1] {
-            while let Some((micros, identity)) = self.order[place].front().copied() {
+            while let Some((micros, key)) = self.order[place].front().copied() {
                 let seen = if place == 0 { micros.saturating_add(self.middle()) } else { micros };
                 let young = now != i64::MAX && seen.saturating_add(2 * WINDOW) > now;
                 if young && self.order[place].len() <= MOST_WAITING {
                     break;
                 }
                 self.order[place].pop_front();
-                let Some(sightings) = self.waiting[place].get_mut(&identity) else { continue };
-                let at = sightings.iter().position(|(other, _)| *other == micros);
+                let Some(sightings) = self.waiting[place].get_mut(&key) else { continue };
+                let at = sightings.iter().position(|sighting| sighting.micros == micros);
                 let given_up = at.and_then(|at| sightings.remove(at));
                 if sightings.is_empty() {
-                    self.waiting[place].remove(&identity);
+                    self.waiting[place].remove(&key);
                 }
-                if let Some((_, from)) = given_up {
-                    self.miss(place, micros, from);
+                if let Some(given_up) = given_up {
+                    self.miss(place, &given_up);
                 }
             }
         }

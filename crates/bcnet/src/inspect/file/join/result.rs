@@ -1,19 +1,27 @@
 //! What two captures tell together, for people and as JSON.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::io::{self, Write};
 
 use bcnet_transport::wire::Role;
 
 use super::super::summary::thousands;
+use super::lives::{Life, LifeId};
+use super::pairs::Pairs;
 use super::{STEP, Way};
 use crate::inspect::json::Json;
 
 /// The result, with the clocks set right.
-pub(super) struct Joined {
+pub(super) struct Joined<'a> {
     names: [String; 2],
     /// What the second clock shows more than the first.
     offset: i64,
     ways: [Direction; 2],
+    /// The conversations of both captures.
+    both: Vec<[&'a Life; 2]>,
+    /// The conversations of one capture.
+    only: [Vec<&'a Life>; 2],
 }
 
 struct Direction {
@@ -30,8 +38,8 @@ struct Direction {
     delay: Option<[i64; 4]>,
 }
 
-impl Joined {
-    pub(super) fn new(ways: [Way; 2], names: [String; 2]) -> Self {
+impl<'a> Joined<'a> {
+    pub(super) fn new(ways: [Way; 2], names: [String; 2], pairs: &'a Pairs) -> Self {
         let [from_client, from_host] = &ways;
         // Sent at the first place: the shortest time counts; sent at the second: the longest, which is the least negative.
         let client_first = match (from_client.median(), from_host.median()) {
@@ -49,7 +57,12 @@ impl Joined {
             Direction::new(way, from, at_first, offset)
         };
         let ways = [direction(from_client, Role::Client), direction(from_host, Role::Host)];
-        Self { names, offset, ways }
+        let [a, b] = &pairs.lives;
+        let both = pairs
+            .same
+            .iter()
+            .filter_map(|[one, other]| Some([a.get(*one as usize)?, b.get(*other as usize)?]));
+        Self { names, offset, ways, both: both.collect(), only: [0, 1].map(|place| only(pairs, place)) }
     }
 
     pub(super) fn write(&self, mut out: impl Write, json: bool) -> io::Result<()> {
@@ -58,25 +71,22 @@ impl Joined {
         }
         let [a, b] = &self.names;
         writeln!(out, "{a} and {b}: the clock of the second shows {:+.3} s", self.offset as f64 / 1e6)?;
+        self.write_conversations(&mut out)?;
+        let delays = self.ways.each_ref().map(Direction::delay_text);
+        let title = "one-way delay, ms";
+        let width = delays.iter().map(|delay| delay.chars().count()).fold(title.len(), usize::max);
         writeln!(
             out,
-            "\n  {:<16}{:>10}{:>10}{:>18}{:>10}{:>28}",
-            "from", "sent", "arrived", "lost", "late", "one-way delay, ms"
+            "\n  {:<16}{:>10}{:>10}{:>18}{:>10}  {title:>width$}",
+            "from", "sent", "arrived", "lost", "late"
         )?;
-        for way in &self.ways {
+        for (way, delay) in self.ways.iter().zip(delays) {
             let percent = way.lost as f64 * 100.0 / way.sent.max(1) as f64;
             let lost = format!("{}, {percent:.2} %", thousands(way.lost));
-            let delay = way.delay.map_or_else(
-                || "–".into(),
-                |delay| {
-                    let [least, median, slow, most] = delay.map(|micros| micros as f64 / 1e3);
-                    format!("{least:.1} / {median:.1} / {slow:.1} / {most:.1}")
-                },
-            );
             let (sent, arrived, late) = (thousands(way.sent), thousands(way.arrived), thousands(way.late));
             writeln!(
                 out,
-                "  {:<16}{sent:>10}{arrived:>10}{lost:>18}{late:>10}{delay:>28}",
+                "  {:<16}{sent:>10}{arrived:>10}{lost:>18}{late:>10}  {delay:>width$}",
                 way.from.to_string()
             )?;
         }
@@ -102,6 +112,19 @@ impl Joined {
         out.flush()
     }
 
+    fn write_conversations(&self, out: &mut impl Write) -> io::Result<()> {
+        let both = self.both.iter().map(|[one, other]| {
+            let elsewhere = (one.client != other.client).then(|| format!("{} = ", one.client));
+            format!("{}{}", elsewhere.unwrap_or_default(), Named(other))
+        });
+        write_list(out, "in both", both)?;
+        for (name, only) in self.names.iter().zip(&self.only) {
+            let messages = |life: &&Life| format!("{} with {}", Named(life), counted(life.messages));
+            write_list(out, &format!("only in {name}"), only.iter().map(messages))?;
+        }
+        Ok(())
+    }
+
     fn write_json(&self, mut out: impl Write) -> io::Result<()> {
         let mut json = Json::default();
         for way in &self.ways {
@@ -113,18 +136,72 @@ impl Joined {
                 json.member("late", way.late);
                 json.member("unseen", way.unseen);
                 json.member("outside", way.outside);
+                json.member("conversations", self.both.len());
                 json.member("clock_offset", self.offset as f64 / 1e6);
                 for (place, name) in ["least", "median", "p99", "most"].into_iter().enumerate() {
                     json.member(name, way.delay.map(|delay| delay[place] as f64 / 1e6));
                 }
             });
         }
+        for (name, only) in self.names.iter().zip(&self.only) {
+            for life in only {
+                json.line(|json| {
+                    json.shown("only_in", name);
+                    json.shown("client", life.client);
+                    json.member("peer", life.peer.map(|peer| peer.0));
+                    json.member("messages", life.messages);
+                });
+            }
+        }
         json.write(&mut out)?;
         out.flush()
     }
 }
 
+/// The lives that only this capture has, without those that hold nothing to be joined.
+fn only(pairs: &Pairs, place: usize) -> Vec<&Life> {
+    let same: HashSet<LifeId> = pairs.same.iter().map(|pair| pair[place]).collect();
+    let others =
+        pairs.lives[place].iter().zip(0..).filter(|(life, id)| life.messages > 0 && !same.contains(id));
+    others.map(|(life, _)| life).collect()
+}
+
+/// A player of a life.
+struct Named<'a>(&'a Life);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.client)?;
+        self.0.peer.map_or(Ok(()), |peer| write!(f, " ({peer})"))
+    }
+}
+
+fn counted(messages: u64) -> String {
+    if messages == 1 { "1 message".into() } else { format!("{} messages", thousands(messages)) }
+}
+
+/// Writes a line for each, but not for too many.
+fn write_list(
+    out: &mut impl Write,
+    title: &str,
+    mut texts: impl ExactSizeIterator<Item = String>,
+) -> io::Result<()> {
+    for text in texts.by_ref().take(MOST_LINES) {
+        writeln!(out, "  {title}: {text}")?;
+    }
+    match texts.len() {
+        0 => Ok(()),
+        more => writeln!(out, "  {title}: {} more", thousands(more as u64)),
+    }
+}
+
 impl Direction {
+    fn delay_text(&self) -> String {
+        let Some(delay) = self.delay else { return "–".into() };
+        let [least, median, slow, most] = delay.map(|micros| micros as f64 / 1e3);
+        format!("{least:.1} / {median:.1} / {slow:.1} / {most:.1}")
+    }
+
     fn new(way: &Way, from: Role, at_first: bool, offset: i64) -> Self {
         let (lost, unseen) = if at_first { (way.only[0], way.only[1]) } else { (way.only[1], way.only[0]) };
         // From the second place to the first the times count backwards.
@@ -155,3 +232,5 @@ impl Direction {
 
 /// So much more than usual is late, in microseconds.
 const LATE: i64 = 100_000;
+/// As many conversations of a kind are named.
+const MOST_LINES: usize = 16;
