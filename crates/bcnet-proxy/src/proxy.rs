@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role, Seq, Writer};
+use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, PeerId, Role, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
 use crate::heal::{Bytes, Healed, Healer, Seen, Way, asks_to_join};
@@ -169,6 +169,10 @@ struct Client {
     player: bool,
     healer: Option<Box<Healer>>,
     heard: Time,
+    /// The id in its datagrams, which is never ciphered.
+    id: PeerId,
+    /// Since when it has been silent after a goodbye passed.
+    parted: Option<Time>,
     /// How many datagrams it sent in the second that began at `second`.
     second: Time,
     sent: u32,
@@ -177,6 +181,21 @@ struct Client {
 impl Client {
     fn healed(&self, way: Way) -> Healed {
         self.healer.as_ref().map(|healer| healer.healed(way)).unwrap_or_default()
+    }
+
+    /// A datagram passes. Whether it is the one that ends the conversation.
+    fn note(&mut self, way: Way, seen: Seen<'_>, now: Time) -> bool {
+        self.heard = now;
+        if let (Way::Up, Some(sender)) = (way, seen.wire.first()) {
+            self.id = PeerId(*sender);
+            // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
+            self.parted = self.parted.filter(|_| !wants_in(seen)).map(|_| now);
+        }
+        let parts = self.player && self.parted.is_none() && says_goodbye(self.id, way, seen);
+        if parts {
+            self.parted = Some(now);
+        }
+        parts
     }
 }
 
@@ -282,7 +301,7 @@ impl Proxy {
         while let Some((_, number)) = self.expiry.first().filter(|(due, _)| *due <= now) {
             let index = number as usize;
             let client = self.clients.get(index).and_then(Option::as_ref);
-            match client.map(|client| client.heard + self.patience(client.player)) {
+            match client.map(|client| self.due(client)) {
                 Some(due) if due > now => self.expiry.set(number, Some(due)),
                 _ => self.close(index),
             }
@@ -306,7 +325,9 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
-        client.heard = now;
+        if client.note(way, seen, now) {
+            self.expiry.set(number, Some(now + GOODBYE));
+        }
         let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
         let (ahead, back) = match way {
             Way::Up => (to_server, to_client),
@@ -354,7 +375,17 @@ impl Proxy {
         });
         let source = Source { number, address: own };
         let healer = (player && self.config.heal).then(Box::default);
-        let client = Client { address, source, player, healer, heard: now, second: now, sent: 1 };
+        let client = Client {
+            address,
+            source,
+            player,
+            healer,
+            heard: now,
+            id: PeerId::UNASSIGNED,
+            parted: None,
+            second: now,
+            sent: 1,
+        };
         if let Some(place) = self.clients.get_mut(number as usize) {
             *place = Some(client);
         }
@@ -410,6 +441,12 @@ impl Proxy {
         })
     }
 
+    /// When a client is forgotten if nothing else happens.
+    fn due(&self, client: &Client) -> Time {
+        let idle = client.heard + self.patience(client.player);
+        client.parted.map_or(idle, |parted| idle.min(parted + GOODBYE))
+    }
+
     const fn patience(&self, player: bool) -> Duration {
         if player { self.config.idle } else { BROWSER_IDLE }
     }
@@ -425,7 +462,32 @@ fn read(seen: Seen<'_>) -> Option<Datagram<'_>> {
     Datagram::parse(seen.plain, Some(Role::Client)).ok()
 }
 
+/// Whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when somebody goes.
+fn says_goodbye(own: PeerId, way: Way, seen: Seen<'_>) -> bool {
+    if !may_say_goodbye(seen.plain) {
+        return false;
+    }
+    let Ok(datagram) = Datagram::parse(seen.plain, Some(way.sender())) else { return false };
+    let ends = |who| way == Way::Up || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
+    datagram.messages().any(|message| match message {
+        Message::Control(Control { body: Body::Disconnect { peer, .. }, .. }) => ends(peer),
+        Message::Control(Control { body: Body::Boot { target, .. }, .. }) => way == Way::Down && ends(target),
+        _ => false,
+    })
+}
+
+/// Whether the type and the size of a boot or a disconnect are in it anywhere. Nearly no other datagram has to be read then,
+/// and this has no branches to take for each byte.
+fn may_say_goodbye(plain: &[u8]) -> bool {
+    let pairs = plain.iter().zip(plain.get(1..).unwrap_or_default());
+    pairs.fold(false, |found, (kind, size)| {
+        found | (*kind == Kind::BOOT.0) & (*size == 7) | (*kind == Kind::DISCONNECT.0) & (*size == 10)
+    })
+}
+
 /// How long a browser may wait for an answer.
 const BROWSER_IDLE: Duration = Duration::from_secs(10);
+/// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
+const GOODBYE: Duration = Duration::from_secs(5);
 /// Refusals are told only while fewer events wait.
 const MOST_EVENTS: usize = 256;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_proxy::{Bytes, Config, Event, Leg, Proxy, Refusal};
-use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Writer};
 
-use crate::{Both, at, connect, data, news, told};
+use crate::{Both, ack, at, boot, connect, data, disconnect, news, told};
 
 fn client(number: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, number), 22101)
@@ -173,6 +173,73 @@ fn who_is_silent_both_ways_is_forgotten() {
     joined(&mut proxy, 2, 90_001);
 }
 
+/// A player that joined at 0 and whose id is 2.
+fn playing(heal: bool) -> Proxy {
+    let mut proxy = Proxy::new(Config { heal, ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[data(0)]), 100);
+    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).seen(), at(100));
+    proxy
+}
+
+#[test]
+fn after_a_goodbye_the_source_is_soon_free() {
+    let from_client = |message| (true, Both::new(PeerId(2), &[ack(3), data(1), message]));
+    let from_server = |message| (false, Both::new(PeerId::HOST, &[ack(3), data(1), message]));
+    for (up, goodbye) in [
+        from_client(disconnect(PeerId(2))),
+        from_server(boot(PeerId(2))),
+        from_server(boot(PeerId::UNASSIGNED)),
+        from_server(disconnect(PeerId::HOST)),
+    ] {
+        for heal in [false, true] {
+            let mut proxy = playing(heal);
+            if up {
+                send(&mut proxy, 1, &goodbye, 1_000);
+            } else {
+                proxy.handle_server(0, goodbye.seen(), at(1_000));
+            }
+            // The client repeats its goodbye or answers the server's, which may go on for much longer.
+            send(&mut proxy, 1, &Both::new(PeerId(2), &[ack(1), disconnect(PeerId(2))]), 2_000);
+            proxy.handle_server(0, Both::new(PeerId::HOST, &[data(4)]).seen(), at(6_900));
+            proxy.handle_timeout(at(6_999));
+            assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(7_000))));
+            proxy.handle_timeout(at(7_000));
+            assert!(matches!(events(&mut proxy).as_slice(), [Event::Closed { player: true, .. }]));
+            joined(&mut proxy, 2, 7_000);
+        }
+    }
+}
+
+#[test]
+fn who_joins_again_after_a_goodbye_stays() {
+    let mut proxy = playing(false);
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[disconnect(PeerId(2))]), 1_000);
+    send(&mut proxy, 1, &connect(77), 3_000);
+    proxy.handle_timeout(at(62_999));
+    assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
+    proxy.handle_timeout(at(63_000));
+    assert_eq!(proxy.players().count(), 0);
+}
+
+/// The server tells everyone who is gone, and payloads may look like a goodbye.
+#[test]
+fn the_goodbye_of_others_ends_nothing() {
+    let mut proxy = playing(false);
+    let payload = boot(PeerId(2));
+    let mut bytes = [0; 64];
+    let mut writer = Writer::new(&mut bytes, PeerId::HOST);
+    assert!(writer.push(&payload));
+    let payload = writer.finish().expect("a message").to_vec();
+    let lookalike = Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload: &payload });
+    for message in [boot(PeerId(3)), disconnect(PeerId(3)), lookalike] {
+        proxy.handle_server(0, Both::new(PeerId::HOST, &[message]).seen(), at(200));
+    }
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[boot(PeerId(2))]), 200);
+    proxy.handle_timeout(at(60_199));
+    assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
+}
+
 /// A server remembers the last player of an address for a while, so the one that was free longest is next.
 #[test]
 fn sources_are_used_again_in_the_order_in_which_they_became_free() {
@@ -215,8 +282,7 @@ fn hostile_bytes_pass_or_are_dropped_and_nothing_else() {
             if rng.chance(0.2) {
                 bytes = (0..len).map(|_| u8::try_from(rng.between(0, 255)).expect("a byte")).collect();
             } else if rng.chance(0.5) {
-                bytes =
-                    Both::new(PeerId(2), &[data(step), crate::ack(step / 2), crate::part(step, 1, 9)]).plain;
+                bytes = Both::new(PeerId(2), &[data(step), ack(step / 2), crate::part(step, 1, 9)]).plain;
             }
             let place = usize::try_from(rng.between(0, 59)).expect("small");
             if let Some(byte) = bytes.get_mut(place).filter(|_| rng.chance(0.7)) {
