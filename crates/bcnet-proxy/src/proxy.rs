@@ -146,6 +146,8 @@ pub struct Output<'a> {
     pub forward: Option<(Leg, Bytes<'a>)>,
     /// An answer to its sender.
     pub answer: Option<(Leg, Bytes<'a>)>,
+    /// Why it was turned away, if it was. One that was not may still have nothing left to forward.
+    pub refusal: Option<Refusal>,
 }
 
 /// A player, as the proxy knows it.
@@ -334,12 +336,13 @@ impl Proxy {
             Way::Down => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
-            return Output { forward: Some((ahead, Bytes::Wire(seen.wire))), answer: None };
+            return Output { forward: Some((ahead, Bytes::Wire(seen.wire))), ..Output::default() };
         };
         let passed = healer.pass(way, seen, now);
         Output {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
+            refusal: None,
         }
     }
 
@@ -426,12 +429,10 @@ impl Proxy {
         if self.events.len() < MOST_EVENTS {
             self.events.push_back(Event::Refused { client, refusal });
         }
-        let Some(reason) = refusal.boot().filter(|_| wants_in(seen)) else { return Output::default() };
-        let mut writer = Writer::new(&mut self.boot, PeerId::HOST);
-        let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
-        let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
-        let Some(datagram) = writer.finish().filter(|_| written) else { return Output::default() };
-        Output { forward: None, answer: Some((Leg::Client(client), Bytes::Plain(datagram))) }
+        let reason = refusal.boot().filter(|_| wants_in(seen));
+        let answer = reason.and_then(|reason| write_boot(&mut self.boot, reason));
+        let answer = answer.map(|datagram| (Leg::Client(client), Bytes::Plain(datagram)));
+        Output { forward: None, answer, refusal: Some(refusal) }
     }
 
     fn is_banned(&self, address: Ipv4Addr) -> bool {
@@ -450,6 +451,14 @@ impl Proxy {
     const fn patience(&self, player: bool) -> Duration {
         if player { self.config.idle } else { BROWSER_IDLE }
     }
+}
+
+/// The datagram that turns away who has no id (T-54).
+fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
+    let mut writer = Writer::new(buffer, PeerId::HOST);
+    let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
+    let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
+    writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
 /// Whether a client asks to become a player.

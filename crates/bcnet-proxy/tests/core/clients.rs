@@ -19,6 +19,7 @@ fn pool(size: u8) -> Vec<Ipv4Addr> {
 
 fn send(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> Option<(Leg, Vec<u8>)> {
     let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    assert!(output.refusal.is_none() || output.forward.is_none());
     let sent = output.forward.or(output.answer);
     sent.map(|(leg, bytes)| (leg, bytes.to_wire()))
 }
@@ -38,13 +39,16 @@ fn joined(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
 }
 
 fn refused(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> (Refusal, Option<Vec<String>>) {
-    let sent = send(proxy, from, both, millis);
-    if let Some((leg, _)) = &sent {
+    let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    assert_eq!(output.forward, None);
+    let (why, answer) = (output.refusal, output.answer.map(|(leg, bytes)| (leg, bytes.to_wire())));
+    if let Some((leg, _)) = &answer {
         assert_eq!(*leg, Leg::Client(client(from)));
     }
     match events(proxy).as_slice() {
         [Event::Refused { client: who, refusal }] if *who == client(from) => {
-            (*refusal, sent.map(|(_, bytes)| told(&bytes)))
+            assert_eq!(why, Some(*refusal));
+            (*refusal, answer.map(|(_, bytes)| told(&bytes)))
         }
         other => panic!("{other:?}"),
     }

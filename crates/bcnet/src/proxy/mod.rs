@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
 
-    /// Write everything that arrives to a ring of capture files for Wireshark, with remarks on what is wrong
+    /// Write what players and server say to a ring of capture files for Wireshark, with remarks on what is wrong
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 

@@ -185,13 +185,17 @@ impl Relay {
             None => self.proxy.handle_client(head.remote, seen, now),
         };
         self.figures.note(source.is_some(), seen.wire, &output);
-        let Output { forward, answer } = output;
+        let Output { forward, answer, refusal } = output;
         for (leg, bytes) in [forward, answer].into_iter().flatten() {
             self.legs.push(leg, self.upstream, bytes);
         }
-        let remark = self.watch.see((from, to), seen.plain, now);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
+        // Who is turned away says nothing to the server, whose silence is no fault then. What a player says malformed is
+        // part of its conversation whether it passes or not.
+        if refusal.is_none_or(|refusal| refusal == Refusal::Malformed) {
+            let remark = self.watch.see((from, to), seen.plain, now);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
+            }
         }
         if self.legs.is_nearly_full() {
             self.settle(now);

@@ -184,9 +184,7 @@ fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng", "--queues", "1"]);
     let mut alice = Player::join(proxy.address, "Alice");
-    // Type 0x77 does not exist.
-    let mut wrong = [alice.endpoint.id().0, 1, 0x77, 0, 0];
-    bcnet_transport::cipher::encrypt(&mut wrong);
+    let wrong = unreadable(alice.endpoint.id());
     alice.socket.send_to(&wrong, proxy.address).expect("sent");
     let from = format!("from={}", local_address(&alice.socket));
     proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
@@ -197,19 +195,40 @@ fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
     alice.until(|alice| alice.has(&line));
     let directory = proxy.stop();
 
-    let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
+    let datagrams = captured(&directory, "game.pcapng");
+    let remark = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.remarks);
+    assert!(remark.is_some_and(|texts| texts.iter().any(|text| text.starts_with("unknown "))), "{remark:?}");
+}
+
+/// A datagram of type 0x77, which does not exist.
+fn unreadable(sender: PeerId) -> [u8; 5] {
+    let mut wrong = [sender.0, 1, 0x77, 0, 0];
+    bcnet_transport::cipher::encrypt(&mut wrong);
+    wrong
+}
+
+/// A datagram in a capture.
+struct Captured {
+    from: u16,
+    bytes: Vec<u8>,
+    remarks: Vec<String>,
+}
+
+fn captured(directory: &Directory, name: &str) -> Vec<Captured> {
+    let file = fs::File::open(directory.path(name)).expect("a capture");
     let mut reader = PcapNgReader::new(file).expect("pcapng");
-    let mut remarks = Vec::new();
+    let mut datagrams = Vec::new();
     while let Some(block) = reader.next_block() {
         let Block::EnhancedPacket(packet) = block.expect("a whole file") else { continue };
-        for option in &packet.options {
-            if let EnhancedPacketOption::Comment(text) = option {
-                remarks.push((packet.data[28..].to_vec(), text.to_string()));
-            }
-        }
+        let remarks = packet.options.iter().filter_map(|option| match option {
+            EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+            _ => None,
+        });
+        // Behind the head of IPv4 without options, that of UDP.
+        let from = u16::from_be_bytes([packet.data[20], packet.data[21]]);
+        datagrams.push(Captured { from, bytes: packet.data[28..].to_vec(), remarks: remarks.collect() });
     }
-    let remark = remarks.iter().find(|(bytes, _)| bytes == &wrong).map(|(_, text)| text.as_str());
-    assert!(remark.is_some_and(|text| text.starts_with("unknown ")), "{remarks:?}");
+    datagrams
 }
 
 #[test]
@@ -234,15 +253,23 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
 #[test]
 fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
     let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &[]);
+    let proxy = Proxy::start(server.address(), &["--write", "game.pcapng", "--metrics", "127.0.0.1:0"]);
     let mut alice = Player::join(proxy.address, "Alice");
     let mut bob = Player::connect(proxy.address, "Bob");
     assert_eq!(bob.until_over(), Leave::Booted(BootReason::FULL));
     let client = format!("client={}", local_address(&bob.socket));
     proxy.logged(&["event=\"refused\"", "reason=\"no_source\"", &client, "--upstream-source"]);
+    bob.socket.send_to(&unreadable(PeerId(3)), proxy.address).expect("sent");
+    proxy.logged(&["event=\"refused\"", "reason=\"stranger\"", &client]);
     let line = alice.chat_of("alone");
     alice.chat("alone");
     alice.until(|alice| alice.has(&line));
+    // Nothing of him reached the server, so he has no part in what is seen.
+    let page = proxy.get("/metrics").1;
+    assert!(!page.contains("kind=\"unknown_type\""), "{page}");
+    let datagrams = captured(&proxy.stop(), "game.pcapng");
+    let from = |socket| datagrams.iter().filter(|found| found.from == local_address(socket).port()).count();
+    assert!(from(&alice.socket) > 0 && from(&bob.socket) == 0);
 }
 
 #[test]
