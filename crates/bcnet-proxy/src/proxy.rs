@@ -1,5 +1,6 @@
 //! Who talks through the proxy, and from which source address toward the server.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub struct Config {
     pub sources: Vec<Ipv4Addr>,
     /// Networks whose datagrams are turned away: an address and how many of its bits count.
     pub bans: Vec<(Ipv4Addr, u8)>,
-    /// How many datagrams a second a client may send; 0 is any number.
+    /// How many datagrams a second a client may send, and how many clients a second one address may bring; 0 is any number.
     pub rate: u32,
     /// Whether datagrams of players that are not well formed are dropped rather than passed on.
     pub drop_malformed: bool,
@@ -69,6 +70,8 @@ pub enum Refusal {
     Flood,
     /// There is no source address left for another player.
     NoSource,
+    /// Its address has [`MOST_PER_ADDRESS`] sources already.
+    AddressFull,
     /// Too many browsers wait.
     Crowded,
     /// It is not a player and does not ask to become one.
@@ -79,8 +82,15 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason there is.
-    pub const ALL: [Self; 6] =
-        [Self::Banned, Self::Flood, Self::NoSource, Self::Crowded, Self::Stranger, Self::Malformed];
+    pub const ALL: [Self; 7] = [
+        Self::Banned,
+        Self::Flood,
+        Self::NoSource,
+        Self::AddressFull,
+        Self::Crowded,
+        Self::Stranger,
+        Self::Malformed,
+    ];
 
     /// A short name for logs and metrics.
     #[must_use]
@@ -89,6 +99,7 @@ impl Refusal {
             Self::Banned => "banned",
             Self::Flood => "flood",
             Self::NoSource => "no_source",
+            Self::AddressFull => "address_full",
             Self::Crowded => "crowded",
             Self::Stranger => "stranger",
             Self::Malformed => "malformed",
@@ -99,7 +110,7 @@ impl Refusal {
     const fn boot(self) -> Option<BootReason> {
         match self {
             Self::Banned => Some(BootReason::BANNED),
-            Self::NoSource => Some(BootReason::FULL),
+            Self::NoSource | Self::AddressFull => Some(BootReason::FULL),
             Self::Flood | Self::Crowded | Self::Stranger | Self::Malformed => None,
         }
     }
@@ -163,6 +174,37 @@ pub struct Player {
     pub down: Healed,
 }
 
+/// How often something happens in a second.
+#[derive(Debug)]
+struct Pace {
+    /// When the second began.
+    second: Time,
+    count: u32,
+}
+
+impl Pace {
+    /// It has happened once.
+    const fn new(now: Time) -> Self {
+        Self { second: now, count: 1 }
+    }
+
+    /// It happens again. Whether that is too often; a rate of 0 is any.
+    fn exceeds(&mut self, rate: u32, now: Time) -> bool {
+        if self.second + Duration::from_secs(1) <= now {
+            (self.second, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        rate > 0 && self.count > rate
+    }
+}
+
+/// The clients of one address.
+#[derive(Debug)]
+struct Neighbours {
+    count: usize,
+    pace: Pace,
+}
+
 /// One client, and what is known of its conversation.
 #[derive(Debug)]
 struct Client {
@@ -175,9 +217,9 @@ struct Client {
     id: PeerId,
     /// Since when it has been silent after a goodbye passed.
     parted: Option<Time>,
-    /// How many datagrams it sent in the second that began at `second`.
-    second: Time,
-    sent: u32,
+    /// Whether the server has said anything to it.
+    answered: bool,
+    pace: Pace,
 }
 
 impl Client {
@@ -188,6 +230,7 @@ impl Client {
     /// A datagram passes. Whether it is the one that ends the conversation.
     fn note(&mut self, way: Way, seen: Seen<'_>, now: Time) -> bool {
         self.heard = now;
+        self.answered |= way == Way::Down;
         if let (Way::Up, Some(sender)) = (way, seen.wire.first()) {
             self.id = PeerId(*sender);
             // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
@@ -208,12 +251,14 @@ pub struct Proxy {
     clients: Vec<Option<Client>>,
     /// Players and browsers have sources of their own, so one address may be both.
     by_address: HashMap<(SocketAddrV4, bool), u32>,
+    /// Those of one address, which has no entry without any.
+    neighbours: HashMap<(Ipv4Addr, bool), Neighbours>,
     free: Vec<u32>,
     /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
     pool: VecDeque<Option<Ipv4Addr>>,
     expiry: Deadlines,
     events: VecDeque<Event>,
-    refused: [u64; 6],
+    refused: [u64; Refusal::ALL.len()],
     boot: Vec<u8>,
 }
 
@@ -230,11 +275,12 @@ impl Proxy {
             config,
             clients: Vec::new(),
             by_address: HashMap::new(),
+            neighbours: HashMap::new(),
             free: Vec::new(),
             pool,
             expiry: Deadlines::new(),
             events: VecDeque::new(),
-            refused: [0; 6],
+            refused: [0; Refusal::ALL.len()],
             boot: vec![0; 64],
         }
     }
@@ -366,6 +412,14 @@ impl Proxy {
     }
 
     fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
+        if let Some(neighbours) = self.neighbours.get_mut(&(*address.ip(), player)) {
+            if neighbours.pace.exceeds(self.config.rate, now) {
+                return Err(Refusal::Flood);
+            }
+            if neighbours.count >= MOST_PER_ADDRESS {
+                return Err(Refusal::AddressFull);
+            }
+        }
         let own = if player {
             self.pool.pop_front().ok_or(Refusal::NoSource)?
         } else {
@@ -386,14 +440,16 @@ impl Proxy {
             heard: now,
             id: PeerId::UNASSIGNED,
             parted: None,
-            second: now,
-            sent: 1,
+            answered: false,
+            pace: Pace::new(now),
         };
+        self.expiry.set(number, Some(self.due(&client)));
         if let Some(place) = self.clients.get_mut(number as usize) {
             *place = Some(client);
         }
         self.by_address.insert((address, player), number);
-        self.expiry.set(number, Some(now + self.patience(player)));
+        let first = || Neighbours { count: 0, pace: Pace::new(now) };
+        self.neighbours.entry((*address.ip(), player)).or_insert_with(first).count += 1;
         self.events.push_back(Event::Opened { client: address, source, player });
         Ok(number)
     }
@@ -403,6 +459,12 @@ impl Proxy {
         let (up, down) = (client.healed(Way::Up), client.healed(Way::Down));
         let Client { address, source, player, .. } = client;
         self.by_address.remove(&(address, player));
+        if let Entry::Occupied(mut neighbours) = self.neighbours.entry((*address.ip(), player)) {
+            neighbours.get_mut().count -= 1;
+            if neighbours.get().count == 0 {
+                neighbours.remove();
+            }
+        }
         self.expiry.set(source.number, None);
         self.free.push(source.number);
         if player {
@@ -415,11 +477,7 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        if client.second + Duration::from_secs(1) <= now {
-            (client.second, client.sent) = (now, 0);
-        }
-        client.sent = client.sent.saturating_add(1);
-        if self.config.rate > 0 && client.sent > self.config.rate { Err(Refusal::Flood) } else { Ok(()) }
+        if client.pace.exceeds(self.config.rate, now) { Err(Refusal::Flood) } else { Ok(()) }
     }
 
     fn refuse(&mut self, client: SocketAddrV4, seen: Seen<'_>, refusal: Refusal) -> Output<'_> {
@@ -444,12 +502,9 @@ impl Proxy {
 
     /// When a client is forgotten if nothing else happens.
     fn due(&self, client: &Client) -> Time {
-        let idle = client.heard + self.patience(client.player);
+        let patience = if client.player && client.answered { self.config.idle } else { UNANSWERED };
+        let idle = client.heard + patience;
         client.parted.map_or(idle, |parted| idle.min(parted + GOODBYE))
-    }
-
-    const fn patience(&self, player: bool) -> Duration {
-        if player { self.config.idle } else { BROWSER_IDLE }
     }
 }
 
@@ -494,8 +549,10 @@ fn may_say_goodbye(plain: &[u8]) -> bool {
     })
 }
 
-/// How long a browser may wait for an answer.
-const BROWSER_IDLE: Duration = Duration::from_secs(10);
+/// As many clients of one address may talk at the same time, and as many browsers: a household, not a flood.
+pub const MOST_PER_ADDRESS: usize = 16;
+/// How long a client whom the server has not answered may wait, and how long a browser is remembered.
+const UNANSWERED: Duration = Duration::from_secs(10);
 /// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Refusals are told only while fewer events wait.

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_proxy::{Bytes, Config, Event, Leg, Proxy, Refusal};
+use bcnet_proxy::{Bytes, Config, Event, Leg, MOST_PER_ADDRESS, Proxy, Refusal};
 use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Writer};
 
 use crate::{Both, ack, at, boot, connect, data, disconnect, news, told};
@@ -109,6 +109,53 @@ fn a_rate_is_kept_each_second() {
     assert_eq!(passed(&mut proxy, 1), 20, "off unless it is set");
 }
 
+fn neighbour(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(*client(1).ip(), port)
+}
+
+#[test]
+fn one_address_cannot_empty_the_pool() {
+    let mut proxy = Proxy::new(Config { sources: pool(250), ..Config::default() });
+    for (text, most) in [(false, MOST_PER_ADDRESS), (true, 2 * MOST_PER_ADDRESS)] {
+        let ask = if text { Both::from_wire(b"\\status\\") } else { connect(1) };
+        for port in 1..=300 {
+            proxy.handle_client(neighbour(port), ask.seen(), at(0));
+        }
+        assert_eq!(proxy.sources().count(), most);
+        events(&mut proxy);
+    }
+    let request = connect(1);
+    let output = proxy.handle_client(neighbour(999), request.seen(), at(0));
+    assert_eq!(output.refusal, Some(Refusal::AddressFull));
+    assert!(says(output.answer.map(|(_, bytes)| told(&bytes.to_wire())), BootReason::FULL));
+    events(&mut proxy);
+    joined(&mut proxy, 2, 0);
+    // The server has answered nobody, so there is room again soon.
+    proxy.handle_timeout(at(9_999));
+    assert_eq!(proxy.players().count(), MOST_PER_ADDRESS + 1);
+    proxy.handle_timeout(at(10_000));
+    assert_eq!((proxy.players().count(), proxy.next_timeout()), (0, None));
+    let again = proxy.handle_client(neighbour(999), request.seen(), at(10_000));
+    assert_eq!(again.refusal, None);
+}
+
+#[test]
+fn a_rate_limits_how_fast_players_come_from_one_address() {
+    let mut proxy = Proxy::new(Config { rate: 5, sources: pool(250), ..Config::default() });
+    let came = |proxy: &mut Proxy, ports: std::ops::Range<u16>, millis| {
+        let came = |port: &u16| {
+            proxy.handle_client(neighbour(*port), connect(1).seen(), at(millis)).refusal.is_none()
+        };
+        ports.filter(came).count()
+    };
+    assert_eq!(came(&mut proxy, 0..100, 0), 5);
+    assert_eq!(came(&mut proxy, 100..200, 999), 0);
+    assert_eq!(proxy.refused(Refusal::Flood), 195);
+    assert_eq!(came(&mut proxy, 200..300, 1_000), 5);
+    events(&mut proxy);
+    joined(&mut proxy, 2, 1_000);
+}
+
 #[test]
 fn a_stranger_must_ask_first() {
     let mut proxy = Proxy::new(Config::default());
@@ -131,6 +178,7 @@ fn without_a_free_source_a_player_is_told_that_the_game_is_full() {
 fn browsers_have_sources_of_their_own_but_not_too_many() {
     let mut proxy = Proxy::new(Config { browsers: 2, ..Config::default() });
     joined(&mut proxy, 1, 0);
+    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).seen(), at(0));
     let query = Both::from_wire(b"\\status\\");
     // A player's machine may ask too.
     for from in [1, 2] {
@@ -166,7 +214,8 @@ fn who_is_silent_both_ways_is_forgotten() {
     let mut proxy = Proxy::new(Config { idle: Duration::from_secs(60), ..Config::default() });
     joined(&mut proxy, 1, 0);
     let reply = Both::new(PeerId::HOST, &[news()]);
-    assert!(proxy.handle_server(0, reply.seen(), at(30_000)).forward.is_some());
+    assert!(proxy.handle_server(0, reply.seen(), at(1)).forward.is_some());
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[news()]), 30_000);
     proxy.handle_timeout(at(60_000));
     assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(90_000))));
     proxy.handle_timeout(at(89_999));
@@ -252,7 +301,7 @@ fn sources_are_used_again_in_the_order_in_which_they_became_free() {
     assert_eq!(first, pool(3).into_iter().map(Some).collect::<Vec<_>>());
     // The second is heard of longest.
     send(&mut proxy, 2, &Both::new(PeerId(2), &[news()]), 50);
-    for millis in [60_010, 60_050] {
+    for millis in [10_010, 10_050] {
         proxy.handle_timeout(at(millis));
     }
     assert_eq!(events(&mut proxy).len(), 3);

@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     bans: Option<PathBuf>,
 
-    /// The most datagrams a second from one player; 0 is any number
+    /// The most datagrams a second from one player, and new players from one address; 0 is any number
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate: u32,
 

@@ -342,6 +342,7 @@ const fn explain(refusal: Refusal) -> &'static str {
             "a stock server tells players apart by their IPv4 address; give the proxy more of them with --upstream-source"
         }
         Refusal::Banned => "its address is banned",
+        Refusal::AddressFull => "its address has as many clients as one may have",
         Refusal::Flood => "it sends more than --rate allows",
         Refusal::Crowded => "too many browsers ask at the same time",
         Refusal::Stranger => "it talks without having asked to be let in",
