@@ -244,6 +244,11 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
     fs::write(proxy.directory.path("bans.toml"), "[[ban]]\naddress = \"everyone\"\n").expect("written");
     proxy.signal("HUP");
     proxy.logged(&["event=\"reload_failed\"", "bans.toml", "line 2"]);
+    // Nor does a file that is gone.
+    fs::remove_file(proxy.directory.path("bans.toml")).expect("removed");
+    proxy.signal("HUP");
+    proxy.logged(&["event=\"reload_failed\"", "bans.toml: there is no such file", "the bans stay"]);
+    assert_eq!(Player::connect(proxy.address, "Alice").until_over(), Leave::Booted(BootReason::BANNED));
     fs::write(proxy.directory.path("bans.toml"), "").expect("written");
     proxy.signal("HUP");
     proxy.logged(&["event=\"reloaded\""]);
@@ -307,7 +312,7 @@ fn hear(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
     (buffer[..len].to_vec(), from)
 }
 
-/// Every byte passes both ways as it came and in order, whatever it is.
+/// Every byte passes both ways as it came and in order, whatever it is, in datagrams of up to 2048 bytes.
 #[test]
 fn observing_changes_nothing() {
     let [client, server] = [0; 2].map(|_| {
@@ -315,7 +320,7 @@ fn observing_changes_nothing() {
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         socket
     });
-    let proxy = Proxy::start(local_address(&server), &["--observe"]);
+    let proxy = Proxy::start(local_address(&server), &["--observe", "--metrics", "127.0.0.1:0"]);
     client.connect(proxy.address).expect("loopback");
     client.send(&request()).expect("sent");
     let (first, source) = hear(&server);
@@ -345,6 +350,9 @@ fn observing_changes_nothing() {
             assert_eq!(hear(&client).0, *datagram);
         }
     }
+    // Only what is longer than any sender makes it does not pass, and that is told.
+    client.send(&[1; 2049]).expect("sent");
+    server.send_to(&[1; 2049], source).expect("sent");
     client.send(b"\\status\\").expect("sent");
     let (query, browser) = hear(&server);
     assert!(query == b"\\status\\" && browser != source);
@@ -353,6 +361,9 @@ fn observing_changes_nothing() {
     stranger.send_to(&[PeerId::HOST.0, 0], source).expect("sent");
     server.send_to(b"the end", source).expect("sent");
     assert_eq!(hear(&client).0, b"the end");
+    let page = proxy.get("/metrics").1;
+    assert!(page.contains("\nbcnet_proxy_oversized_datagrams_total 2\n"), "{page}");
+    assert!(page.contains("\nbcnet_proxy_foreign_datagrams_total 0\n"), "{page}");
 }
 
 /// The proxy is listed with its own port, and who asks there hears the server.
@@ -409,6 +420,9 @@ fn what_cannot_run_says_so_in_one_line() {
             "--metrics: cannot listen at TCP",
         ),
         (&["--upstream", "127.0.0.1:1", "--bans", "bad.toml"], "bad.toml"),
+        (&["--upstream", "127.0.0.1:1", "--bans", "absent.toml"], "absent.toml: there is no such file"),
+        (&["--upstream", "127.0.0.1:22101", "--listen", "127.0.0.1:22101"], "the proxy itself listens"),
+        (&["--upstream", "127.9.9.9:22101", "--listen", "0.0.0.0:22101"], "the proxy itself listens"),
         (&["--upstream", "127.0.0.1:1", "--write", "no/such/directory.pcapng"], "no/such/directory.pcapng"),
     ] {
         let output = directory.bcnet(&[&["proxy"], args].concat()).output().expect("runs");
