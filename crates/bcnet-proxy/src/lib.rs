@@ -6,6 +6,7 @@
 //! does not have to change passes as it came, to the byte.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod client;
 mod heal;
 mod known;
 mod proxy;

@@ -5,10 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, PeerId, Role, Seq, Writer};
+use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::heal::{Bytes, Healed, Healer, Seen, Way, asks_to_join};
+use crate::client::{Client, Neighbours, Pace, read, wants_in};
+use crate::heal::{Bytes, Healed, Seen, Way};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,76 +173,6 @@ pub struct Player {
     pub up: Healed,
     /// What was healed of what it was sent.
     pub down: Healed,
-}
-
-/// How often something happens in a second.
-#[derive(Debug)]
-struct Pace {
-    /// When the second began.
-    second: Time,
-    count: u32,
-}
-
-impl Pace {
-    /// It has happened once.
-    const fn new(now: Time) -> Self {
-        Self { second: now, count: 1 }
-    }
-
-    /// It happens again. Whether that is too often; a rate of 0 is any.
-    fn exceeds(&mut self, rate: u32, now: Time) -> bool {
-        if self.second + Duration::from_secs(1) <= now {
-            (self.second, self.count) = (now, 0);
-        }
-        self.count = self.count.saturating_add(1);
-        rate > 0 && self.count > rate
-    }
-}
-
-/// The clients of one address.
-#[derive(Debug)]
-struct Neighbours {
-    count: usize,
-    pace: Pace,
-}
-
-/// One client, and what is known of its conversation.
-#[derive(Debug)]
-struct Client {
-    address: SocketAddrV4,
-    source: Source,
-    player: bool,
-    healer: Option<Box<Healer>>,
-    heard: Time,
-    /// The id in its datagrams, which is never ciphered.
-    id: PeerId,
-    /// Since when it has been silent after a goodbye passed.
-    parted: Option<Time>,
-    /// Whether the server has said anything to it.
-    answered: bool,
-    pace: Pace,
-}
-
-impl Client {
-    fn healed(&self, way: Way) -> Healed {
-        self.healer.as_ref().map(|healer| healer.healed(way)).unwrap_or_default()
-    }
-
-    /// A datagram passes. Whether it is the one that ends the conversation.
-    fn note(&mut self, way: Way, seen: Seen<'_>, now: Time) -> bool {
-        self.heard = now;
-        self.answered |= way == Way::Down;
-        if let (Way::Up, Some(sender)) = (way, seen.wire.first()) {
-            self.id = PeerId(*sender);
-            // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
-            self.parted = self.parted.filter(|_| !wants_in(seen)).map(|_| now);
-        }
-        let parts = self.player && self.parted.is_none() && says_goodbye(self.id, way, seen);
-        if parts {
-            self.parted = Some(now);
-        }
-        parts
-    }
 }
 
 /// A proxy without its sockets.
@@ -516,40 +447,7 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
-/// Whether a client asks to become a player.
-fn wants_in(seen: Seen<'_>) -> bool {
-    read(seen).is_some_and(|datagram| asks_to_join(&datagram))
-}
-
-/// A datagram of a client, if it is well formed.
-fn read(seen: Seen<'_>) -> Option<Datagram<'_>> {
-    Datagram::parse(seen.plain, Some(Role::Client)).ok()
-}
-
-/// Whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when somebody goes.
-fn says_goodbye(own: PeerId, way: Way, seen: Seen<'_>) -> bool {
-    if !may_say_goodbye(seen.plain) {
-        return false;
-    }
-    let Ok(datagram) = Datagram::parse(seen.plain, Some(way.sender())) else { return false };
-    let ends = |who| way == Way::Up || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
-    datagram.messages().any(|message| match message {
-        Message::Control(Control { body: Body::Disconnect { peer, .. }, .. }) => ends(peer),
-        Message::Control(Control { body: Body::Boot { target, .. }, .. }) => way == Way::Down && ends(target),
-        _ => false,
-    })
-}
-
-/// Whether the type and the size of a boot or a disconnect are in it anywhere. Nearly no other datagram has to be read then,
-/// and this has no branches to take for each byte.
-fn may_say_goodbye(plain: &[u8]) -> bool {
-    let pairs = plain.iter().zip(plain.get(1..).unwrap_or_default());
-    pairs.fold(false, |found, (kind, size)| {
-        found | (*kind == Kind::BOOT.0) & (*size == 7) | (*kind == Kind::DISCONNECT.0) & (*size == 10)
-    })
-}
-
-/// As many clients of one address may talk at the same time, and as many browsers: a household, not a flood.
+/// As many players of one address may be there at the same time, and as many browsers: a household, not a flood.
 pub const MOST_PER_ADDRESS: usize = 16;
 /// How long a client whom the server has not answered may wait, and how long a browser is remembered.
 const UNANSWERED: Duration = Duration::from_secs(10);
