@@ -6,9 +6,10 @@
 //! does not have to change passes as it came, to the byte.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod client;
 mod heal;
 mod known;
 mod proxy;
 
 pub use heal::{Bytes, Healed, Healer, Passed, Seen, Way};
-pub use proxy::{Config, Event, Leg, Output, Player, Proxy, Refusal, Source};
+pub use proxy::{Config, Event, Leg, MOST_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};

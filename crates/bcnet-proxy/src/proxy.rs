@@ -1,13 +1,15 @@
 //! Who talks through the proxy, and from which source address toward the server.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role, Seq, Writer};
+use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::heal::{Bytes, Healed, Healer, Seen, Way, asks_to_join};
+use crate::client::{Client, Neighbours, Pace, read, wants_in};
+use crate::heal::{Bytes, Healed, Seen, Way};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub struct Config {
     pub sources: Vec<Ipv4Addr>,
     /// Networks whose datagrams are turned away: an address and how many of its bits count.
     pub bans: Vec<(Ipv4Addr, u8)>,
-    /// How many datagrams a second a client may send; 0 is any number.
+    /// How many datagrams a second a client may send, and how many clients a second one address may bring; 0 is any number.
     pub rate: u32,
     /// Whether datagrams of players that are not well formed are dropped rather than passed on.
     pub drop_malformed: bool,
@@ -69,6 +71,8 @@ pub enum Refusal {
     Flood,
     /// There is no source address left for another player.
     NoSource,
+    /// Its address has [`MOST_PER_ADDRESS`] sources already.
+    AddressFull,
     /// Too many browsers wait.
     Crowded,
     /// It is not a player and does not ask to become one.
@@ -79,8 +83,15 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason there is.
-    pub const ALL: [Self; 6] =
-        [Self::Banned, Self::Flood, Self::NoSource, Self::Crowded, Self::Stranger, Self::Malformed];
+    pub const ALL: [Self; 7] = [
+        Self::Banned,
+        Self::Flood,
+        Self::NoSource,
+        Self::AddressFull,
+        Self::Crowded,
+        Self::Stranger,
+        Self::Malformed,
+    ];
 
     /// A short name for logs and metrics.
     #[must_use]
@@ -89,6 +100,7 @@ impl Refusal {
             Self::Banned => "banned",
             Self::Flood => "flood",
             Self::NoSource => "no_source",
+            Self::AddressFull => "address_full",
             Self::Crowded => "crowded",
             Self::Stranger => "stranger",
             Self::Malformed => "malformed",
@@ -99,7 +111,7 @@ impl Refusal {
     const fn boot(self) -> Option<BootReason> {
         match self {
             Self::Banned => Some(BootReason::BANNED),
-            Self::NoSource => Some(BootReason::FULL),
+            Self::NoSource | Self::AddressFull => Some(BootReason::FULL),
             Self::Flood | Self::Crowded | Self::Stranger | Self::Malformed => None,
         }
     }
@@ -146,6 +158,8 @@ pub struct Output<'a> {
     pub forward: Option<(Leg, Bytes<'a>)>,
     /// An answer to its sender.
     pub answer: Option<(Leg, Bytes<'a>)>,
+    /// Why it was turned away, if it was. One that was not may still have nothing left to forward.
+    pub refusal: Option<Refusal>,
 }
 
 /// A player, as the proxy knows it.
@@ -161,25 +175,6 @@ pub struct Player {
     pub down: Healed,
 }
 
-/// One client, and what is known of its conversation.
-#[derive(Debug)]
-struct Client {
-    address: SocketAddrV4,
-    source: Source,
-    player: bool,
-    healer: Option<Box<Healer>>,
-    heard: Time,
-    /// How many datagrams it sent in the second that began at `second`.
-    second: Time,
-    sent: u32,
-}
-
-impl Client {
-    fn healed(&self, way: Way) -> Healed {
-        self.healer.as_ref().map(|healer| healer.healed(way)).unwrap_or_default()
-    }
-}
-
 /// A proxy without its sockets.
 #[derive(Debug)]
 pub struct Proxy {
@@ -187,12 +182,14 @@ pub struct Proxy {
     clients: Vec<Option<Client>>,
     /// Players and browsers have sources of their own, so one address may be both.
     by_address: HashMap<(SocketAddrV4, bool), u32>,
+    /// Those of one address, which has no entry without any.
+    neighbours: HashMap<(Ipv4Addr, bool), Neighbours>,
     free: Vec<u32>,
     /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
     pool: VecDeque<Option<Ipv4Addr>>,
     expiry: Deadlines,
     events: VecDeque<Event>,
-    refused: [u64; 6],
+    refused: [u64; Refusal::ALL.len()],
     boot: Vec<u8>,
 }
 
@@ -209,11 +206,12 @@ impl Proxy {
             config,
             clients: Vec::new(),
             by_address: HashMap::new(),
+            neighbours: HashMap::new(),
             free: Vec::new(),
             pool,
             expiry: Deadlines::new(),
             events: VecDeque::new(),
-            refused: [0; 6],
+            refused: [0; Refusal::ALL.len()],
             boot: vec![0; 64],
         }
     }
@@ -282,7 +280,7 @@ impl Proxy {
         while let Some((_, number)) = self.expiry.first().filter(|(due, _)| *due <= now) {
             let index = number as usize;
             let client = self.clients.get(index).and_then(Option::as_ref);
-            match client.map(|client| client.heard + self.patience(client.player)) {
+            match client.map(|client| self.due(client)) {
                 Some(due) if due > now => self.expiry.set(number, Some(due)),
                 _ => self.close(index),
             }
@@ -306,19 +304,22 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
-        client.heard = now;
+        if client.note(way, seen, now) {
+            self.expiry.set(number, Some(now + GOODBYE));
+        }
         let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
         let (ahead, back) = match way {
             Way::Up => (to_server, to_client),
             Way::Down => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
-            return Output { forward: Some((ahead, Bytes::Wire(seen.wire))), answer: None };
+            return Output { forward: Some((ahead, Bytes::Wire(seen.wire))), ..Output::default() };
         };
         let passed = healer.pass(way, seen, now);
         Output {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
+            refusal: None,
         }
     }
 
@@ -342,6 +343,14 @@ impl Proxy {
     }
 
     fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
+        if let Some(neighbours) = self.neighbours.get_mut(&(*address.ip(), player)) {
+            if neighbours.pace.exceeds(self.config.rate, now) {
+                return Err(Refusal::Flood);
+            }
+            if neighbours.count >= MOST_PER_ADDRESS {
+                return Err(Refusal::AddressFull);
+            }
+        }
         let own = if player {
             self.pool.pop_front().ok_or(Refusal::NoSource)?
         } else {
@@ -354,12 +363,24 @@ impl Proxy {
         });
         let source = Source { number, address: own };
         let healer = (player && self.config.heal).then(Box::default);
-        let client = Client { address, source, player, healer, heard: now, second: now, sent: 1 };
+        let client = Client {
+            address,
+            source,
+            player,
+            healer,
+            heard: now,
+            id: PeerId::UNASSIGNED,
+            parted: None,
+            answered: false,
+            pace: Pace::new(now),
+        };
+        self.expiry.set(number, Some(self.due(&client)));
         if let Some(place) = self.clients.get_mut(number as usize) {
             *place = Some(client);
         }
         self.by_address.insert((address, player), number);
-        self.expiry.set(number, Some(now + self.patience(player)));
+        let first = || Neighbours { count: 0, pace: Pace::new(now) };
+        self.neighbours.entry((*address.ip(), player)).or_insert_with(first).count += 1;
         self.events.push_back(Event::Opened { client: address, source, player });
         Ok(number)
     }
@@ -369,6 +390,12 @@ impl Proxy {
         let (up, down) = (client.healed(Way::Up), client.healed(Way::Down));
         let Client { address, source, player, .. } = client;
         self.by_address.remove(&(address, player));
+        if let Entry::Occupied(mut neighbours) = self.neighbours.entry((*address.ip(), player)) {
+            neighbours.get_mut().count -= 1;
+            if neighbours.get().count == 0 {
+                neighbours.remove();
+            }
+        }
         self.expiry.set(source.number, None);
         self.free.push(source.number);
         if player {
@@ -381,11 +408,7 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        if client.second + Duration::from_secs(1) <= now {
-            (client.second, client.sent) = (now, 0);
-        }
-        client.sent = client.sent.saturating_add(1);
-        if self.config.rate > 0 && client.sent > self.config.rate { Err(Refusal::Flood) } else { Ok(()) }
+        if client.pace.exceeds(self.config.rate, now) { Err(Refusal::Flood) } else { Ok(()) }
     }
 
     fn refuse(&mut self, client: SocketAddrV4, seen: Seen<'_>, refusal: Refusal) -> Output<'_> {
@@ -395,12 +418,10 @@ impl Proxy {
         if self.events.len() < MOST_EVENTS {
             self.events.push_back(Event::Refused { client, refusal });
         }
-        let Some(reason) = refusal.boot().filter(|_| wants_in(seen)) else { return Output::default() };
-        let mut writer = Writer::new(&mut self.boot, PeerId::HOST);
-        let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
-        let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
-        let Some(datagram) = writer.finish().filter(|_| written) else { return Output::default() };
-        Output { forward: None, answer: Some((Leg::Client(client), Bytes::Plain(datagram))) }
+        let reason = refusal.boot().filter(|_| wants_in(seen));
+        let answer = reason.and_then(|reason| write_boot(&mut self.boot, reason));
+        let answer = answer.map(|datagram| (Leg::Client(client), Bytes::Plain(datagram)));
+        Output { forward: None, answer, refusal: Some(refusal) }
     }
 
     fn is_banned(&self, address: Ipv4Addr) -> bool {
@@ -410,22 +431,27 @@ impl Proxy {
         })
     }
 
-    const fn patience(&self, player: bool) -> Duration {
-        if player { self.config.idle } else { BROWSER_IDLE }
+    /// When a client is forgotten if nothing else happens.
+    fn due(&self, client: &Client) -> Time {
+        let patience = if client.player && client.answered { self.config.idle } else { UNANSWERED };
+        let idle = client.heard + patience;
+        client.parted.map_or(idle, |parted| idle.min(parted + GOODBYE))
     }
 }
 
-/// Whether a client asks to become a player.
-fn wants_in(seen: Seen<'_>) -> bool {
-    read(seen).is_some_and(|datagram| asks_to_join(&datagram))
+/// The datagram that turns away who has no id (T-54).
+fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
+    let mut writer = Writer::new(buffer, PeerId::HOST);
+    let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
+    let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
+    writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
-/// A datagram of a client, if it is well formed.
-fn read(seen: Seen<'_>) -> Option<Datagram<'_>> {
-    Datagram::parse(seen.plain, Some(Role::Client)).ok()
-}
-
-/// How long a browser may wait for an answer.
-const BROWSER_IDLE: Duration = Duration::from_secs(10);
+/// As many players of one address may be there at the same time, and as many browsers: a household, not a flood.
+pub const MOST_PER_ADDRESS: usize = 16;
+/// How long a client whom the server has not answered may wait, and how long a browser is remembered.
+const UNANSWERED: Duration = Duration::from_secs(10);
+/// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
+const GOODBYE: Duration = Duration::from_secs(5);
 /// Refusals are told only while fewer events wait.
 const MOST_EVENTS: usize = 256;

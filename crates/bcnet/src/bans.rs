@@ -179,6 +179,13 @@ pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
         ensure!(directory(path).is_dir(), "{}: there is no such directory to keep bans in", path.display());
         return Ok(Bans::default());
     }
+    load_existing(path, now)
+}
+
+/// As [`load`], but there must be a file: who reads the bans of another is not to run without them by a slip.
+pub(crate) fn load_existing(path: &Path, now: u64) -> anyhow::Result<Bans> {
+    let exists = path.try_exists().with_context(|| path.display().to_string())?;
+    ensure!(exists, "{}: there is no such file; an empty one bans nobody", path.display());
     let mut bans = read(path, &read_text(path)?)?;
     bans.expire(now);
     Ok(bans)

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_proxy::{Bytes, Config, Event, Leg, Proxy, Refusal};
-use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_proxy::{Bytes, Config, Event, Leg, MOST_PER_ADDRESS, Proxy, Refusal};
+use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Writer};
 
-use crate::{Both, at, connect, data, news, told};
+use crate::{Both, ack, at, boot, connect, data, disconnect, news, told};
 
 fn client(number: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, number), 22101)
@@ -19,6 +19,7 @@ fn pool(size: u8) -> Vec<Ipv4Addr> {
 
 fn send(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> Option<(Leg, Vec<u8>)> {
     let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    assert!(output.refusal.is_none() || output.forward.is_none());
     let sent = output.forward.or(output.answer);
     sent.map(|(leg, bytes)| (leg, bytes.to_wire()))
 }
@@ -38,13 +39,16 @@ fn joined(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
 }
 
 fn refused(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> (Refusal, Option<Vec<String>>) {
-    let sent = send(proxy, from, both, millis);
-    if let Some((leg, _)) = &sent {
+    let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    assert_eq!(output.forward, None);
+    let (why, answer) = (output.refusal, output.answer.map(|(leg, bytes)| (leg, bytes.to_wire())));
+    if let Some((leg, _)) = &answer {
         assert_eq!(*leg, Leg::Client(client(from)));
     }
     match events(proxy).as_slice() {
         [Event::Refused { client: who, refusal }] if *who == client(from) => {
-            (*refusal, sent.map(|(_, bytes)| told(&bytes)))
+            assert_eq!(why, Some(*refusal));
+            (*refusal, answer.map(|(_, bytes)| told(&bytes)))
         }
         other => panic!("{other:?}"),
     }
@@ -105,6 +109,53 @@ fn a_rate_is_kept_each_second() {
     assert_eq!(passed(&mut proxy, 1), 20, "off unless it is set");
 }
 
+fn neighbour(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(*client(1).ip(), port)
+}
+
+#[test]
+fn one_address_cannot_empty_the_pool() {
+    let mut proxy = Proxy::new(Config { sources: pool(250), ..Config::default() });
+    for (text, most) in [(false, MOST_PER_ADDRESS), (true, 2 * MOST_PER_ADDRESS)] {
+        let ask = if text { Both::from_wire(b"\\status\\") } else { connect(1) };
+        for port in 1..=300 {
+            proxy.handle_client(neighbour(port), ask.seen(), at(0));
+        }
+        assert_eq!(proxy.sources().count(), most);
+        events(&mut proxy);
+    }
+    let request = connect(1);
+    let output = proxy.handle_client(neighbour(999), request.seen(), at(0));
+    assert_eq!(output.refusal, Some(Refusal::AddressFull));
+    assert!(says(output.answer.map(|(_, bytes)| told(&bytes.to_wire())), BootReason::FULL));
+    events(&mut proxy);
+    joined(&mut proxy, 2, 0);
+    // The server has answered nobody, so there is room again soon.
+    proxy.handle_timeout(at(9_999));
+    assert_eq!(proxy.players().count(), MOST_PER_ADDRESS + 1);
+    proxy.handle_timeout(at(10_000));
+    assert_eq!((proxy.players().count(), proxy.next_timeout()), (0, None));
+    let again = proxy.handle_client(neighbour(999), request.seen(), at(10_000));
+    assert_eq!(again.refusal, None);
+}
+
+#[test]
+fn a_rate_limits_how_fast_players_come_from_one_address() {
+    let mut proxy = Proxy::new(Config { rate: 5, sources: pool(250), ..Config::default() });
+    let came = |proxy: &mut Proxy, ports: std::ops::Range<u16>, millis| {
+        let came = |port: &u16| {
+            proxy.handle_client(neighbour(*port), connect(1).seen(), at(millis)).refusal.is_none()
+        };
+        ports.filter(came).count()
+    };
+    assert_eq!(came(&mut proxy, 0..100, 0), 5);
+    assert_eq!(came(&mut proxy, 100..200, 999), 0);
+    assert_eq!(proxy.refused(Refusal::Flood), 195);
+    assert_eq!(came(&mut proxy, 200..300, 1_000), 5);
+    events(&mut proxy);
+    joined(&mut proxy, 2, 1_000);
+}
+
 #[test]
 fn a_stranger_must_ask_first() {
     let mut proxy = Proxy::new(Config::default());
@@ -127,6 +178,7 @@ fn without_a_free_source_a_player_is_told_that_the_game_is_full() {
 fn browsers_have_sources_of_their_own_but_not_too_many() {
     let mut proxy = Proxy::new(Config { browsers: 2, ..Config::default() });
     joined(&mut proxy, 1, 0);
+    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).seen(), at(0));
     let query = Both::from_wire(b"\\status\\");
     // A player's machine may ask too.
     for from in [1, 2] {
@@ -162,7 +214,8 @@ fn who_is_silent_both_ways_is_forgotten() {
     let mut proxy = Proxy::new(Config { idle: Duration::from_secs(60), ..Config::default() });
     joined(&mut proxy, 1, 0);
     let reply = Both::new(PeerId::HOST, &[news()]);
-    assert!(proxy.handle_server(0, reply.seen(), at(30_000)).forward.is_some());
+    assert!(proxy.handle_server(0, reply.seen(), at(1)).forward.is_some());
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[news()]), 30_000);
     proxy.handle_timeout(at(60_000));
     assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(90_000))));
     proxy.handle_timeout(at(89_999));
@@ -173,6 +226,73 @@ fn who_is_silent_both_ways_is_forgotten() {
     joined(&mut proxy, 2, 90_001);
 }
 
+/// A player that joined at 0 and whose id is 2.
+fn playing(heal: bool) -> Proxy {
+    let mut proxy = Proxy::new(Config { heal, ..Config::default() });
+    joined(&mut proxy, 1, 0);
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[data(0)]), 100);
+    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).seen(), at(100));
+    proxy
+}
+
+#[test]
+fn after_a_goodbye_the_source_is_soon_free() {
+    let from_client = |message| (true, Both::new(PeerId(2), &[ack(3), data(1), message]));
+    let from_server = |message| (false, Both::new(PeerId::HOST, &[ack(3), data(1), message]));
+    for (up, goodbye) in [
+        from_client(disconnect(PeerId(2))),
+        from_server(boot(PeerId(2))),
+        from_server(boot(PeerId::UNASSIGNED)),
+        from_server(disconnect(PeerId::HOST)),
+    ] {
+        for heal in [false, true] {
+            let mut proxy = playing(heal);
+            if up {
+                send(&mut proxy, 1, &goodbye, 1_000);
+            } else {
+                proxy.handle_server(0, goodbye.seen(), at(1_000));
+            }
+            // The client repeats its goodbye or answers the server's, which may go on for much longer.
+            send(&mut proxy, 1, &Both::new(PeerId(2), &[ack(1), disconnect(PeerId(2))]), 2_000);
+            proxy.handle_server(0, Both::new(PeerId::HOST, &[data(4)]).seen(), at(6_900));
+            proxy.handle_timeout(at(6_999));
+            assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(7_000))));
+            proxy.handle_timeout(at(7_000));
+            assert!(matches!(events(&mut proxy).as_slice(), [Event::Closed { player: true, .. }]));
+            joined(&mut proxy, 2, 7_000);
+        }
+    }
+}
+
+#[test]
+fn who_joins_again_after_a_goodbye_stays() {
+    let mut proxy = playing(false);
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[disconnect(PeerId(2))]), 1_000);
+    send(&mut proxy, 1, &connect(77), 3_000);
+    proxy.handle_timeout(at(62_999));
+    assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
+    proxy.handle_timeout(at(63_000));
+    assert_eq!(proxy.players().count(), 0);
+}
+
+/// The server tells everyone who is gone, and payloads may look like a goodbye.
+#[test]
+fn the_goodbye_of_others_ends_nothing() {
+    let mut proxy = playing(false);
+    let payload = boot(PeerId(2));
+    let mut bytes = [0; 64];
+    let mut writer = Writer::new(&mut bytes, PeerId::HOST);
+    assert!(writer.push(&payload));
+    let payload = writer.finish().expect("a message").to_vec();
+    let lookalike = Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload: &payload });
+    for message in [boot(PeerId(3)), disconnect(PeerId(3)), lookalike] {
+        proxy.handle_server(0, Both::new(PeerId::HOST, &[message]).seen(), at(200));
+    }
+    send(&mut proxy, 1, &Both::new(PeerId(2), &[boot(PeerId(2))]), 200);
+    proxy.handle_timeout(at(60_199));
+    assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
+}
+
 /// A server remembers the last player of an address for a while, so the one that was free longest is next.
 #[test]
 fn sources_are_used_again_in_the_order_in_which_they_became_free() {
@@ -181,7 +301,7 @@ fn sources_are_used_again_in_the_order_in_which_they_became_free() {
     assert_eq!(first, pool(3).into_iter().map(Some).collect::<Vec<_>>());
     // The second is heard of longest.
     send(&mut proxy, 2, &Both::new(PeerId(2), &[news()]), 50);
-    for millis in [60_010, 60_050] {
+    for millis in [10_010, 10_050] {
         proxy.handle_timeout(at(millis));
     }
     assert_eq!(events(&mut proxy).len(), 3);
@@ -215,8 +335,7 @@ fn hostile_bytes_pass_or_are_dropped_and_nothing_else() {
             if rng.chance(0.2) {
                 bytes = (0..len).map(|_| u8::try_from(rng.between(0, 255)).expect("a byte")).collect();
             } else if rng.chance(0.5) {
-                bytes =
-                    Both::new(PeerId(2), &[data(step), crate::ack(step / 2), crate::part(step, 1, 9)]).plain;
+                bytes = Both::new(PeerId(2), &[data(step), ack(step / 2), crate::part(step, 1, 9)]).plain;
             }
             let place = usize::try_from(rng.between(0, 59)).expect("small");
             if let Some(byte) = bytes.get_mut(place).filter(|_| rng.chance(0.7)) {

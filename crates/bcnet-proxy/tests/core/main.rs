@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bcnet_proxy::Seen;
 use bcnet_transport::wire::{
-    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq, Text,
-    Writer,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq,
+    Text, Writer,
 };
 use bcnet_transport::{Time, cipher};
 
@@ -75,6 +75,14 @@ fn news() -> Message<'static> {
 fn connect(nonce: u32) -> Both {
     let body = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce, password: Text::default() };
     Both::new(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
+}
+
+fn disconnect(peer: PeerId) -> Message<'static> {
+    Message::Control(Control::new(Seq(9), Body::Disconnect { peer, address: Ipv4Addr::LOCALHOST }))
+}
+
+fn boot(target: PeerId) -> Message<'static> {
+    Message::Control(Control::new(Seq(9), Body::Boot { reason: BootReason::KICKED, target }))
 }
 
 /// The messages of a datagram as it is on the wire, as text.

@@ -33,7 +33,9 @@ pub(super) struct Figures {
     from_server: Volume,
     to_clients: Volume,
     to_server: Volume,
-    /// Datagrams that were too long for the protocol.
+    /// Datagrams that were too long to be passed on.
+    pub(super) oversized: u64,
+    /// Datagrams to a source that the server did not send.
     pub(super) foreign: u64,
 }
 
@@ -61,7 +63,16 @@ pub(super) fn render(figures: &Figures, proxy: &Proxy, watch: &Watch, unsent: u6
     let left = [("to=\"clients\"", figures.to_clients), ("to=\"server\"", figures.to_server)];
     page.volumes("received", "that came", came);
     page.volumes("sent", "that left", left);
-    page.counter("foreign_datagrams", "Datagrams too long for the protocol", [("", figures.foreign)]);
+    page.counter(
+        "oversized_datagrams",
+        "Datagrams over 2048 bytes, which are dropped",
+        [("", figures.oversized)],
+    );
+    page.counter(
+        "foreign_datagrams",
+        "Datagrams to a source that the server did not send",
+        [("", figures.foreign)],
+    );
     page.counter("unsent_datagrams", "Datagrams that the system did not take", [("", unsent)]);
     page.family("players", "gauge", "Players now", [("", proxy.players().count() as u64)]);
     let refused = Refusal::ALL.map(|why| (format!("reason=\"{}\"", why.name()), proxy.refused(why)));

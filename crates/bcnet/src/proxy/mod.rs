@@ -8,6 +8,7 @@ mod legs;
 mod metrics;
 mod options;
 mod relay;
+mod silence;
 mod watch;
 
 use std::io::{self, Write};
@@ -29,7 +30,8 @@ use relay::{Orders, Relay, Setup};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --heal every byte passes as it came. With it, ACKs that say nothing new are taken out and messages that have \
+Without --heal every byte passes as it came, in datagrams of up to 2048 bytes; no known sender makes longer ones, and \
+they are dropped. With it, ACKs that say nothing new are taken out and messages that have \
 arrived are not passed on again; every game byte stays what it was.
 
 A stock server tells players apart by their IPv4 address alone. Give the proxy a network of addresses of this machine \
@@ -60,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long)]
     heal: bool,
 
-    /// Pass everything unchanged and tell what is seen (this is what happens without --heal)
+    /// Pass everything up to 2048 bytes unchanged and tell what is seen (this is what happens without --heal)
     #[arg(long, conflicts_with = "heal")]
     observe: bool,
 
@@ -68,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
 
-    /// Write everything that arrives to a ring of capture files for Wireshark, with remarks on what is wrong
+    /// Write what players and server say to a ring of capture files for Wireshark, with remarks on what is wrong
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 
@@ -76,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     bans: Option<PathBuf>,
 
-    /// The most datagrams a second from one player; 0 is any number
+    /// The most datagrams a second from one player, and new players from one address; 0 is any number
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate: u32,
 
@@ -149,7 +151,8 @@ fn give_out(listener: TcpListener, orders: Orders) -> io::Result<()> {
 
 fn read_bans(args: &Args) -> anyhow::Result<Vec<(Ipv4Addr, u8)>> {
     let Some(path) = &args.bans else { return Ok(Vec::new()) };
-    Ok(bans::load(path, wall_now().as_secs())?.networks().collect())
+    let bans = bans::load_existing(path, wall_now().as_secs()).context("--bans")?;
+    Ok(bans.networks().collect())
 }
 
 const RING_SIZE: u64 = 64 << 20;

@@ -1,17 +1,19 @@
 //! What the command line says, and what signals say later.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use std::{io, process, thread};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use super::relay::{Order, Orders};
 use crate::bans;
+use crate::net::{Io, Socket};
 use crate::serve::clock::wall_now;
 use crate::serve::masters::{self, Master};
 
@@ -33,7 +35,22 @@ impl FromStr for Upstream {
 }
 
 impl Upstream {
-    pub(super) fn resolve(&self) -> anyhow::Result<SocketAddrV4> {
+    /// Its address, which must not be that of a proxy that listens at `listen`.
+    pub(super) fn resolve_beside(&self, listen: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
+        let address = self.resolve()?;
+        // Only an address of this machine can be bound to.
+        let is_here = |ip: Ipv4Addr| Socket::bind(SocketAddrV4::new(ip, 0), Io::BEST).is_ok();
+        let same = listen.ip() == address.ip()
+            || (listen.ip().is_unspecified() || address.ip().is_unspecified()) && is_here(*address.ip());
+        ensure!(
+            !same || listen.port() != address.port(),
+            "--upstream: {} is where the proxy itself listens; have one of them use another port",
+            self.text
+        );
+        Ok(address)
+    }
+
+    fn resolve(&self) -> anyhow::Result<SocketAddrV4> {
         first_ipv4(self.text.to_socket_addrs().with_context(|| self.text.clone())?).with_context(|| {
             format!("{}: it has no IPv4 address, and the protocol knows no other", self.text)
         })
@@ -68,10 +85,12 @@ impl FromStr for Pool {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut pool = Vec::new();
+        let (mut pool, mut known) = (Vec::new(), HashSet::new());
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let network: bans::Network = part.parse()?;
-            pool.extend(network.hosts().take(MOST_SOURCES));
+            // One that is named twice is one all the same: two players must not share it.
+            let fresh = network.hosts().take(MOST_SOURCES).filter(|address| known.insert(*address));
+            pool.extend(fresh);
         }
         pool.truncate(MOST_SOURCES);
         Ok(Self(pool))
@@ -114,12 +133,28 @@ pub(super) fn keep_house(orders: Orders, masters: Vec<Master>, ban_file: Option<
 
 fn reload(orders: &Orders, ban_file: Option<&PathBuf>, asked: bool) {
     let Some(path) = ban_file else { return };
-    match bans::load(path, wall_now().as_secs()) {
+    match bans::load_existing(path, wall_now().as_secs()) {
         Ok(bans) => orders.give(Order::Ban { networks: bans.networks().collect(), asked }),
-        Err(error) => tracing::error!(event = "reload_failed", error = format!("{error:#}")),
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(event = "reload_failed", error, "the bans stay as they are");
+        }
     }
 }
 
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// No session has more than 124 players, but addresses rest for a while.
 const MOST_SOURCES: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_the_pool_once() {
+        let pool: Pool = "127.1.0.2,127.1.0.0/30,127.1.0.2,127.1.0.9".parse().expect("a pool");
+        let addresses = [2, 1, 9].map(|last| Ipv4Addr::new(127, 1, 0, last));
+        // The network has four addresses: its own, two, and that of all.
+        assert_eq!(pool.addresses(), addresses);
+    }
+}

@@ -15,6 +15,7 @@ use mio::Waker;
 use super::legs::{LISTENING, Legs};
 use super::metrics::{self, Figures};
 use super::options::Upstream;
+use super::silence::Silence;
 use super::watch::Watch;
 use crate::net::{Batch, Head, Io, Socket};
 use crate::serve::clock::Clock;
@@ -72,8 +73,8 @@ pub(super) struct Relay {
     legs: Legs,
     upstream: SocketAddrV4,
     name: Upstream,
-    /// When the server was heard last, or looked up again.
-    heard: Time,
+    silence: Silence,
+    listen: SocketAddrV4,
     port: u16,
     clock: Clock,
     watch: Watch,
@@ -90,7 +91,7 @@ pub(super) struct Relay {
 impl Relay {
     pub(super) fn new(setup: Setup, clock: Clock) -> anyhow::Result<Self> {
         let Setup { listen, upstream: name, config, queues, advertise, recorder } = setup;
-        let upstream = name.resolve()?;
+        let upstream = name.resolve_beside(listen)?;
         check_sources(&config.sources, upstream)?;
         let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
         let port = socket.local()?.port();
@@ -100,7 +101,8 @@ impl Relay {
             sender: Orders { sender, waker: legs.waker()? },
             watch: Watch::new(queues, recorder.is_some()),
             proxy: Proxy::new(config),
-            heard: clock.now(),
+            silence: Silence::default(),
+            listen,
             figures: Figures::default(),
             refusals: Limit::new(5, LOG_EVERY),
             legs,
@@ -164,8 +166,12 @@ impl Relay {
     /// Gives a datagram to the proxy, and what it says to what is to leave.
     fn handle(&mut self, head: &Head, seen: Seen<'_>, now: Time) {
         let source = head.owner.checked_sub(LISTENING + 1);
-        // What is too long for the protocol, or does not come from the server, is nothing to pass on.
-        if head.cut || source.is_some() && head.remote != self.upstream {
+        if head.cut {
+            self.figures.oversized += 1;
+            return;
+        }
+        // What does not come from the server is nothing to pass on.
+        if source.is_some() && head.remote != self.upstream {
             self.figures.foreign += 1;
             return;
         }
@@ -179,19 +185,26 @@ impl Relay {
         let Some((from, to)) = way else { return };
         let output = match source {
             Some(source) => {
-                self.heard = now;
+                self.silence.hear();
                 self.proxy.handle_server(source, seen, now)
             }
             None => self.proxy.handle_client(head.remote, seen, now),
         };
         self.figures.note(source.is_some(), seen.wire, &output);
-        let Output { forward, answer } = output;
+        let Output { forward, answer, refusal } = output;
+        if let Some((Leg::Server(_), _)) = forward {
+            self.silence.ask(now);
+        }
         for (leg, bytes) in [forward, answer].into_iter().flatten() {
             self.legs.push(leg, self.upstream, bytes);
         }
-        let remark = self.watch.see((from, to), seen.plain, now);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
+        // Who is turned away says nothing to the server, whose silence is no fault then. What a player says malformed is
+        // part of its conversation whether it passes or not.
+        if refusal.is_none_or(|refusal| refusal == Refusal::Malformed) {
+            let remark = self.watch.see((from, to), seen.plain, now);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
+            }
         }
         if self.legs.is_nearly_full() {
             self.settle(now);
@@ -271,12 +284,11 @@ impl Relay {
     /// A server that is silent although somebody talks to it may have moved: its name is looked up again, elsewhere,
     /// because that may take long.
     fn look_up(&mut self, now: Time) {
-        if now.since(self.heard) < SILENT || self.proxy.next_timeout().is_none() {
+        if self.proxy.next_timeout().is_none() || !self.silence.is_long(now) {
             return;
         }
-        self.heard = now;
-        let (name, orders) = (self.name.clone(), self.sender.clone());
-        std::thread::spawn(move || match name.resolve() {
+        let (name, listen, orders) = (self.name.clone(), self.listen, self.sender.clone());
+        std::thread::spawn(move || match name.resolve_beside(listen) {
             Ok(address) => orders.give(Order::Upstream(address)),
             Err(error) => tracing::warn!(event = "upstream_unknown", error = format!("{error:#}")),
         });
@@ -338,6 +350,7 @@ const fn explain(refusal: Refusal) -> &'static str {
             "a stock server tells players apart by their IPv4 address; give the proxy more of them with --upstream-source"
         }
         Refusal::Banned => "its address is banned",
+        Refusal::AddressFull => "its address has as many clients as one may have",
         Refusal::Flood => "it sends more than --rate allows",
         Refusal::Crowded => "too many browsers ask at the same time",
         Refusal::Stranger => "it talks without having asked to be let in",
@@ -347,5 +360,3 @@ const fn explain(refusal: Refusal) -> &'static str {
 
 const LOG_EVERY: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A server sends keepalives far more often than this.
-const SILENT: Duration = Duration::from_secs(60);

@@ -41,7 +41,12 @@ struct Owned {
 }
 
 impl Recorder {
+    /// Begins a capture. One that is there becomes the one before.
     pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
+        // Devices and pipes stay where they are, and what cannot start again and again must not push out what is recorded.
+        if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY) {
+            shift(&ring)?;
+        }
         let mut writer = Writer::create(&ring.path)?;
         writer.flush()?;
         let (packets, inbox) = mpsc::sync_channel(BACKLOG);
@@ -127,6 +132,8 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("{number}.{extension}"))
 }
 
+/// The size of a capture without datagrams.
+const EMPTY: u64 = 60;
 /// How long the disk may take at the end.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Datagrams that wait for the disk, at most: with their bytes a few megabytes.
@@ -137,6 +144,42 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+
+    /// What the files of a ring have: the last byte of each datagram.
+    fn recorded(directory: &Path, name: &str) -> Vec<u8> {
+        let file = fs::File::open(directory.join(name)).expect(name);
+        let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect(name);
+        let mut seen = Vec::new();
+        while let Some(block) = reader.next_block() {
+            let block = block.expect("a whole file").into_owned();
+            if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block {
+                seen.extend(packet.data.last().copied());
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_capture_outlives_restarts() {
+        let directory = std::env::temp_dir().join(format!("bcnet-restart-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let ring = Ring { path: directory.join("game.pcapng"), size: 1 << 20, files: 3 };
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
+        for run in 1..=4 {
+            let mut recorder = Recorder::start(ring.clone()).expect("a capture");
+            recorder.record(address, address, Duration::ZERO, &[run; 10]);
+            drop(recorder);
+            // Who starts and records nothing pushes nothing out.
+            for _ in 0..5 {
+                drop(Recorder::start(ring.clone()).expect("a capture"));
+                assert_eq!(fs::metadata(&ring.path).expect("a file").len(), EMPTY);
+            }
+        }
+        assert_eq!(recorded(&directory, "game.1.pcapng"), [4]);
+        assert_eq!(recorded(&directory, "game.2.pcapng"), [3]);
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3, "no more than the ring has");
+        fs::remove_dir_all(&directory).expect("removed");
+    }
 
     #[test]
     fn the_ring_keeps_as_many_files_as_it_may_and_each_is_whole() {
@@ -153,15 +196,9 @@ mod tests {
         drop(recorder);
         let mut seen = Vec::new();
         for name in ["game.2.pcapng", "game.1.pcapng", "game.pcapng"] {
-            let file = fs::File::open(directory.join(name)).expect(name);
-            assert!(file.metadata().expect("a file").len() < 2300, "{name}");
-            let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect(name);
-            while let Some(block) = reader.next_block() {
-                let block = block.expect("a whole file").into_owned();
-                if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block {
-                    seen.extend(packet.data.last().copied());
-                }
-            }
+            let file = fs::metadata(directory.join(name));
+            assert!(file.expect("a file").len() < 2300, "{name}");
+            seen.extend(recorded(&directory, name));
         }
         assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3);
         assert_eq!(seen.last(), Some(&99));

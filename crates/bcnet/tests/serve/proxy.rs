@@ -184,9 +184,7 @@ fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng", "--queues", "1"]);
     let mut alice = Player::join(proxy.address, "Alice");
-    // Type 0x77 does not exist.
-    let mut wrong = [alice.endpoint.id().0, 1, 0x77, 0, 0];
-    bcnet_transport::cipher::encrypt(&mut wrong);
+    let wrong = unreadable(alice.endpoint.id());
     alice.socket.send_to(&wrong, proxy.address).expect("sent");
     let from = format!("from={}", local_address(&alice.socket));
     proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
@@ -197,19 +195,40 @@ fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
     alice.until(|alice| alice.has(&line));
     let directory = proxy.stop();
 
-    let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
+    let datagrams = captured(&directory, "game.pcapng");
+    let remark = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.remarks);
+    assert!(remark.is_some_and(|texts| texts.iter().any(|text| text.starts_with("unknown "))), "{remark:?}");
+}
+
+/// A datagram of type 0x77, which does not exist.
+fn unreadable(sender: PeerId) -> [u8; 5] {
+    let mut wrong = [sender.0, 1, 0x77, 0, 0];
+    bcnet_transport::cipher::encrypt(&mut wrong);
+    wrong
+}
+
+/// A datagram in a capture.
+struct Captured {
+    from: u16,
+    bytes: Vec<u8>,
+    remarks: Vec<String>,
+}
+
+fn captured(directory: &Directory, name: &str) -> Vec<Captured> {
+    let file = fs::File::open(directory.path(name)).expect("a capture");
     let mut reader = PcapNgReader::new(file).expect("pcapng");
-    let mut remarks = Vec::new();
+    let mut datagrams = Vec::new();
     while let Some(block) = reader.next_block() {
         let Block::EnhancedPacket(packet) = block.expect("a whole file") else { continue };
-        for option in &packet.options {
-            if let EnhancedPacketOption::Comment(text) = option {
-                remarks.push((packet.data[28..].to_vec(), text.to_string()));
-            }
-        }
+        let remarks = packet.options.iter().filter_map(|option| match option {
+            EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+            _ => None,
+        });
+        // Behind the head of IPv4 without options, that of UDP.
+        let from = u16::from_be_bytes([packet.data[20], packet.data[21]]);
+        datagrams.push(Captured { from, bytes: packet.data[28..].to_vec(), remarks: remarks.collect() });
     }
-    let remark = remarks.iter().find(|(bytes, _)| bytes == &wrong).map(|(_, text)| text.as_str());
-    assert!(remark.is_some_and(|text| text.starts_with("unknown ")), "{remarks:?}");
+    datagrams
 }
 
 #[test]
@@ -225,6 +244,11 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
     fs::write(proxy.directory.path("bans.toml"), "[[ban]]\naddress = \"everyone\"\n").expect("written");
     proxy.signal("HUP");
     proxy.logged(&["event=\"reload_failed\"", "bans.toml", "line 2"]);
+    // Nor does a file that is gone.
+    fs::remove_file(proxy.directory.path("bans.toml")).expect("removed");
+    proxy.signal("HUP");
+    proxy.logged(&["event=\"reload_failed\"", "bans.toml: there is no such file", "the bans stay"]);
+    assert_eq!(Player::connect(proxy.address, "Alice").until_over(), Leave::Booted(BootReason::BANNED));
     fs::write(proxy.directory.path("bans.toml"), "").expect("written");
     proxy.signal("HUP");
     proxy.logged(&["event=\"reloaded\""]);
@@ -234,15 +258,23 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
 #[test]
 fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
     let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &[]);
+    let proxy = Proxy::start(server.address(), &["--write", "game.pcapng", "--metrics", "127.0.0.1:0"]);
     let mut alice = Player::join(proxy.address, "Alice");
     let mut bob = Player::connect(proxy.address, "Bob");
     assert_eq!(bob.until_over(), Leave::Booted(BootReason::FULL));
     let client = format!("client={}", local_address(&bob.socket));
     proxy.logged(&["event=\"refused\"", "reason=\"no_source\"", &client, "--upstream-source"]);
+    bob.socket.send_to(&unreadable(PeerId(3)), proxy.address).expect("sent");
+    proxy.logged(&["event=\"refused\"", "reason=\"stranger\"", &client]);
     let line = alice.chat_of("alone");
     alice.chat("alone");
     alice.until(|alice| alice.has(&line));
+    // Nothing of him reached the server, so he has no part in what is seen.
+    let page = proxy.get("/metrics").1;
+    assert!(!page.contains("kind=\"unknown_type\""), "{page}");
+    let datagrams = captured(&proxy.stop(), "game.pcapng");
+    let from = |socket| datagrams.iter().filter(|found| found.from == local_address(socket).port()).count();
+    assert!(from(&alice.socket) > 0 && from(&bob.socket) == 0);
 }
 
 #[test]
@@ -280,7 +312,7 @@ fn hear(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
     (buffer[..len].to_vec(), from)
 }
 
-/// Every byte passes both ways as it came and in order, whatever it is.
+/// Every byte passes both ways as it came and in order, whatever it is, in datagrams of up to 2048 bytes.
 #[test]
 fn observing_changes_nothing() {
     let [client, server] = [0; 2].map(|_| {
@@ -288,7 +320,7 @@ fn observing_changes_nothing() {
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         socket
     });
-    let proxy = Proxy::start(local_address(&server), &["--observe"]);
+    let proxy = Proxy::start(local_address(&server), &["--observe", "--metrics", "127.0.0.1:0"]);
     client.connect(proxy.address).expect("loopback");
     client.send(&request()).expect("sent");
     let (first, source) = hear(&server);
@@ -318,6 +350,9 @@ fn observing_changes_nothing() {
             assert_eq!(hear(&client).0, *datagram);
         }
     }
+    // Only what is longer than any sender makes it does not pass, and that is told.
+    client.send(&[1; 2049]).expect("sent");
+    server.send_to(&[1; 2049], source).expect("sent");
     client.send(b"\\status\\").expect("sent");
     let (query, browser) = hear(&server);
     assert!(query == b"\\status\\" && browser != source);
@@ -326,6 +361,9 @@ fn observing_changes_nothing() {
     stranger.send_to(&[PeerId::HOST.0, 0], source).expect("sent");
     server.send_to(b"the end", source).expect("sent");
     assert_eq!(hear(&client).0, b"the end");
+    let page = proxy.get("/metrics").1;
+    assert!(page.contains("\nbcnet_proxy_oversized_datagrams_total 2\n"), "{page}");
+    assert!(page.contains("\nbcnet_proxy_foreign_datagrams_total 0\n"), "{page}");
 }
 
 /// The proxy is listed with its own port, and who asks there hears the server.
@@ -382,6 +420,9 @@ fn what_cannot_run_says_so_in_one_line() {
             "--metrics: cannot listen at TCP",
         ),
         (&["--upstream", "127.0.0.1:1", "--bans", "bad.toml"], "bad.toml"),
+        (&["--upstream", "127.0.0.1:1", "--bans", "absent.toml"], "absent.toml: there is no such file"),
+        (&["--upstream", "127.0.0.1:22101", "--listen", "127.0.0.1:22101"], "the proxy itself listens"),
+        (&["--upstream", "127.9.9.9:22101", "--listen", "0.0.0.0:22101"], "the proxy itself listens"),
         (&["--upstream", "127.0.0.1:1", "--write", "no/such/directory.pcapng"], "no/such/directory.pcapng"),
     ] {
         let output = directory.bcnet(&[&["proxy"], args].concat()).output().expect("runs");
