@@ -1,13 +1,14 @@
 //! `bcnet manifest`: which game files players must have, learned from a player whose files are good.
 
 use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail};
 use bcnet_session::{Config, Event, Manifest, Session};
 
 use crate::Verdict;
@@ -57,7 +58,7 @@ enum Command {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     match &args.command {
         Command::Learn { out, name, port, bind } => {
-            ensure!(!out.exists(), "{}: it exists already; choose another name or delete it", out.display());
+            try_out(out).with_context(|| out.display().to_string())?;
             let name =
                 name.clone().unwrap_or_else(|| out.file_stem().unwrap_or_default().to_string_lossy().into());
             let socket = UdpSocket::bind((*bind, *port)).with_context(|| {
@@ -79,6 +80,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             Ok(verdict)
         }
     }
+}
+
+/// Finds out whether a file can be written, before anybody has to join for it.
+fn try_out(path: &Path) -> anyhow::Result<()> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            bail!("it exists already; choose another name or delete it")
+        }
+        file => drop(file?),
+    }
+    Ok(fs::remove_file(path)?)
 }
 
 /// The manifest in a file.
