@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use bcnet_session::{Config, Event, Manifest, Session};
 
 use crate::Verdict;
@@ -82,17 +82,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
 }
 
-/// Finds out whether a file can be written, before anybody has to join for it.
-fn try_out(path: &Path) -> anyhow::Result<()> {
-    match File::create_new(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("it exists already; choose another name or delete it")
-        }
-        file => drop(file?),
-    }
-    Ok(fs::remove_file(path)?)
-}
-
 /// The manifest in a file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
     Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())
@@ -116,6 +105,15 @@ fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
         path.display()
     );
     Ok(Verdict::Findings)
+}
+
+/// Finds out whether a new file can be written, before anybody has to join for it.
+fn try_out(path: &Path) -> anyhow::Result<()> {
+    let tried = File::create_new(path);
+    let exists = tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+    ensure!(!exists, "it exists already; choose another name or delete it");
+    tried?;
+    Ok(fs::remove_file(path)?)
 }
 
 /// Hosts a game until somebody has told all about their files.
