@@ -35,21 +35,6 @@ pub(super) fn show(request: &Request, answer: &Value) -> String {
     }
 }
 
-/// The dumps of players, below a line for their session.
-fn dumps(queues: &[Value]) -> String {
-    let mut text = String::new();
-    for session in queues.chunk_by(|one, next| one.get("port") == next.get("port")) {
-        for (n, queue) in session.iter().enumerate() {
-            if n == 0 {
-                text.push_str(&format!("{}, port {}:\n", cell(queue, "session"), cell(queue, "port")));
-            }
-            text.push_str(&cell(queue, "dump"));
-            text.push('\n');
-        }
-    }
-    text
-}
-
 type Columns = &'static [(&'static str, &'static str)];
 
 /// Title and key of each column.
@@ -103,6 +88,20 @@ fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
             line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(padded.join("  ").trim_end());
         text.push('\n');
+    }
+    text
+}
+
+/// The dumps of players, below a line for their session.
+fn dumps(queues: &[Value]) -> String {
+    let mut text = String::new();
+    let mut session = None;
+    for queue in queues {
+        if session != queue.get("port") {
+            session = queue.get("port");
+            text.push_str(&format!("{}, port {}:\n", cell(queue, "session"), cell(queue, "port")));
+        }
+        text.push_str(&format!("{}\n", cell(queue, "dump")));
     }
     text
 }
