@@ -4,8 +4,8 @@
 //! them, and what they cannot keep up with is left out: a terminal that stands still must not stop the game.
 
 use std::fs;
-use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use tracing::level_filters::LevelFilter;
@@ -18,6 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::file::directory;
+use crate::serve::clock::wall_now;
 
 /// What the log shows, and where.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub(crate) fn start(options: &Options<'_>) -> anyhow::Result<Log> {
     let file = match options.file {
         None => None,
         Some((path, keep)) => {
-            let (file, guard) = tracing_appender::non_blocking(daily(path, keep)?);
+            let (file, guard) = tracing_appender::non_blocking(Daily::start(path, keep)?);
             writers.push(guard);
             Some(layer(file, options.json, false))
         }
@@ -63,17 +64,141 @@ where
     if json { Box::new(layer.json().flatten_event(true)) } else { Box::new(layer) }
 }
 
-fn daily(path: &Path, keep: usize) -> anyhow::Result<RollingFileAppender> {
-    let name = || path.display().to_string();
-    let directory = directory(path);
-    // The appender would complain on standard error, in words of its own.
-    fs::create_dir_all(directory).and_then(|()| fs::read_dir(directory)).with_context(name)?;
-    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    RollingFileAppender::builder()
-        .rotation(Rotation::DAILY)
-        .filename_prefix(part(path.file_stem()))
-        .filename_suffix(part(path.extension()))
-        .max_log_files(keep)
-        .build(directory)
-        .map_err(|error| anyhow!("{}: {}", name(), anyhow::Error::new(error).root_cause()))
+/// A file for each day, of which the last few are kept.
+struct Daily {
+    appender: RollingFileAppender,
+    days: Days,
+    /// The day on which old files were deleted last, counted from 1970.
+    pruned: u64,
+}
+
+impl Daily {
+    fn start(path: &Path, keep: usize) -> anyhow::Result<Self> {
+        let name = || path.display().to_string();
+        let days = Days::new(path, keep);
+        // The appender would complain on standard error, in words of its own.
+        fs::create_dir_all(&days.directory)
+            .and_then(|()| fs::read_dir(&days.directory))
+            .with_context(name)?;
+        let appender = RollingFileAppender::builder()
+            .rotation(Rotation::DAILY)
+            .filename_prefix(&days.stem)
+            .filename_suffix(&days.extension)
+            .build(&days.directory)
+            .map_err(|error| anyhow!("{}: {}", name(), anyhow::Error::new(error).root_cause()))?;
+        days.prune();
+        Ok(Self { appender, days, pruned: today() })
+    }
+}
+
+impl Write for Daily {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.appender.write(bytes);
+        let today = today();
+        if self.pruned != today {
+            self.pruned = today;
+            self.days.prune();
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.appender.flush()
+    }
+}
+
+fn today() -> u64 {
+    wall_now().as_secs() / 86_400
+}
+
+/// The files of a log, called STEM.YYYY-MM-DD.EXTENSION.
+struct Days {
+    directory: PathBuf,
+    stem: String,
+    extension: String,
+    keep: usize,
+}
+
+impl Days {
+    fn new(path: &Path, keep: usize) -> Self {
+        let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let (stem, extension) = (part(path.file_stem()), part(path.extension()));
+        Self { directory: directory(path).to_owned(), stem, extension, keep }
+    }
+
+    /// Deletes the oldest files. The appender could do it too, but takes everything for a log that begins with the stem
+    /// and ends with the extension.
+    fn prune(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        let mut names: Vec<String> = files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.retain(|name| self.has(name));
+        names.sort();
+        names.truncate(names.len().saturating_sub(self.keep));
+        for name in names {
+            // What cannot be deleted stays, and is tried again the next day.
+            drop(fs::remove_file(self.directory.join(name)));
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let end = if self.extension.is_empty() { String::new() } else { format!(".{}", self.extension) };
+        let day = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('.'));
+        day.and_then(|rest| rest.strip_suffix(&end)).is_some_and(is_date)
+    }
+}
+
+/// Whether it is like 2002-02-19.
+fn is_date(text: &str) -> bool {
+    let fits = |(letter, form): (u8, u8)| if form == b'-' { letter == form } else { letter.is_ascii_digit() };
+    text.len() == 10 && text.bytes().zip(*b"0000-00-00").all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_with_a_date_between_stem_and_extension_are_of_the_log() {
+        let log = Days::new(Path::new("logs/server.log"), 1);
+        assert!(log.has("server.2026-11-16.log"));
+        for name in [
+            "server.log",
+            "server.2026-11-16",
+            "server.2026-11-16.log.gz",
+            "server.2026-11-1.log",
+            "server.2026-11-16x.log",
+            "server.20261116ab.log",
+            "server.old.log",
+            "server2026-11-16.log",
+            "server.2026-11-16log",
+            "myserver.2026-11-16.log",
+        ] {
+            assert!(!log.has(name), "{name}");
+        }
+        let bare = Days::new(Path::new("bcnet"), 1);
+        assert!(bare.has("bcnet.2026-11-16") && !bare.has("bcnet.toml") && !bare.has("bcnet.2026-11-16.log"));
+    }
+
+    #[test]
+    fn a_new_day_deletes_the_oldest_files_and_nothing_else() {
+        let path = std::env::temp_dir().join(format!("bcnet-log-{}", std::process::id()));
+        let mut log = Daily::start(&path.join("server.log"), 3).expect("a log");
+        let others = ["server.toml", "server.1999-01-01.txt", "server.old.log"];
+        let days = ["server.2002-02-19.log", "server.2001-01-01.log", "server.2003-03-03.log"];
+        for name in others.iter().chain(&days) {
+            fs::write(path.join(name), "x").expect("written");
+        }
+        let left = |path: &Path| -> Vec<&str> {
+            others.iter().chain(&days).copied().filter(|name| path.join(name).exists()).collect()
+        };
+        log.write_all(b"the same day\n").expect("written");
+        assert_eq!(left(&path).len(), 6);
+        log.pruned -= 1;
+        log.write_all(b"the next day\n").expect("written");
+        let expected = ["server.toml", "server.1999-01-01.txt", "server.old.log", days[0], days[2]];
+        let left = left(&path);
+        drop(fs::remove_dir_all(&path));
+        assert_eq!(left, expected, "and the file of today");
+    }
 }

@@ -22,6 +22,14 @@ pub(crate) struct Problem {
     pub(crate) text: String,
 }
 
+impl Problem {
+    /// Whether it is about a key of one of these tables.
+    pub(crate) fn is_about(&self, tables: &[&str]) -> bool {
+        let table = self.key.as_deref().and_then(|key| key.split('.').next());
+        table.is_some_and(|table| tables.contains(&table))
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: ", self.place)?;

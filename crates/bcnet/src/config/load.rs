@@ -72,6 +72,32 @@ pub(crate) fn load(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> anyhow::Result<Loaded> {
+    let (loaded, problems) = read(flags, environment)?;
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
+}
+
+/// Loads the settings for the sake of `server.control` alone. What is wrong elsewhere does not matter, for a running
+/// server may be asked about it; but where something wrong may hide another socket, there is no guess at a server.
+pub(crate) fn load_control(
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> anyhow::Result<Loaded> {
+    let (loaded, mut problems) = read(flags, environment)?;
+    let origin = loaded.origin("server", "control");
+    problems.retain(|problem| match origin {
+        Origin::Default => !problem.is_about(&["log", "capture", "session"]),
+        // A variable that is misspelt.
+        Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
+        Origin::Variable(_) | Origin::Flag(_) => false,
+    });
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
+}
+
+/// The settings as far as they are right, and what is wrong.
+fn read(
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> anyhow::Result<(Loaded, Vec<Problem>)> {
     let mut problems = Vec::new();
     let variables = variables(environment, &mut problems);
     let mut loaded = match file(flags, &variables) {
@@ -81,7 +107,7 @@ pub(crate) fn load(
     loaded.apply_variables(&variables, &mut problems);
     loaded.apply_flags(flags, &mut problems);
     loaded.check(&mut problems);
-    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
+    Ok((loaded, problems))
 }
 
 /// The file to read, if there is one.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Flags};
 use crate::{Verdict, serve};
 use protocol::{Answer, Envelope, Request};
 
@@ -76,15 +76,12 @@ fn signed(mut request: Request) -> Request {
     request
 }
 
-/// Where the server listens. A configuration that is wrong does not matter while a server listens at the usual place:
-/// it may be what the server is to be asked about.
+/// Where the server listens.
 fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let usual = || serve::find_control(&Settings::default()).filter(|path| path.exists());
-    match config::load(&Flags { config, ..Flags::default() }, std::env::vars_os()) {
-        Ok(loaded) => serve::find_control(&loaded.settings)
-            .context("`server.control` is \"none\", so the server has no control socket"),
-        Err(problems) => usual().ok_or(problems),
-    }
+    let loaded = config::load_control(&Flags { config, ..Flags::default() }, std::env::vars_os())
+        .context("which server is meant cannot be told, so name its --socket")?;
+    serve::find_control(&loaded.settings)
+        .context("`server.control` is \"none\", so the server has no control socket")
 }
 
 /// Sends one request and waits for its answer.

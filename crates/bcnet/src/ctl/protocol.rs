@@ -3,17 +3,20 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::config::nearest::did_you_mean;
+use crate::config::short;
 
 /// What a server can be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "command", rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Who is on the server
     Players,
     /// Say something in the chat
     Say {
-        /// Only to this player, by name or peer id
+        /// Only to this player, by name or peer id ('#2' if somebody is called 2)
         #[arg(long, value_name = "PLAYER")]
         #[serde(default)]
         to: Option<String>,
@@ -23,7 +26,7 @@ pub(crate) enum Request {
     },
     /// Throw a player out
     Kick {
-        /// Name or peer id
+        /// Name or peer id ('#2' if somebody is called 2)
         player: String,
     },
     /// Keep an address out, and throw out who has it
@@ -61,7 +64,7 @@ pub(crate) enum Request {
     Status,
     /// What waits for and from each player
     Queues {
-        /// Only this player, by name or peer id
+        /// Only this player, by name or peer id ('#2' if somebody is called 2)
         player: Option<String>,
     },
     /// Read the configuration and the bans again, without dropping players
@@ -78,6 +81,26 @@ pub(crate) struct Envelope {
     pub(crate) session: Option<String>,
     #[serde(flatten)]
     pub(crate) request: Request,
+}
+
+impl Envelope {
+    /// Reads a request. A key that it does not have is an error: a mistyped `session` would mean all sessions.
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
+        let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let keys: Vec<String> = given.keys().cloned().collect();
+        let envelope: Self =
+            serde_json::from_value(Value::Object(given)).map_err(|error| error.to_string())?;
+        // It is written with all the keys that it has.
+        let written = serde_json::to_value(&envelope).map_err(|error| error.to_string())?;
+        let known = || written.as_object().into_iter().flat_map(Map::keys);
+        match keys.iter().find(|key| known().all(|known| known != *key)) {
+            None => Ok(envelope),
+            Some(key) => {
+                let near = did_you_mean(key, known().map(String::as_str));
+                Err(format!("unknown key `{}`{near}", short(key)))
+            }
+        }
+    }
 }
 
 /// What a server answers.
@@ -121,10 +144,12 @@ mod tests {
         let line = r#"{"session":"22101","command":"kick","player":"Bob"}"#;
         let kick =
             Envelope { session: Some("22101".into()), request: Request::Kick { player: "Bob".into() } };
-        assert_eq!(serde_json::from_str::<Envelope>(line).expect("valid"), kick);
+        assert_eq!(Envelope::parse(line.as_bytes()).expect("valid"), kick);
         assert_eq!(serde_json::to_string(&kick).expect("JSON"), line);
         let players = Envelope { session: None, request: Request::Players };
-        assert_eq!(serde_json::from_str::<Envelope>(r#"{"command":"players"}"#).expect("valid"), players);
+        assert_eq!(Envelope::parse(br#"{"command":"players"}"#).expect("valid"), players);
+        let say = r#"{"command":"say","text":["hello"]}"#;
+        assert!(Envelope::parse(say.as_bytes()).is_ok(), "what may be left out is left out");
     }
 
     #[test]
@@ -137,7 +162,22 @@ mod tests {
             r#"{"command":"kick"}"#,
             r#"{"command":"kick","player":3}"#,
         ] {
-            assert!(serde_json::from_str::<Envelope>(line).is_err(), "{line}");
+            assert!(Envelope::parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_key_is_an_error_for_every_command() {
+        for (line, error) in [
+            (r#"{"command":"restart","sesion":"Two"}"#, "unknown key `sesion`; did you mean `session`?"),
+            (r#"{"command":"stop","x":null}"#, "unknown key `x`"),
+            (r#"{"command":"kick","player":"Bob","reason":"-"}"#, "unknown key `reason`"),
+            (
+                r#"{"command":"ban","target":"10.0.0.1","expiri":"2h"}"#,
+                "unknown key `expiri`; did you mean `expiry`?",
+            ),
+        ] {
+            assert_eq!(Envelope::parse(line.as_bytes()), Err(error.into()), "{line}");
         }
     }
 }

@@ -28,8 +28,8 @@ pub(super) fn show(request: &Request, answer: &Value) -> String {
             format!("{}\n{}", head.trim_end(), table(SESSIONS, list("sessions"), "no sessions"))
         }
         Request::Queues { .. } => {
-            let dumps: Vec<_> = list("queues").iter().map(|queue| cell(queue, "dump")).collect();
-            if dumps.is_empty() { "nobody is here\n".into() } else { dumps.join("\n") + "\n" }
+            let queues = list("queues");
+            if queues.is_empty() { "nobody is here\n".into() } else { dumps(queues) }
         }
         _ => cell(answer, "done") + "\n",
     }
@@ -92,6 +92,20 @@ fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
     text
 }
 
+/// The dumps of players, below a line for their session.
+fn dumps(queues: &[Value]) -> String {
+    let mut text = String::new();
+    let mut session = None;
+    for queue in queues {
+        if session != queue.get("port") {
+            session = queue.get("port");
+            text.push_str(&format!("{}, port {}:\n", cell(queue, "session"), cell(queue, "port")));
+        }
+        text.push_str(&format!("{}\n", cell(queue, "dump")));
+    }
+    text
+}
+
 fn cell(row: &Value, key: &str) -> String {
     match row.get(key) {
         None | Some(Value::Null) => "-".into(),
@@ -132,5 +146,15 @@ mod tests {
         ];
         assert_eq!(show(&Request::Bans, &answer), lines.join("\n"));
         assert_eq!(show(&Request::Bans, &json!({})), "no bans\n");
+    }
+
+    #[test]
+    fn queues_of_several_sessions_can_be_told_apart() {
+        let queue = |port, dump| json!({"session": "Friday", "port": port, "dump": dump});
+        let answer =
+            json!({"queues": [queue(22101, "peer=2"), queue(22101, "peer=3"), queue(22102, "peer=2")]});
+        let shown = show(&Request::Queues { player: None }, &answer);
+        assert_eq!(shown, "Friday, port 22101:\npeer=2\npeer=3\nFriday, port 22102:\npeer=2\n");
+        assert_eq!(show(&Request::Queues { player: None }, &json!({"queues": []})), "nobody is here\n");
     }
 }

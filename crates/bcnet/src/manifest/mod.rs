@@ -1,6 +1,7 @@
 //! `bcnet manifest`: which game files players must have, learned from a player whose files are good.
 
 use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -57,7 +58,7 @@ enum Command {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     match &args.command {
         Command::Learn { out, name, port, bind } => {
-            ensure!(!out.exists(), "{}: it exists already; choose another name or delete it", out.display());
+            try_out(out).with_context(|| out.display().to_string())?;
             let name =
                 name.clone().unwrap_or_else(|| out.file_stem().unwrap_or_default().to_string_lossy().into());
             let socket = UdpSocket::bind((*bind, *port)).with_context(|| {
@@ -104,6 +105,15 @@ fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
         path.display()
     );
     Ok(Verdict::Findings)
+}
+
+/// Finds out whether a new file can be written, before anybody has to join for it.
+fn try_out(path: &Path) -> anyhow::Result<()> {
+    let tried = File::create_new(path);
+    let exists = tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+    ensure!(!exists, "it exists already; choose another name or delete it");
+    tried?;
+    Ok(fs::remove_file(path)?)
 }
 
 /// Hosts a game until somebody has told all about their files.

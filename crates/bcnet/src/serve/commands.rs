@@ -24,7 +24,8 @@ impl Game {
                 for &index in &rooms {
                     self.rooms[index].session.restart(now);
                 }
-                Ok(json!({ "done": format!("{} begins the next round", sessions(rooms.len())) }))
+                let begin = if rooms.len() == 1 { "begins" } else { "begin" };
+                Ok(json!({ "done": format!("{} {begin} the next round", sessions(rooms.len())) }))
             }
             Request::Status => Ok(self.status(&rooms, now)),
             Request::Queues { player } => self.queues(&rooms, player.as_deref(), now),
@@ -43,24 +44,32 @@ impl Game {
         self.find(&self.select(session)?, player, now).map(|(_, player)| player)
     }
 
+    /// The player with a name or a peer id; `#` before a number says that it is the id, whatever players call themselves.
     fn find(&self, rooms: &[usize], player: &str, now: Time) -> Result<(usize, Player), Refusal> {
-        let id = player.parse().ok().map(PeerId);
-        let all = || {
-            rooms
-                .iter()
-                .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one)))
-        };
-        let mut found: Vec<_> = all().filter(|(_, one)| one.name.eq_ignore_ascii_case(player)).collect();
-        if found.is_empty() {
-            found = all().filter(|(_, one)| Some(one.id) == id).collect();
-        }
+        let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
+        let id = marked.or_else(|| player.parse().ok()).map(PeerId);
+        let is_meant =
+            |one: &Player| Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(player));
+        let all = rooms
+            .iter()
+            .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one)));
+        let mut found: Vec<_> = all.filter(|(_, one)| is_meant(one)).collect();
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
-            many => {
-                Err(Refusal(format!("{many} players are {player}; name the --session, or use the peer id")))
-            }
+            _ => Err(self.ambiguous(player, &found)),
         }
+    }
+
+    /// Names some of those whom `player` may mean.
+    fn ambiguous(&self, player: &str, found: &[(usize, Player)]) -> Refusal {
+        let show = |(index, one): &(usize, Player)| {
+            format!("'#{}' ({}, port {})", one.id.0, one.name, self.rooms[*index].address.port())
+        };
+        let shown: Vec<_> = found.iter().take(MOST_SHOWN).map(show).collect();
+        let (shown, more) = (shown.join(", "), if found.len() > MOST_SHOWN { ", …" } else { "" });
+        let meant = format!("{player} may mean {shown}{more}");
+        Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
     }
 
     fn select(&self, session: Option<&str>) -> Result<Vec<usize>, Refusal> {
@@ -256,3 +265,6 @@ fn sessions(count: usize) -> String {
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 10_000.0).round() / 10.0
 }
+
+/// How many players a line names.
+const MOST_SHOWN: usize = 4;

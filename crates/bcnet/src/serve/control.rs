@@ -66,19 +66,34 @@ fn accept(listener: &UnixListener, plane: &Arc<Plane>) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
-            clients.fetch_sub(1, Ordering::Relaxed);
+        let Some(place) = Place::take(&clients) else {
             drop(answer(&stream, &refuse(format!("{MOST_CLIENTS} control connections are open already"))));
             continue;
-        }
-        let (plane, clients) = (Arc::clone(plane), Arc::clone(&clients));
+        };
+        let plane = Arc::clone(plane);
         let talk = move || {
+            let _place = place;
             drop(talk(&stream, &plane));
-            clients.fetch_sub(1, Ordering::Relaxed);
         };
         if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
             tracing::warn!(event = "control_failed", "no thread for a control connection");
         }
+    }
+}
+
+/// Room for one client. It is free again when this is dropped, even if the client never got a thread.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(clients: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(clients));
+        (clients.fetch_add(1, Ordering::Relaxed) < MOST_CLIENTS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -98,7 +113,7 @@ fn talk(stream: &UnixStream, plane: &Plane) -> io::Result<()> {
             answer(stream, &refuse(format!("a request has less than {LONGEST_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
-        let reply = match serde_json::from_slice::<Envelope>(&line) {
+        let reply = match Envelope::parse(&line) {
             Ok(envelope) => plane.carry_out(envelope).into(),
             Err(error) => refuse(format!("not a request: {error}")),
         };
@@ -121,3 +136,20 @@ const MOST_CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may say nothing.
 const IDLE: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_never_got_a_thread_gives_its_place_back() {
+        let clients = Arc::default();
+        let mut places: Vec<_> = (0..MOST_CLIENTS).map(|_| Place::take(&clients).expect("room")).collect();
+        assert!(Place::take(&clients).is_none() && Place::take(&clients).is_none());
+        let place = places.pop();
+        let never_run = move || drop(place);
+        assert!(Place::take(&clients).is_none());
+        drop(never_run);
+        assert!(Place::take(&clients).is_some());
+    }
+}

@@ -359,7 +359,7 @@ mod tests {
         game.rooms[0].note_emptying(16, false, at(200));
         assert!(!game.rooms[0].is_crowded);
         // More than a small socket could hold until the next time.
-        game.rooms[0].note_emptying(200, false, at(250));
+        game.rooms[0].note_emptying(201, false, at(250));
         assert!(game.rooms[0].is_crowded);
         game.note_arrival(0);
         assert_eq!(game.unread, [0], "to be taken now, whatever is due");

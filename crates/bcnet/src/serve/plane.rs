@@ -1,8 +1,7 @@
 //! What is decided beside the game and needs files or names: bans, the configuration, masters.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -23,6 +22,10 @@ pub(super) struct Plane {
     /// What some settings are until the end.
     started: Settings,
     state: Mutex<State>,
+    /// The settings are others.
+    changed: Condvar,
+    /// Held during a reload, so that what was read last is in force last.
+    reloading: Mutex<()>,
 }
 
 struct State {
@@ -33,7 +36,14 @@ struct State {
 impl Plane {
     pub(super) fn new(flags: Flags, settings: Settings, bans: Bans, orders: Orders) -> Self {
         let started = settings.clone();
-        let plane = Self { flags, orders, started, state: Mutex::new(State { settings, bans }) };
+        let plane = Self {
+            flags,
+            orders,
+            started,
+            state: Mutex::new(State { settings, bans }),
+            changed: Condvar::new(),
+            reloading: Mutex::new(()),
+        };
         plane.enforce(&plane.state());
         plane
     }
@@ -142,6 +152,7 @@ impl Plane {
 
     /// Reads configuration and bans again. Nothing changes if either is wrong.
     pub(super) fn reload(&self) -> Result<Value, Refusal> {
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let restart = self.try_reload().map_err(|error| {
             let problem = format!("{error:#}; nothing was changed");
             tracing::error!(event = "reload_failed", error = problem);
@@ -153,14 +164,13 @@ impl Plane {
         Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
     }
 
-    /// The settings that need a restart.
+    /// The settings that need a restart. Masters follow when their names are looked up, which may take long.
     fn try_reload(&self) -> anyhow::Result<Vec<String>> {
         let loaded = config::load(&self.flags, std::env::vars_os())?;
         let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
         let mut configs = configs?;
-        let masters = masters::resolve(&loaded.settings.server.masters);
         let restart = needs_restart(&self.started, &loaded.settings);
         let mut state = self.state();
         let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
@@ -168,27 +178,31 @@ impl Plane {
         self.enforce(&state);
         self.orders.give(move |game, now| {
             for (room, mut config) in game.rooms.iter_mut().zip(configs.drain(..)) {
-                config.masters = masters.or_keep(&room.session.config().masters);
+                config.masters.clone_from(&room.session.config().masters);
                 room.reconfigure(config, now);
             }
         });
+        self.changed.notify_all();
         Ok(restart)
     }
 
     /// Looks after what changes by itself, for ever: bans end, masters move.
     pub(super) fn keep_house(&self) {
         loop {
-            let settings = self.state().settings.clone();
-            if !settings.server.masters.is_empty() {
-                let masters = masters::resolve(&settings.server.masters);
-                self.orders.give(move |game, now| {
-                    for room in &mut game.rooms {
-                        room.set_masters(&masters, now);
-                    }
-                });
-            }
-            thread::sleep(HOUSEKEEPING);
+            let names = self.state().settings.server.masters.clone();
+            let masters = masters::resolve(&names);
             let mut state = self.state();
+            if state.settings.server.masters != names {
+                continue;
+            }
+            self.orders.give(move |game, now| {
+                for room in &mut game.rooms {
+                    room.set_masters(&masters, now);
+                }
+            });
+            let is_same = |state: &mut State| state.settings.server.masters == names;
+            let waited = self.changed.wait_timeout_while(state, HOUSEKEEPING, is_same);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.bans.expire(wall_now().as_secs()) > 0 {
                 self.enforce(&state);
             }

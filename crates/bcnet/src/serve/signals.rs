@@ -2,6 +2,7 @@
 
 use std::process;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,12 +13,14 @@ use super::plane::Plane;
 /// Listens to signals from now on.
 pub(super) fn start(plane: Arc<Plane>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    // One more may be wanted while one is under way: the files may have changed since it has read them.
+    let (wish, wishes) = mpsc::sync_channel(1);
+    reload(Arc::clone(&plane), wishes)?;
     let listen = move || {
         let mut ending = false;
         for signal in signals.forever() {
             match signal {
-                // The log tells what became of it.
-                SIGHUP => drop(plane.reload()),
+                SIGHUP => drop(wish.try_send(())),
                 // Whoever asks twice does not want to wait for goodbyes.
                 _ if ending => process::exit(128 + signal),
                 _ => {
@@ -28,5 +31,17 @@ pub(super) fn start(plane: Arc<Plane>) -> anyhow::Result<()> {
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listen)?;
+    Ok(())
+}
+
+/// Reloads when it is wished. Files may take their time, and meanwhile the end of the server must be heard.
+fn reload(plane: Arc<Plane>, wishes: Receiver<()>) -> anyhow::Result<()> {
+    let obey = move || {
+        for () in wishes {
+            // The log tells what became of it.
+            drop(plane.reload());
+        }
+    };
+    thread::Builder::new().name("reload".into()).spawn(obey)?;
     Ok(())
 }

@@ -40,6 +40,35 @@ fn a_kick_hits_its_player_only() {
     assert_eq!(found["players"], json!([]));
 }
 
+/// Nobody can hide behind a number.
+#[test]
+fn a_player_who_is_called_like_a_peer_id_shields_nobody() {
+    let server = Server::start(&[]);
+    let [mut alice, mut two] = join_two(server.address(), ["Alice", "2"]);
+    let port = server.ports[0];
+    for args in [&["kick", "2"][..], &["queues", "2"], &["ban", "2"], &["say", "--to", "2", "hello"]] {
+        let output = server.directory.ctl(args);
+        let error = format!(
+            "bcnet: 2 may mean '#2' (Alice, port {port}), '#3' (2, port {port}); \
+             say which by the peer id after #, and by --session\n"
+        );
+        assert_eq!((text(&output.stderr), output.status.code()), (error, Some(1)), "{args:?}");
+    }
+    assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
+    assert_eq!(alice.until_over(), Leave::Booted(BootReason::KICKED));
+    // Now there is only one who can be meant.
+    assert_eq!(text(&server.directory.ctl(&["kick", "2"]).stdout), "2 is out\n");
+    assert_eq!(two.until_over(), Leave::Booted(BootReason::KICKED));
+    assert!(text(&server.directory.ctl(&["kick", "#2"]).stderr).contains("no player #2;"));
+}
+
+#[test]
+fn the_mark_of_a_peer_id_is_no_name() {
+    let server = Server::start(&[]);
+    let _players = join_two(server.address(), ["Alice", "#2"]);
+    assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
+}
+
 #[test]
 fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     let server = Server::start(&[]);
@@ -107,7 +136,8 @@ fn queues_are_dumped_per_player() {
     assert!(dump.contains("\n  retx[0] seq=0x") && dump.contains(" frag=0 rel=1 retx="), "{dump}");
     assert!(queues["queues"][0]["unacknowledged"].as_u64() >= Some(1), "{queues}");
     let shown = text(&server.directory.ctl(&["queues", "Alice"]).stdout);
-    assert!(shown.starts_with("peer=2 retxQ="), "{shown}");
+    let head = format!("bcnet, port {}:\npeer=2 retxQ=", server.ports[0]);
+    assert!(shown.starts_with(&head), "{shown}");
     alice.until(|alice| alice.heard.iter().any(|payload| payload.ends_with(b"anybody there?")));
 }
 
@@ -123,10 +153,46 @@ fn stop_is_a_command_too() {
 #[test]
 fn without_a_server_it_says_so_in_one_line() {
     let directory = Directory::new();
-    let output = directory.ctl(&["players"]);
+    // A server of the machine's own may listen at the usual place.
+    let mut ctl = directory.bcnet(&["ctl", "players"]);
+    let output = ctl.env("BCNET_CONTROL", "absent.sock").output().expect("runs");
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     assert!(error.starts_with("bcnet: no server listens at ") && error.lines().count() == 1, "{error}");
+}
+
+/// Where the configuration does not tell its server, no other one is asked instead.
+#[test]
+fn a_wrong_configuration_leads_to_no_other_server() {
+    let server = Server::start(&[]);
+    let ctl = |configuration: &str, args: &[&str], control: Option<&str>| {
+        std::fs::write(server.directory.path("bcnet.toml"), configuration).expect("written");
+        let mut command = server.directory.bcnet(&[&["ctl"], args].concat());
+        command.envs(control.map(|path| ("BCNET_CONTROL", path)));
+        let output = command.output().expect("runs");
+        (output.status.code(), text(&output.stderr))
+    };
+    // Its own place counts although something else is wrong.
+    let (code, error) = ctl("[server]\ncontrol = \"./mine.sock\"\n[log]\nlevl = 1\n", &["stop"], None);
+    assert!(code == Some(2) && error.starts_with("bcnet: no server listens at ./mine.sock;"), "{error}");
+    for configuration in [
+        "[server]\ncontol = \"./mine.sock\"\n",
+        "[server]\ncontrol = 3\n",
+        "[sever]\ncontrol = \"./mine.sock\"\n",
+        "control = \"./mine.sock\"\n",
+        "[server]\ncontrol = \"./mine.sock\n",
+    ] {
+        let (code, error) = ctl(configuration, &["stop"], None);
+        assert_eq!((code, error.lines().count()), (Some(2), 1), "{configuration}: {error}");
+        assert!(error.contains("name its --socket: bcnet.toml: line "), "{configuration}: {error}");
+        // A variable wins over the file, whatever that says.
+        let (code, error) = ctl(configuration, &["stop"], Some("./other.sock"));
+        assert!(code == Some(2) && error.contains("no server listens at ./other.sock;"), "{error}");
+    }
+    let (code, error) = ctl("", &["stop", "--config", "absent.toml"], None);
+    assert!(code == Some(2) && error.contains("absent.toml: No such file"), "{error}");
+    // What is wrong with a session tells nothing about the socket.
+    assert_eq!(ctl("[[session]]\nnme = 1\n", &["status"], None), (Some(0), String::new()));
 }
 
 #[test]
@@ -162,15 +228,18 @@ fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
     stream
         .write_all(b"{\"command\":\"players\"}\nnonsense\n{\"command\":\"kick\"}\n{\"command\":\"bans\"}\n")
         .expect("written");
+    stream.write_all(b"{\"command\":\"stop\",\"sesion\":\"x\"}\n").expect("written");
     let answers: Vec<Value> = BufReader::new(&stream)
         .lines()
-        .take(4)
+        .take(5)
         .map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
         .collect();
     assert_eq!(answers[0], json!({ "ok": { "players": [] } }));
     assert!(answers[1]["error"].as_str().expect("text").starts_with("not a request: "));
     assert!(answers[2]["error"].as_str().expect("text").contains("player"));
     assert_eq!(answers[3], json!({ "ok": { "bans": [] } }));
+    let problem = "not a request: unknown key `sesion`; did you mean `session`?";
+    assert_eq!(answers[4], json!({ "error": problem }));
 }
 
 /// Nobody who holds a control connection can hold up the game, or the other connections.

@@ -126,6 +126,22 @@ fn the_log_can_be_json_and_in_a_file() {
     assert!(text.lines().any(|line| line.contains("\"event\":\"stopped\"")), "{text}");
 }
 
+#[test]
+fn only_old_logs_are_deleted() {
+    let directory = Directory::new();
+    let others = ["bcnet.toml", "bcnet", "bcnet.2026-01-01.txt"];
+    for name in others.iter().chain(&["bcnet.2001-01-01", "bcnet.2002-02-02"]) {
+        fs::write(directory.path(name), "").expect("written");
+    }
+    let server = Server::start_in(directory, &["--set", "log.file=./bcnet", "--set", "log.keep=1"], 1);
+    for name in others {
+        assert!(server.directory.path(name).exists(), "{name}");
+    }
+    for name in ["bcnet.2001-01-01", "bcnet.2002-02-02"] {
+        assert!(!server.directory.path(name).exists(), "{name}");
+    }
+}
+
 /// The names that the sources have in front of `"`, after `before`.
 fn names<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     source.split(before).skip(1).filter_map(|rest| rest.split('"').next())

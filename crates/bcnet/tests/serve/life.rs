@@ -122,6 +122,7 @@ fn many_sessions_live_in_one_process() {
     let status = server.ask(&["status"]);
     let sessions = status["sessions"].as_array().expect("a list");
     assert_eq!(sessions.iter().map(|one| &one["players"]).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(server.ask(&["restart"])["done"], "2 sessions begin the next round");
 }
 
 #[test]
@@ -175,6 +176,25 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     assert_eq!(alice.over, None);
 }
 
+/// A pipe into which nobody writes is a file that cannot be read to its end.
+#[test]
+fn a_reload_that_takes_for_ever_does_not_keep_the_server_from_ending() {
+    let directory = Directory::new();
+    let file = directory.path("bcnet.toml");
+    std::fs::write(&file, "").expect("written");
+    let server = Server::start_in(directory, &[], 1);
+    std::fs::remove_file(&file).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("mkfifo");
+    assert!(made.success());
+    for _ in 0..3 {
+        signal(server.id(), "HUP");
+    }
+    // The server has begun to read when somebody can write.
+    let _writer = std::fs::OpenOptions::new().write(true).open(&file).expect("a reader");
+    signal(server.id(), "TERM");
+    assert_eq!(server.end().0.code(), Some(0));
+}
+
 #[test]
 fn bans_that_were_written_by_hand_count_after_a_reload() {
     let server = Server::start(&[]);
@@ -200,4 +220,5 @@ fn a_restart_begins_the_next_round_for_everyone() {
     let summary = server.logged(&["event=\"round_ended\"", "round=1", "system=Multi1", "reason=restart"]);
     assert!(summary.contains("scores=\"Alice: 0 points, 0 kills, 0 deaths\""), "{summary}");
     server.logged(&["event=\"round_started\"", "round=2", "system=Albirea"]);
+    assert_eq!(server.ask(&["restart"])["done"], "1 session begins the next round");
 }

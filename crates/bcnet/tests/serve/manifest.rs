@@ -38,6 +38,17 @@ fn a_manifest_is_learned_from_the_first_player_and_can_be_checked() {
     let error = String::from_utf8(again.stderr).expect("UTF-8");
     assert_eq!((again.status.code(), error.lines().count()), (Some(2), 1));
     assert!(error.contains("good.manifest: it exists already"), "{error}");
+
+    // Before anybody joins.
+    for out in ["absent/x.manifest", "."] {
+        let output = directory
+            .bcnet(&["manifest", "learn", "--bind", "127.0.0.1", "--port", "0", "--out", out])
+            .output()
+            .expect("bcnet runs");
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        assert!(output.stdout.is_empty() && error.starts_with(&format!("bcnet: {out}: ")), "{error}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use crate::player::Player;
-use crate::server::{PATIENCE, Server};
+use crate::server::{Directory, PATIENCE, Server};
 
 fn client() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
@@ -99,4 +99,22 @@ fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
     let text = String::from_utf8_lossy(&buffer[..len]);
     assert!(text.starts_with(&format!("\\heartbeat\\{}\\gamename\\bcommander", server.ports[0])), "{text}");
     assert_eq!(from, server.address().into());
+}
+
+#[test]
+fn a_reload_takes_masters_over_at_once() {
+    let directory = Directory::new();
+    let file = directory.path("bcnet.toml");
+    std::fs::write(&file, "").expect("written");
+    let server = Server::start_in(directory, &[], 1);
+    let master = client();
+    let text = format!("[server]\nmasters = [\"{}\"]\n", master.local_addr().expect("bound"));
+    std::fs::write(&file, text).expect("written");
+    server.ask(&["reload"]);
+    master.recv_from(&mut [0; 2048]).expect("a heartbeat");
+    let masters = || server.ask(&["status"])["sessions"][0]["masters"].as_array().map(Vec::len);
+    assert_eq!(masters(), Some(1));
+    std::fs::write(&file, "").expect("written");
+    server.ask(&["reload"]);
+    assert!((0..100).any(|_| masters() == Some(0)), "they are given up as soon as nobody wants them");
 }
