@@ -43,9 +43,12 @@ impl Masters {
         Some(master.address)
     }
 
-    /// A datagram came from `from`. Which master that is, if nobody knew that it lives.
-    pub fn heard(&mut self, from: Ipv4Addr, now: Time) -> Option<SocketAddrV4> {
-        let master = self.0.iter_mut().find(|master| *master.address.ip() == from)?;
+    /// A datagram came from `from`. Which master that is, if nobody knew that it lives. Some ask from another port than
+    /// the one they listen at.
+    pub fn heard(&mut self, from: SocketAddrV4, now: Time) -> Option<SocketAddrV4> {
+        let same = self.0.iter().position(|master| master.address == from);
+        let near = || self.0.iter().position(|master| master.address.ip() == from.ip());
+        let master = same.or_else(near).and_then(|at| self.0.get_mut(at))?;
         let news = master.seen.is_none_or(|seen| now.since(seen) >= FORGOTTEN);
         master.seen = Some(now);
         master.pause = OFTEN;
@@ -88,11 +91,21 @@ mod tests {
         }
         assert_eq!(times, [0, 60, 180, 420, 900, 1500, 2100, 2700]);
         let now = Time::from_micros(2_710_000_000);
-        assert_eq!(
-            (masters.heard(*address.ip(), now), masters.heard(*address.ip(), now)),
-            (Some(address), None)
-        );
+        assert_eq!((masters.heard(address, now), masters.heard(address, now)), (Some(address), None));
         assert_eq!(masters.due(), Some(Time::from_micros(2_770_000_000)));
-        assert_eq!(masters.heard(Ipv4Addr::LOCALHOST, now), None);
+        assert_eq!(masters.heard(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900), now), None);
+    }
+
+    /// S-09
+    #[test]
+    fn list_servers_at_one_address_are_told_apart_by_their_ports() {
+        let [first, second, other] =
+            [27900, 27910, 27901].map(|port| SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), port));
+        let mut masters = Masters::default();
+        masters.set(&[first, second]);
+        assert_eq!(masters.heard(second, Time::ZERO), Some(second));
+        assert_eq!(masters.heard(second, Time::ZERO), None);
+        assert_eq!(masters.last_seen(Time::ZERO).next(), Some((first, None)));
+        assert_eq!(masters.heard(other, Time::ZERO), Some(first), "a port that none of them has");
     }
 }

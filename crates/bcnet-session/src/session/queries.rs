@@ -13,7 +13,7 @@ impl Session {
     /// S-05, S-07: somebody asks what is played here.
     pub(super) fn queried(&mut self, from: SocketAddrV4, text: &[u8], now: Time) {
         self.counters.queries += 1;
-        if let Some(master) = self.masters.heard(*from.ip(), now) {
+        if let Some(master) = self.masters.heard(from, now) {
             self.tell(Event::MasterSeen { master });
         }
         let Some(query) = Query::parse(text) else { return };

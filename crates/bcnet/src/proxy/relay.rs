@@ -224,7 +224,7 @@ impl Relay {
         if self.advertise == 0 {
             return false;
         }
-        if let Some(master) = self.masters.heard(*from.ip(), now) {
+        if let Some(master) = self.masters.heard(from, now) {
             tracing::info!(event = "master_seen", %master);
         }
         let Some(answer) = answer_challenge(bytes) else { return false };
