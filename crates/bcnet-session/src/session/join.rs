@@ -104,10 +104,14 @@ impl Session {
         }
         let name = text::name(utf16le);
         let remembered = self.remembered.iter().position(|(known, _)| *known == name);
-        let score = remembered.and_then(|at| self.remembered.remove(at));
-        let Some(member) = self.member_mut(peer) else { return };
+        let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::as_deref_mut) else {
+            return;
+        };
         let first = member.name.replace(name.clone()).is_none();
-        if let Some((_, score)) = score.filter(|_| member.score == Score::default()) {
+        // S-51: whoever has a score of its own leaves that of the name to its owner.
+        if member.score == Score::default()
+            && let Some((_, score)) = remembered.and_then(|at| self.remembered.remove(at))
+        {
             member.score = score;
         }
         if let (true, Some(slot)) = (first, member.slot) {

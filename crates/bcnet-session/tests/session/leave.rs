@@ -47,6 +47,29 @@ fn a_leaver_is_announced_and_comes_back_with_its_score() {
     assert!(world.take(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
 }
 
+/// S-51: a player with a score of its own who takes the name of somebody who has left.
+#[test]
+fn a_score_waits_for_its_owner() {
+    let mut world = playing(Config::default(), 2);
+    for at in [0, 1] {
+        let id = world.id(at).0;
+        for _ in 0..=at {
+            world.send(at, &ship(id - 2, id, 0x3FFF_FFFF + 0x4_0000 * u32::from(id - 2)));
+            world.send(at, &[0x13]);
+        }
+    }
+    world.run(SECOND);
+    world.leave(0);
+    world.run(16 * SECOND);
+    world.rename(1, "Player 0");
+    world.run(SECOND);
+    world.reconnect(0);
+    world.run(2 * SECOND);
+    let deaths: Vec<_> =
+        world.session.players(world.now).map(|player| (player.name, player.score.deaths)).collect();
+    assert_eq!(deaths, [("Player 0".into(), 2), ("Player 0".into(), 1)]);
+}
+
 /// S-50: nothing about a ship that is dead, or about somebody who was never in the game.
 #[test]
 fn only_what_the_others_know_of_is_taken_back() {

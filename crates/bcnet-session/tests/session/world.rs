@@ -150,6 +150,12 @@ impl World {
         self.clients[at].endpoint.send(PeerId::HOST, payload, Quality::Unreliable, now).expect("room");
     }
 
+    /// A client tells another name.
+    pub(crate) fn rename(&mut self, at: usize, name: &str) {
+        self.clients[at].name = name.into();
+        self.clients[at].identify(self.now);
+    }
+
     pub(crate) fn leave(&mut self, at: usize) {
         let (now, own) = (self.now, *self.clients[at].address.ip());
         self.clients[at].endpoint.leave(own, now);
@@ -255,16 +261,18 @@ impl World {
 }
 
 impl Client {
+    fn identify(&mut self, now: Time) {
+        let name = Text::encode(&self.name).expect("no NUL");
+        let text = Text::new(&name).expect("whole units");
+        self.endpoint.identify(*self.address.ip(), text, now).expect("it has joined");
+    }
+
     fn serve(&mut self, keep: bool, now: Time) {
         self.endpoint.handle_timeout(now);
         let mut payload = Vec::new();
         while let Some(event) = self.endpoint.poll_event(&mut payload) {
             match event {
-                bcnet_transport::Event::Joined { .. } if self.identifies => {
-                    let name = Text::encode(&self.name).expect("no NUL");
-                    let text = Text::new(&name).expect("whole units");
-                    self.endpoint.identify(*self.address.ip(), text, now).expect("it has joined");
-                }
+                bcnet_transport::Event::Joined { .. } if self.identifies => self.identify(now),
                 bcnet_transport::Event::Identity { peer, .. } => {
                     let name = Text::new(&payload).expect("whole units").to_string();
                     self.identities.push((peer, name, self.received.len()));
