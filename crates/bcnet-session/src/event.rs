@@ -147,22 +147,19 @@ pub struct Summary {
     pub scores: Vec<(String, crate::Score)>,
 }
 
-/// What ends a round, by its number on the wire.
+/// What ends a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The host says so.
-    Over = 0,
     /// The time is up.
-    Time = 1,
+    Time,
     /// The host starts the next one.
-    Restart = -1,
+    Restart,
 }
 
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Over => "over",
             Self::Time => "time",
             Self::Restart => "restart",
         })

@@ -15,7 +15,7 @@ use bcnet_transport::wire::{BootReason, Datagram, Kind, PeerId, Role};
 use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Time, Transmit, cipher};
 
 use crate::config::Config;
-use crate::event::{EndReason, Event};
+use crate::event::Event;
 use crate::limit::{Bucket, Door, Networks};
 use crate::master::Masters;
 use crate::member::{Member, State};
@@ -183,12 +183,6 @@ impl Session {
         let booted = self.endpoint.boot(peer, reason, now);
         self.pump(now);
         booted.is_ok()
-    }
-
-    /// Ends the round (S-60).
-    pub fn end(&mut self, now: Time) {
-        self.end_round(EndReason::Over, now);
-        self.pump(now);
     }
 
     /// Starts the next round (S-61).

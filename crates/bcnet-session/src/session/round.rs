@@ -80,16 +80,13 @@ impl Session {
         if self.round.due(&self.config).is_none_or(|due| due > now) {
             return;
         }
-        if self.round.is_over() { self.next_round(now) } else { self.end_round(EndReason::Time, now) }
+        if self.round.is_over() { self.next_round(now) } else { self.end_round(now) }
     }
 
-    /// S-60: the round is over. Nobody is let in until the next one.
-    pub(super) fn end_round(&mut self, reason: EndReason, now: Time) {
-        if self.round.is_over() {
-            return;
-        }
-        self.summarise(reason, now);
-        self.send_all(None, |payload| payload.end(reason as i32), now);
+    /// S-60: the time is up. Nobody is let in until the next round.
+    fn end_round(&mut self, now: Time) {
+        self.summarise(EndReason::Time, now);
+        self.send_all(None, |payload| payload.end(TIME_IS_UP), now);
         self.round.over = Some(now);
         self.forget_ships();
         self.rearm();
@@ -97,7 +94,7 @@ impl Session {
 
     /// S-61: everyone starts anew, in the next system.
     pub(super) fn next_round(&mut self, now: Time) {
-        if !self.round.is_over() {
+        if self.round.started.is_some() && !self.round.is_over() {
             self.summarise(EndReason::Restart, now);
         }
         let before = self.round.system;
@@ -189,4 +186,6 @@ impl Session {
     }
 }
 
+/// S-60: why a round ends, on the wire.
+const TIME_IS_UP: i32 = 1;
 const TEAMS: u8 = 2;

@@ -233,9 +233,8 @@ fn the_last_place_is_given_once() {
 /// S-12
 #[test]
 fn nobody_is_let_in_when_the_round_is_over() {
-    let mut world = World::new(Config { intermission: None, ..Config::default() });
-    world.join("Kirk");
-    world.session.end(world.now);
+    let mut world = playing(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
+    world.run(60 * SECOND);
     let late = world.connect("Late", "");
     world.run(SECOND);
     assert_eq!(world.clients[late].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::DEFAULT))]);

@@ -79,7 +79,7 @@ fn each_question_gets_its_own_part() {
 /// S-06: every player is listed, and numplayers counts exactly those.
 #[test]
 fn players_are_listed_while_they_are_there() {
-    let mut world = playing(Config::default(), 0);
+    let mut world = playing(Config { time_limit: Some(1), ..Config::default() }, 0);
     for name in ["Müller", "Back\\slash", "Ctrl\u{1}", "日本"] {
         world.join(name);
     }
@@ -91,7 +91,7 @@ fn players_are_listed_while_they_are_there() {
     world.run(SECOND);
     let reply = ask(&mut world, b"\\players\\").remove(0);
     assert_eq!(reply, "\\player_0\\Müller\\player_1\\Ctrl\\player_2\\??\\final\\\\queryid\\2.1");
-    world.session.end(world.now);
+    world.run(60 * SECOND);
     assert!(ask(&mut world, b"\\info\\")[0].contains("\\gamemode\\settings\\"));
 }
 

@@ -38,16 +38,19 @@ fn a_round_ends_when_its_time_is_up() {
     assert_eq!(world.take(0), [] as [Vec<u8>; 0]);
 }
 
-/// S-60: as the illustrated message, with the reason that the host gives.
+/// S-61: nobody has played, so nothing has ended.
 #[test]
-fn the_host_can_end_a_round_once() {
-    let mut world = playing(Config::default(), 1);
-    world.session.end(world.now);
-    world.session.end(world.now);
+fn a_restart_before_a_round_has_begun_ends_none() {
+    let mut world = playing(Config::default(), 0);
+    world.session.restart(world.now);
     world.run(SECOND);
-    let mut end = crate::vectors::bytes("ex-38");
-    end[1] = 0;
-    assert_eq!(world.take(0), [end]);
+    assert_eq!(world.events, []);
+    world.join("Kirk");
+    world.leave(0);
+    world.run(SECOND);
+    world.session.restart(world.now);
+    world.run(SECOND);
+    assert!(!world.event_names().contains(&"round_ended"), "{:?}", world.events);
 }
 
 /// S-51, S-61: ships and scores are gone, players stay.
@@ -117,8 +120,9 @@ fn time_counts_from_the_first_player() {
 /// S-60: when everyone has gone after the end, the next player finds a new round.
 #[test]
 fn a_round_that_is_over_keeps_nobody_out_of_an_empty_server() {
-    let mut world = playing(Config { intermission: None, ..Config::default() }, 1);
-    world.session.end(world.now);
+    let mut world = playing(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
+    world.run(60 * SECOND);
+    assert!(world.session.status(world.now).ended);
     world.leave(0);
     world.run(SECOND);
     world.join("Spock");
