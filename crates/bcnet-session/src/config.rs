@@ -113,10 +113,24 @@ impl Config {
         usize::from(self.player_limit).min(MOST_SLOTS)
     }
 
+    /// What clients are told before they load.
+    pub(crate) fn rules(&self) -> Rules {
+        let Self { mission, collisions, friendly_fire, .. } = self;
+        Rules { mission: mission.clone(), collisions: *collisions, friendly_fire: *friendly_fire }
+    }
+
     /// The time limit, if it is one that the wire can tell.
     pub(crate) fn minutes(&self) -> Option<u8> {
         self.time_limit.filter(|minutes| (1..=254).contains(minutes))
     }
+}
+
+/// What a client is told before it loads the mission, and never again (S-25).
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) mission: Mission,
+    pub(crate) collisions: bool,
+    pub(crate) friendly_fire: bool,
 }
 
 /// What is played.

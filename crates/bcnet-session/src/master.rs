@@ -1,6 +1,6 @@
 //! List servers are told that this server exists (S-09).
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::Time;
@@ -75,6 +75,8 @@ const FORGOTTEN: Duration = Duration::from_secs(1800);
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     /// S-09

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::Config;
+use crate::config::{Config, Rules};
 use crate::text::latin1;
 
 /// Opcodes by what the session does with them; the table of all is in [`relay`](crate::relay).
@@ -131,10 +131,10 @@ impl Payload {
     }
 
     /// S-25
-    pub(crate) fn settings(&mut self, config: &Config, slot: u8, game_time: f32) -> &[u8] {
-        let flags = 0x60 | u8::from(config.collisions) | u8::from(config.friendly_fire) << 1;
+    pub(crate) fn settings(&mut self, rules: &Rules, slot: u8, game_time: f32) -> &[u8] {
+        let flags = 0x60 | u8::from(rules.collisions) | u8::from(rules.friendly_fire) << 1;
         self.start(op::SETTINGS).bytes(&game_time.to_le_bytes()).u8(flags).u8(slot);
-        self.text(latin1(&config.mission.script)).done()
+        self.text(latin1(&rules.mission.script)).done()
     }
 
     /// S-25
@@ -142,13 +142,13 @@ impl Payload {
         self.start(op::GAME_INIT).done()
     }
 
-    /// S-30. `ends` is in seconds of the game clock.
-    pub(crate) fn mission_init(&mut self, config: &Config, system: u8, ends: Option<i32>) -> &[u8] {
+    /// S-30. `time` is the limit in minutes, and when it is up, in seconds of the game clock.
+    pub(crate) fn mission_init(&mut self, config: &Config, system: u8, time: Option<(u8, i32)>) -> &[u8] {
         let limit = u8::try_from(config.places()).unwrap_or(u8::MAX);
         self.start(op::MISSION_INIT).u8(limit).u8(system);
-        match (config.minutes(), ends) {
-            (Some(minutes), Some(ends)) => self.u8(minutes).i32(ends),
-            _ => self.u8(0xFF),
+        match time {
+            Some((minutes, ends)) => self.u8(minutes).i32(ends),
+            None => self.u8(0xFF),
         };
         self.u8(config.frag_limit.unwrap_or(0xFF)).done()
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bcnet_transport::wire::{BootReason, Datagram, Kind, PeerId, Role};
 use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Time, Transmit, cipher};
 
-use crate::config::Config;
+use crate::config::{Config, Rules};
 use crate::event::Event;
 use crate::limit::{Bucket, Door, Networks};
 use crate::master::Masters;
@@ -41,6 +41,8 @@ pub struct Session {
     /// S-52: who was thrown out lately, and until when it stays out.
     kicked: VecDeque<(SocketAddrV4, Time)>,
     round: Round,
+    /// S-63: what everyone here was told of the mission.
+    rules: Rules,
     /// When the game clock started.
     epoch: Time,
     /// Scores of those who left, by name.
@@ -77,6 +79,7 @@ impl Session {
             bans: Vec::new(),
             kicked: VecDeque::new(),
             round: Round::new(config.system),
+            rules: config.rules(),
             epoch: Time::ZERO,
             remembered: VecDeque::new(),
             networks: Networks::new(seed),
@@ -155,15 +158,13 @@ impl Session {
         &self.config
     }
 
-    /// Changes the settings; nobody is dropped. Those of the transport stay as they were. A new system, time limit or
-    /// mission is told with the next round, or to those who come from now on.
+    /// Changes the settings; nobody is dropped. Those of the transport stay as they were. What all players must have in
+    /// common waits (S-63): a new system or time limit for the next round, a new mission until everyone has left.
     pub fn reconfigure(&mut self, mut config: Config, now: Time) {
         config.transport = self.config.transport.clone();
         self.masters.set(&config.masters);
-        if config.system != self.config.system {
-            self.round.move_to(config.system);
-        }
         self.config = config;
+        self.take_over();
         self.arm_at(now);
     }
 

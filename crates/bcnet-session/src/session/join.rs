@@ -235,7 +235,8 @@ impl Session {
         }
         let game_time = now.since(self.epoch).as_secs_f32();
         self.send(peer, |payload, _| payload.checksum_done(), now);
-        self.send(peer, |payload, config| payload.settings(config, slot, game_time), now);
+        let rules = self.rules.clone();
+        self.send(peer, |payload, _| payload.settings(&rules, slot, game_time), now);
         self.send(peer, |payload, _| payload.game_init(), now);
     }
 

@@ -32,6 +32,7 @@ impl Session {
         if self.members.is_empty() {
             self.stand_still(now);
         }
+        self.take_over();
         self.rearm();
     }
 

@@ -63,8 +63,8 @@ impl Session {
         let lock = if config.password.is_some() { "*" } else { "" };
         reply
             .pair("hostname", &format!("{lock}{}", config.name))
-            .pair("missionscript", &config.mission.script)
-            .pair("mapname", &config.mission.short_name)
+            .pair("missionscript", &self.rules.mission.script)
+            .pair("mapname", &self.rules.mission.short_name)
             .pair("numplayers", &self.names().count().to_string())
             .pair("maxplayers", &config.places().to_string())
             .pair("gamemode", if self.round.is_over() { "settings" } else { "openplaying" });

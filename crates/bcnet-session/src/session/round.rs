@@ -8,6 +8,7 @@ use bcnet_transport::wire::PeerId;
 use super::Session;
 use crate::config::{Config, System};
 use crate::event::{EndReason, Event, Summary};
+use crate::member::{Member, State};
 use crate::message::Score;
 
 /// The round that is played, or was just played.
@@ -15,40 +16,53 @@ use crate::message::Score;
 pub(super) struct Round {
     pub(super) number: u32,
     pub(super) system: System,
+    /// The system of the settings that the rotation has begun with.
+    first: System,
     /// Where the rotation stands.
     turn: usize,
     /// When the first player entered; the clock runs from then on.
     started: Option<Time>,
-    /// When its time is up.
-    pub(super) ends: Option<Time>,
+    /// Its time limit in minutes, and when that is up.
+    limit: Option<(u8, Time)>,
     /// When it was over.
     over: Option<Time>,
 }
 
 impl Round {
     pub(super) const fn new(system: System) -> Self {
-        Self { number: 1, system, turn: 0, started: None, ends: None, over: None }
+        Self { number: 1, system, first: system, turn: 0, started: None, limit: None, over: None }
     }
 
     pub(super) const fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
-    /// Where it is played from now on, for those who come.
-    pub(super) fn move_to(&mut self, system: System) {
-        self.system = system;
-        self.turn = 0;
+    /// When its time is up.
+    pub(super) fn ends(&self) -> Option<Time> {
+        self.limit.map(|(_, ends)| ends)
+    }
+
+    /// S-63: begins the rotation anew if the settings have another system than before. `false` if they have not.
+    fn follow(&mut self, system: System) -> bool {
+        let is_new = self.first != system;
+        if is_new {
+            (self.system, self.first, self.turn) = (system, system, 0);
+        }
+        is_new
     }
 
     /// When its end, or the next round, is due.
     pub(super) fn due(&self, config: &Config) -> Option<Time> {
         match self.over {
             Some(over) => config.intermission.map(|pause| over + pause),
-            None => self.ends,
+            None => self.ends(),
         }
     }
 
     fn next_system(&mut self, config: &Config) {
+        if self.follow(config.system) {
+            return;
+        }
         if let Some(system) = config.rotation.get(self.turn % config.rotation.len().max(1)) {
             self.system = *system;
             self.turn = (self.turn + 1) % config.rotation.len();
@@ -61,8 +75,10 @@ impl Session {
     pub(super) fn start_clock(&mut self, now: Time) {
         if self.round.started.is_none() {
             self.round.started = Some(now);
-            let minutes = self.config.minutes();
-            self.round.ends = minutes.map(|minutes| now + Duration::from_secs(60 * u64::from(minutes)));
+            self.round.limit = self
+                .config
+                .minutes()
+                .map(|minutes| (minutes, now + Duration::from_secs(60 * u64::from(minutes))));
             self.tell(Event::RoundStarted { round: self.round.number, system: self.round.system });
             self.rearm();
         }
@@ -73,7 +89,16 @@ impl Session {
         if self.round.is_over() {
             self.next_round(now);
         }
-        (self.round.started, self.round.ends) = (None, None);
+        (self.round.started, self.round.limit) = (None, None);
+    }
+
+    /// S-63: new settings that those who are here would not hear of are taken over when nobody is.
+    pub(super) fn take_over(&mut self) {
+        let has_heard = |member: &Member| matches!(member.state, State::Loading { .. } | State::InGame);
+        if !self.members.iter().flatten().any(|member| has_heard(member)) {
+            self.rules = self.config.rules();
+            self.round.follow(self.config.system);
+        }
     }
 
     pub(super) fn serve_round(&mut self, now: Time) {
@@ -100,7 +125,7 @@ impl Session {
         let before = self.round.system;
         self.round.next_system(&self.config);
         self.round.number = self.round.number.wrapping_add(1);
-        (self.round.over, self.round.started, self.round.ends) = (None, None, None);
+        (self.round.over, self.round.started, self.round.limit) = (None, None, None);
         self.forget_ships();
         self.remembered.clear();
         for member in self.members.iter_mut().flatten() {
@@ -111,7 +136,7 @@ impl Session {
             self.start_clock(now);
         }
         // S-62: those who are here learn a new place and a new end; without them nothing has changed.
-        if self.round.system != before || self.round.ends.is_some() {
+        if self.round.system != before || self.round.limit.is_some() {
             for at in 0..self.in_game.len() {
                 if let Some(peer) = self.in_game.get(at).copied() {
                     self.send_mission(peer, now);
@@ -139,10 +164,11 @@ impl Session {
 
     /// S-30: what is played, where, and until when.
     pub(super) fn send_mission(&mut self, peer: PeerId, now: Time) {
-        let ends = self.round.ends.map(|ends| ends.since(self.epoch).as_secs());
-        let ends = ends.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX));
+        let time = self.round.limit.map(|(minutes, ends)| {
+            (minutes, i32::try_from(ends.since(self.epoch).as_secs()).unwrap_or(i32::MAX))
+        });
         let system = self.round.system.number();
-        self.send(peer, |payload, config| payload.mission_init(config, system, ends), now);
+        self.send(peer, |payload, config| payload.mission_init(config, system, time), now);
     }
 
     /// S-30: a newcomer learns all scores, its own too, and the others its.
@@ -153,7 +179,7 @@ impl Session {
             }
         }
         self.send_score(newcomer, newcomer, now);
-        if self.config.mission.teams {
+        if self.rules.mission.teams {
             for team in 0..TEAMS {
                 let score = self.team_score(team);
                 self.send(newcomer, |payload, _| payload.team_score(team, score), now);
@@ -169,7 +195,7 @@ impl Session {
     fn send_score(&mut self, to: PeerId, of: PeerId, now: Time) {
         let Some((score, team)) = self.member(of).map(|member| (member.score, member.team)) else { return };
         match team {
-            _ if !self.config.mission.teams => self.send(to, |payload, _| payload.score(of.0, score), now),
+            _ if !self.rules.mission.teams => self.send(to, |payload, _| payload.score(of.0, score), now),
             Some(team) => self.send(to, |payload, _| payload.team_player_score(of.0, score, team), now),
             // Whoever has no team yet will tell it.
             None => {}

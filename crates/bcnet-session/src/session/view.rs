@@ -120,7 +120,7 @@ impl Session {
             round: self.round.number,
             ended: self.round.is_over(),
             game_time: now.since(self.epoch),
-            time_left: self.round.ends.map(|ends| ends.since(now)),
+            time_left: self.round.ends().map(|ends| ends.since(now)),
             masters: self.masters.last_seen(now).collect(),
             counters: self.counters,
         }

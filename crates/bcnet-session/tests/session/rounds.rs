@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use bcnet_session::{Config, EndReason, Event, System};
+use bcnet_session::{Config, EndReason, Event, Mission, System};
 
 use crate::play::{playing, ship};
 use crate::vectors::hex;
+use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -99,6 +100,73 @@ fn rounds_follow_each_other_through_the_systems() {
         .collect();
     assert_eq!(ends, [130, 200, 270]);
     assert_eq!(world.session.status(world.now).system, system("Multi4"));
+}
+
+/// What a client heard of system, time limit and end (0x35), and of flags and script (0x00).
+fn heard(world: &mut World, at: usize) -> (Vec<u8>, u8, String) {
+    world.run(SECOND);
+    let payload = |opcode| {
+        let (_, payload) = world.clients[at].received.iter().rfind(|(_, it)| it[0] == opcode).expect("heard");
+        payload.clone()
+    };
+    let settings = payload(0);
+    let script = String::from_utf8(settings[9..].to_vec()).expect("ASCII");
+    (payload(0x35)[2..].to_vec(), settings[5], script)
+}
+
+fn settings(system: &str, minutes: u8, number: u8) -> Config {
+    let script = format!("Multiplayer.Episode.Mission{number}.Mission{number}");
+    let mission = Mission { script, short_name: format!("M{number}"), teams: number > 1 };
+    let (system, collisions) = (self::system(system), number == 1);
+    let intermission = Some(10 * SECOND);
+    Config { system, time_limit: Some(minutes), intermission, mission, collisions, ..Config::default() }
+}
+
+/// S-63
+#[test]
+fn new_settings_are_the_same_for_all_who_play_together() {
+    let mut world = World::new(settings("Multi1", 2, 1));
+    let first = world.join("Kirk");
+    let old = heard(&mut world, first);
+    assert_eq!((old.0[..2].to_vec(), old.1), (vec![1, 2], 0x61));
+    world.session.reconfigure(settings("Multi7", 3, 2), world.now);
+    let second = world.join("Spock");
+    assert_eq!(heard(&mut world, second), old);
+    assert_eq!(world.session.status(world.now).system, system("Multi1"));
+    // The next round is elsewhere, and longer; who comes now loads the same mission as the others.
+    world.run(140 * SECOND);
+    let third = world.join("Uhura");
+    let new = heard(&mut world, third);
+    assert_eq!((new.0[..2].to_vec(), new.1, &new.2), (vec![7, 3], old.1, &old.2));
+    assert_eq!(heard(&mut world, first).0, new.0);
+    // Nobody is left: the next player loads the new mission.
+    for at in [first, second, third] {
+        world.leave(at);
+    }
+    world.run(SECOND);
+    let fourth = world.join("Sulu");
+    let (_, flags, script) = heard(&mut world, fourth);
+    assert_eq!((flags, script.as_str()), (0x60, "Multiplayer.Episode.Mission2.Mission2"));
+}
+
+/// S-63: one who does not answer the file check has heard of nothing.
+#[test]
+fn an_empty_server_takes_new_settings_at_once() {
+    let mut world = World::new(settings("Multi1", 2, 1));
+    let outside = world.connect("Outside", "");
+    world.clients[outside].answers = false;
+    world.run(SECOND);
+    world.session.reconfigure(settings("Albirea", 3, 3), world.now);
+    assert_eq!(world.session.status(world.now).system, system("Albirea"));
+    let first = world.join("Kirk");
+    let (mission, flags, script) = heard(&mut world, first);
+    assert_eq!((&mission[..2], flags), (&[8, 3][..], 0x60));
+    assert_eq!(script, "Multiplayer.Episode.Mission3.Mission3");
+    // A system that comes while they play, and is gone before the round is over, moves nobody.
+    world.session.reconfigure(settings("Multi2", 3, 3), world.now);
+    world.session.reconfigure(settings("Albirea", 3, 3), world.now);
+    world.session.restart(world.now);
+    assert_eq!(world.session.status(world.now).system, system("Albirea"));
 }
 
 /// S-60: an empty server's time stands still.

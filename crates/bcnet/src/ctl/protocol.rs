@@ -68,6 +68,8 @@ pub(crate) enum Request {
         player: Option<String>,
     },
     /// Read the configuration and the bans again, without dropping players
+    ///
+    /// A new system or time limit begins with the next round, a new mission when the last player has left.
     Reload,
     /// Say goodbye to everyone and end the server
     Stop,
