@@ -199,7 +199,7 @@ pub enum Checksums {
     /// Any (S-22).
     #[default]
     Permissive,
-    /// Those of one of these manifests (S-23). Of more than 64 the rest is not looked at.
+    /// Those of one of these manifests (S-23). Without any, nobody fits.
     Strict(Vec<Manifest>),
 }
 

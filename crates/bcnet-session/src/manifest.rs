@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::member::Answers;
 use crate::message::ROUNDS;
 use crate::read::Reader;
 
@@ -144,46 +145,38 @@ fn read_tree(reader: &mut Reader<'_>, path: &mut Vec<u32>, files: &mut Vec<File>
 }
 
 impl Manifest {
-    /// Learns from a reply to `round`, 0 to 4, as it came from a good client. `false` if it is not well formed.
-    pub fn learn(&mut self, round: usize, payload: &[u8]) -> bool {
-        let reply = Reply::parse(round, payload);
-        let good = reply.is_some();
-        self.keep(round, reply);
-        good
-    }
-
-    pub(crate) fn keep(&mut self, round: usize, reply: Option<Reply>) {
-        if let Some(place) = self.rounds.get_mut(round).filter(|_| reply.is_some()) {
-            *place = reply;
+    /// What a client has told by its answers.
+    pub(crate) fn told(answers: &Answers) -> Self {
+        let mut manifest = Self::default();
+        for (round, (place, answer)) in manifest.rounds.iter_mut().zip(answers).enumerate() {
+            *place = answer.as_ref().and_then(|answer| Reply::parse(round, answer));
         }
+        manifest
     }
 
-    /// Whether it has all five rounds.
+    /// Whether it has all five rounds. One that has not fits nobody.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.rounds.iter().all(Option::is_some)
+        self.missing().next().is_none()
     }
 
-    /// Where a reply to `round` differs first. A round that was never learned accepts everything.
-    #[must_use]
-    pub fn check(&self, round: usize, payload: &[u8], extra_files: bool) -> Option<Mismatch> {
-        self.compare(round, Reply::parse(round, payload).as_ref(), extra_files)
+    /// The rounds that it does not have.
+    pub fn missing(&self) -> impl Iterator<Item = usize> {
+        self.rounds.iter().enumerate().filter(|(_, reply)| reply.is_none()).map(|(round, _)| round)
     }
 
-    pub(crate) fn compare(&self, round: usize, reply: Option<&Reply>, extra_files: bool) -> Option<Mismatch> {
-        let wanted = self.rounds.get(round)?.as_ref()?;
-        let (kind, entry) = match reply {
-            Some(reply) => reply.mismatch(wanted, extra_files)?,
-            None => (Difference::NoReply, ROUNDS.get(round).map_or("", |round| round.filter).into()),
-        };
-        Some(Mismatch { round, entry, kind })
-    }
-
-    /// Where another installation differs first from this one.
-    #[must_use]
-    pub fn difference(&self, other: &Self, extra_files: bool) -> Option<Mismatch> {
-        let rounds = other.rounds.iter().enumerate();
-        rounds.filter_map(|(round, reply)| self.compare(round, reply.as_ref(), extra_files)).next()
+    /// S-23: where a client's files differ first from this, in the rounds up to `last`.
+    pub(crate) fn mismatch(&self, client: &Self, last: usize, extra_files: bool) -> Option<Mismatch> {
+        let rounds = self.rounds.iter().zip(&client.rounds).zip(ROUNDS).enumerate().take(last + 1);
+        let mut mismatches = rounds.filter_map(|(round, ((wanted, reply), question))| {
+            let (kind, entry) = match (wanted, reply) {
+                (Some(wanted), Some(reply)) => reply.mismatch(wanted, extra_files)?,
+                (Some(_), None) => (Difference::NoReply, question.filter.into()),
+                (None, _) => (Difference::Extra, question.filter.into()),
+            };
+            Some(Mismatch { round, entry, kind })
+        });
+        mismatches.next()
     }
 
     /// Reads what [`Display`](fmt::Display) has written.

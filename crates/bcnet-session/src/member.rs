@@ -7,8 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
 use crate::limit::Bucket;
-use crate::manifest::Manifest;
-use crate::message::Score;
+use crate::message::{ROUNDS, Score};
 use crate::stats::Anomalies;
 
 /// Where a client stands.
@@ -40,10 +39,12 @@ pub(crate) struct Member {
     pub(crate) relay: Bucket,
     pub(crate) chat: Bucket,
     pub(crate) anomalies: Anomalies,
-    /// Which manifests still fit, by bit.
-    pub(crate) fitting: u64,
-    pub(crate) manifest: Option<Box<Manifest>>,
+    /// What it has answered about its files, until the check is over.
+    pub(crate) answers: Answers,
 }
+
+/// The answers to each round of the file check, as they came: they take no more memory than what was sent.
+pub(crate) type Answers = [Option<Box<[u8]>>; ROUNDS.len()];
 
 /// A player's ship.
 #[derive(Debug, Default)]
@@ -70,8 +71,7 @@ impl Member {
             relay: Bucket::new(relay_burst, now),
             chat: Bucket::new(CHAT_BURST, now),
             anomalies: Anomalies::default(),
-            fitting: u64::MAX,
-            manifest: None,
+            answers: Answers::default(),
         }
     }
 

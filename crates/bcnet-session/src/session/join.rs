@@ -9,8 +9,8 @@ use bcnet_transport::wire::{BootReason, Channel, PeerId};
 use super::{Session, is_banned};
 use crate::config::Checksums;
 use crate::event::Event;
-use crate::manifest::{Mismatch, Reply};
-use crate::member::{Member, State};
+use crate::manifest::{Manifest, Mismatch, Reply};
+use crate::member::{Answers, Member, State};
 use crate::message::{ROUNDS, Score, op};
 use crate::stats::Anomaly;
 use crate::text;
@@ -34,8 +34,7 @@ impl Session {
             return self.refuse(from, BootReason::FULL, now);
         };
         let state = State::Checking { round: 0, until: now + self.config.round_timeout };
-        let mut member = Member::new(peer, from, state, super::play::burst(&self.config), now);
-        member.manifest = self.config.learn.then(Box::default);
+        let member = Member::new(peer, from, state, super::play::burst(&self.config), now);
         if self.members.len() <= usize::from(peer.0) {
             self.members.resize_with(usize::from(peer.0) + 1, || None);
         }
@@ -178,40 +177,33 @@ impl Session {
 
     /// S-21 to S-23: an answer about files.
     fn checked(&mut self, peer: PeerId, round: usize, payload: &[u8], now: Time) {
-        match Reply::parse(round, payload) {
-            Some(reply) => self.judge(peer, round, Some(reply), now),
-            None => self.odd(peer, Anomaly::BadReply),
+        if Reply::parse(round, payload).is_some() {
+            self.judge(peer, round, Some(payload), now);
+        } else {
+            self.odd(peer, Anomaly::BadReply);
         }
     }
 
     /// Compares an answer, or that there is none, with the manifests, and goes on.
-    fn judge(&mut self, peer: PeerId, round: usize, reply: Option<Reply>, now: Time) {
-        let Some(fitting) = self.member(peer).map(|member| member.fitting) else { return };
-        let (fitting, mismatch) = self.compare(round, reply.as_ref(), fitting);
-        if let Some(member) = self.member_mut(peer) {
-            member.fitting = fitting;
-            if let Some(manifest) = &mut member.manifest {
-                manifest.keep(round, reply);
-            }
-        }
-        match mismatch {
+    fn judge(&mut self, peer: PeerId, round: usize, answer: Option<&[u8]>, now: Time) {
+        let place = self.member_mut(peer).and_then(|member| member.answers.get_mut(round));
+        let Some(place) = place else { return };
+        *place = answer.map(Into::into);
+        match self.mismatch(peer, round) {
             Some(mismatch) => self.turn_away(peer, mismatch, now),
             None => self.next_check(peer, round + 1, now),
         }
     }
 
-    /// Which of the manifests that fitted so far still do, and if none does, where the first of them differs.
-    fn compare(&self, round: usize, reply: Option<&Reply>, fitting: u64) -> (u64, Option<Mismatch>) {
-        let Checksums::Strict(manifests) = &self.config.checksums else { return (fitting, None) };
-        let mut first = None;
-        let mut still = 0;
-        for (at, manifest) in manifests.iter().enumerate().take(64).filter(|(at, _)| fitting >> at & 1 == 1) {
-            match manifest.compare(round, reply, self.config.extra_files) {
-                None => still |= 1 << at,
-                Some(mismatch) => first = first.or(Some(mismatch)),
-            }
-        }
-        (still, if still == 0 { first } else { None })
+    /// S-23: `None` as long as one of the manifests fits all that a client has answered. They may be others than when it
+    /// began to answer. If none fits, the one that fits for the most rounds tells where.
+    fn mismatch(&self, peer: PeerId, round: usize) -> Option<Mismatch> {
+        let Checksums::Strict(manifests) = &self.config.checksums else { return None };
+        let client = Manifest::told(&self.member(peer)?.answers);
+        let compare = |manifest: &Manifest| manifest.mismatch(&client, round, self.config.extra_files);
+        let all: Vec<Mismatch> = manifests.iter().map(compare).collect::<Option<_>>()?;
+        let furthest = all.into_iter().rev().max_by_key(|mismatch| mismatch.round);
+        furthest.or_else(|| compare(&Manifest::default()))
     }
 
     fn next_check(&mut self, peer: PeerId, round: usize, now: Time) {
@@ -228,9 +220,11 @@ impl Session {
     /// S-25: three messages that the client gets at once.
     fn start_loading(&mut self, peer: PeerId, now: Time) {
         let Some(member) = self.member_mut(peer) else { return };
-        let (slot, manifest) = (member.slot.unwrap_or(0), member.manifest.take());
-        if let Some(mut manifest) = manifest {
-            manifest.name = self.member(peer).map(Member::shown_name).unwrap_or_default();
+        let (slot, name) = (member.slot.unwrap_or(0), member.shown_name());
+        let answers = std::mem::take(&mut member.answers);
+        if self.config.learn {
+            let mut manifest = Box::new(Manifest::told(&answers));
+            manifest.name = name;
             self.tell(Event::ManifestLearned { peer, manifest });
         }
         let game_time = now.since(self.epoch).as_secs_f32();
@@ -244,9 +238,11 @@ impl Session {
     fn turn_away(&mut self, peer: PeerId, mismatch: Mismatch, now: Time) {
         let opcode = self.config.refusal_opcode;
         self.send(peer, |payload, _| payload.checksum_failed(opcode, &mismatch.entry), now);
-        let name = self.member(peer).map(Member::shown_name).unwrap_or_default();
+        let Some(member) = self.member_mut(peer) else { return };
+        member.answers = Answers::default();
+        member.state = State::Refused { until: now + READING };
+        let name = member.shown_name();
         self.tell(Event::ChecksumMismatch { peer, name, mismatch });
-        self.set_state(peer, State::Refused { until: now + READING });
         self.waiting = Some(now + super::LOOK_AGAIN);
         self.rearm();
     }

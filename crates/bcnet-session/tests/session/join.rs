@@ -442,6 +442,47 @@ fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
     assert_eq!(world.session.status(world.now).in_game, 1);
 }
 
+/// S-23: the manifests that are in force at the end of the check count, for all that was answered.
+#[test]
+fn manifests_that_change_during_the_check_count_from_its_beginning() {
+    let good = learned();
+    let other = Manifest::parse(&good.to_string().replace("version 7E0CE243", "version 11111111"));
+    let other = other.expect("well formed");
+    assert_ne!(other, good);
+    let strict = |manifests: &[&Manifest]| Checksums::Strict(manifests.iter().copied().cloned().collect());
+    let many = [vec![&other; 70], vec![&good]].concat();
+    let version = Some("round 0 (scripts/): 60: other version");
+    let nothing = Some("round 0 (scripts/): App.pyc: not in the manifest");
+    for (before, after, expected) in [
+        (strict(&[&other, &good]), strict(&[&other]), version),
+        (strict(&[&good, &other]), strict(&[&other, &good]), None),
+        (Checksums::Permissive, strict(&[&other]), version),
+        (Checksums::Permissive, strict(&[&good]), None),
+        (strict(&[&good]), Checksums::Permissive, None),
+        (strict(&many), strict(&many), None),
+        (strict(&[&good]), strict(&[]), nothing),
+        (strict(&[&good]), strict(&[&Manifest::default()]), nothing),
+    ] {
+        let config = Config { checksums: before, ..Config::default() };
+        let mut world = World::new(config.clone());
+        let kirk = world.connect("Kirk", "");
+        world.clients[kirk].answers = false;
+        world.run(SECOND);
+        world.send(kirk, &reply(0));
+        world.run(SECOND);
+        assert_eq!(world.take(kirk).len(), 2, "asked again");
+        world.session.reconfigure(Config { checksums: after, ..config }, world.now);
+        world.clients[kirk].answers = true;
+        world.send(kirk, &reply(1));
+        world.run(2 * SECOND);
+        let mismatch = world.events.iter().find_map(|event| match event {
+            Event::ChecksumMismatch { mismatch, .. } => Some(mismatch.to_string()),
+            _ => None,
+        });
+        assert_eq!((mismatch.as_deref(), world.is_in_game(kirk)), (expected, expected.is_none()));
+    }
+}
+
 /// S-23: files that the manifest does not know can be allowed; silence cannot.
 #[test]
 fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {

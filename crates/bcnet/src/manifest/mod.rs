@@ -82,9 +82,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
 }
 
-/// The manifest in a file.
+/// The manifest in a file, for players to fit.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
-    Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())
+    let manifest = Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())?;
+    ensure!(manifest.is_complete(), "{}: {}", path.display(), incomplete(&manifest));
+    Ok(manifest)
+}
+
+/// What is wrong with a manifest that lacks rounds.
+fn incomplete(manifest: &Manifest) -> String {
+    let missing: Vec<String> = manifest.missing().map(|round| round.to_string()).collect();
+    let rounds = if missing.len() == 1 { "round" } else { "rounds" };
+    format!(
+        "{rounds} {} missing, so no player fits; make it anew with `bcnet manifest learn`",
+        missing.join(", ")
+    )
 }
 
 fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
@@ -100,10 +112,7 @@ fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
     if manifest.is_complete() {
         return Ok(Verdict::Clean);
     }
-    eprintln!(
-        "bcnet: {}: some of the five rounds are missing, and anything is accepted in those",
-        path.display()
-    );
+    eprintln!("bcnet: {}: {}", path.display(), incomplete(&manifest));
     Ok(Verdict::Findings)
 }
 

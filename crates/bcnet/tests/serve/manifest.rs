@@ -63,7 +63,7 @@ fn a_bad_manifest_is_told_with_its_line() {
     assert_eq!(code, Some(1));
     assert!(error.starts_with("bcnet: x.manifest: line 3: "), "{error}");
     let (code, error) = check("bcnet-manifest 1\nround 0\ndirectory 12345678\n");
-    assert!(code == Some(1) && error.contains("some of the five rounds are missing"), "{error}");
+    assert!(code == Some(1) && error.contains("x.manifest: rounds 1, 2, 3, 4 missing"), "{error}");
     let output = directory.bcnet(&["manifest", "check", "absent"]).output().expect("bcnet runs");
     assert_eq!(output.status.code(), Some(2));
 }
@@ -86,6 +86,13 @@ fn a_server_with_a_bad_manifest_does_not_start() {
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
     fs::write(directory.path("x.manifest"), "nonsense\n").expect("written");
     let problem = "x.manifest: line 1: the first line must be `bcnet-manifest 1`\n";
+    assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
+    assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
+    // One that lacks rounds would fit nobody.
+    let rounds: String = (0..4).map(|round| format!("round {round}\ndirectory 08070605\n")).collect();
+    fs::write(directory.path("x.manifest"), format!("bcnet-manifest 1\n{rounds}")).expect("written");
+    let problem =
+        "x.manifest: round 4 missing, so no player fits; make it anew with `bcnet manifest learn`\n";
     assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
 }
