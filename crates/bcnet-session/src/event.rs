@@ -73,6 +73,8 @@ pub enum Event {
         peer: PeerId,
         /// What it calls itself.
         name: String,
+        /// From where.
+        address: SocketAddrV4,
         /// Where they differ.
         mismatch: Mismatch,
     },

@@ -241,8 +241,8 @@ impl Session {
         let Some(member) = self.member_mut(peer) else { return };
         member.answers = Answers::default();
         member.state = State::Refused { until: now + READING };
-        let name = member.shown_name();
-        self.tell(Event::ChecksumMismatch { peer, name, mismatch });
+        let (name, address) = (member.shown_name(), member.address);
+        self.tell(Event::ChecksumMismatch { peer, name, address, mismatch });
         self.waiting = Some(now + super::LOOK_AGAIN);
         self.rearm();
     }

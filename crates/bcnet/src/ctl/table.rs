@@ -25,7 +25,9 @@ pub(super) fn show(request: &Request, answer: &Value) -> String {
                 .iter()
                 .map(|key| format!("{} {}  ", key.trim_end_matches("_s"), cell(answer, key)))
                 .collect();
-            format!("{}\n{}", head.trim_end(), table(SESSIONS, list("sessions"), "no sessions"))
+            let sessions = list("sessions");
+            let table = table(SESSIONS, sessions, "no sessions");
+            format!("{}\n{table}{}", head.trim_end(), mismatches(sessions))
         }
         Request::Queues { .. } => {
             let queues = list("queues");
@@ -33,6 +35,14 @@ pub(super) fn show(request: &Request, answer: &Value) -> String {
         }
         _ => cell(answer, "done") + "\n",
     }
+}
+
+/// Whose files did not match, if there was anybody.
+fn mismatches(sessions: &[Value]) -> String {
+    let lists = sessions.iter().filter_map(|session| session.get("mismatches")?.as_array());
+    let rows: Vec<Value> = lists.flatten().cloned().collect();
+    let table = || format!("\nfiles did not match:\n{}", table(MISMATCHES, &rows, ""));
+    if rows.is_empty() { String::new() } else { table() }
 }
 
 type Columns = &'static [(&'static str, &'static str)];
@@ -56,6 +66,15 @@ const LEAVERS: Columns = &[
     ("NAME", "name"),
     ("ADDRESS", "address"),
     ("REASON", "reason"),
+    ("AGO", "ago_s"),
+];
+const MISMATCHES: Columns = &[
+    ("SESSION", "session"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("ROUND", "round"),
+    ("ENTRY", "entry"),
+    ("DIFFERENCE", "difference"),
     ("AGO", "ago_s"),
 ];
 const BANS: Columns = &[("NETWORK", "network"), ("EXPIRES", "expires"), ("BY", "by"), ("REASON", "reason")];

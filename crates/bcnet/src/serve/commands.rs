@@ -255,6 +255,15 @@ fn status(room: &Room, now: Time) -> Value {
             "address": master.to_string(),
             "seen_s": seen.map(|ago| ago.as_secs()),
         })).collect::<Vec<_>>(),
+        "mismatches": room.journal.misfits.iter().rev().map(|misfit| json!({
+            "session": room.session.config().name,
+            "name": misfit.name,
+            "address": misfit.address.to_string(),
+            "round": misfit.mismatch.round,
+            "entry": misfit.mismatch.entry,
+            "difference": misfit.mismatch.kind.to_string(),
+            "ago_s": now.since(misfit.at).as_secs(),
+        })).collect::<Vec<_>>(),
     })
 }
 

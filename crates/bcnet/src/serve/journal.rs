@@ -1,10 +1,10 @@
-//! What a session tells becomes lines of the log, and is remembered for `bcnet ctl search`.
+//! What a session tells becomes lines of the log, and is remembered for `bcnet ctl search` and `status`.
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::{Event, Summary};
+use bcnet_session::{Event, Mismatch, Summary};
 use bcnet_transport::{Leave, Time};
 
 use super::limit::Limit;
@@ -15,6 +15,8 @@ pub(super) struct Journal {
     port: u16,
     /// The last ones to leave, the latest at the back.
     pub(super) leavers: VecDeque<Leaver>,
+    /// The last ones whose files were not those of a manifest, the latest at the back.
+    pub(super) misfits: VecDeque<Misfit>,
     lines: Limit,
 }
 
@@ -27,9 +29,19 @@ pub(super) struct Leaver {
     pub(super) at: Time,
 }
 
+/// Somebody whose files were not those of a manifest.
+#[derive(Debug)]
+pub(super) struct Misfit {
+    pub(super) name: String,
+    pub(super) address: SocketAddrV4,
+    pub(super) mismatch: Mismatch,
+    pub(super) at: Time,
+}
+
 impl Journal {
     pub(super) const fn new(port: u16) -> Self {
-        Self { port, leavers: VecDeque::new(), lines: Limit::new(LINES_AT_ONCE, LINE_EVERY) }
+        let lines = Limit::new(LINES_AT_ONCE, LINE_EVERY);
+        Self { port, leavers: VecDeque::new(), misfits: VecDeque::new(), lines }
     }
 
     /// Writes an event down, if not too many are.
@@ -40,13 +52,14 @@ impl Journal {
             }
             self.log(&event);
         }
-        if let Event::Left { name, address, reason, .. } = event
-            && !name.is_empty()
-        {
-            if self.leavers.len() == LEAVERS {
-                self.leavers.pop_front();
+        match event {
+            Event::Left { name, address, reason, .. } if !name.is_empty() => {
+                keep(&mut self.leavers, LEAVERS, Leaver { name, address, reason: why(reason), at: now });
             }
-            self.leavers.push_back(Leaver { name, address, reason: why(reason), at: now });
+            Event::ChecksumMismatch { name, address, mismatch, .. } => {
+                keep(&mut self.misfits, MISFITS, Misfit { name, address, mismatch, at: now });
+            }
+            _ => {}
         }
     }
 
@@ -72,8 +85,8 @@ impl Journal {
             Event::Refused { from, reason } => {
                 tracing::info!(event = name, port, address = %from, %reason);
             }
-            Event::ChecksumMismatch { peer, name: player, mismatch } => {
-                tracing::warn!(event = name, port, peer = peer.0, player, %mismatch);
+            Event::ChecksumMismatch { peer, name: player, address, mismatch } => {
+                tracing::warn!(event = name, port, peer = peer.0, player, %address, %mismatch);
             }
             Event::Anomaly { peer, kind, count } => {
                 tracing::warn!(event = name, port, peer = peer.0, %kind, count);
@@ -94,6 +107,14 @@ impl Journal {
     }
 }
 
+/// The oldest gives way.
+fn keep<T>(list: &mut VecDeque<T>, most: usize, latest: T) {
+    if list.len() == most {
+        list.pop_front();
+    }
+    list.push_back(latest);
+}
+
 /// Why somebody has left. All are gone when the server itself leaves.
 fn why(reason: Leave) -> String {
     if reason == Leave::Local { "the server ends".into() } else { reason.to_string() }
@@ -101,6 +122,8 @@ fn why(reason: Leave) -> String {
 
 /// Who left is remembered as long as this many have not left since.
 const LEAVERS: usize = 200;
+/// The same of those whose files did not fit.
+const MISFITS: usize = 16;
 /// As many lines at once, and after that one in this time.
 const LINES_AT_ONCE: u32 = 200;
 const LINE_EVERY: Duration = Duration::from_millis(20);

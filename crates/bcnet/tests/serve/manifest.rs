@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use bcnet_transport::Leave;
 use bcnet_transport::wire::BootReason;
+use serde_json::json;
 
 use crate::player::Player;
 use crate::server::{Directory, Server};
@@ -115,4 +116,31 @@ fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
     assert_eq!(player.until_over(), Leave::Booted(BootReason::KICKED));
     assert!(player.has(&[0x22]));
     server.logged(&["event=\"checksum_mismatch\"", "player=\"Khan\"", "round 0"]);
+
+    // The console shows the last ones, the latest first.
+    let address = player.socket.local_addr().expect("bound").to_string();
+    let status = server.ask(&["status"]);
+    let mut shown = status["sessions"][0]["mismatches"][0].clone();
+    shown.as_object_mut().expect("an object").remove("ago_s").expect("a time");
+    let expected = json!({
+        "session": "bcnet", "name": "Khan", "address": address,
+        "round": 0, "entry": "04030201", "difference": "other version",
+    });
+    assert_eq!(shown, expected);
+    let text = String::from_utf8(server.directory.ctl(&["status"]).stdout).expect("UTF-8");
+    let (_, table) = text.split_once("\nfiles did not match:\n").expect(&text);
+    let cells: Vec<_> = table.lines().nth(1).expect("a line").split_whitespace().collect();
+    assert_eq!(cells[..7], ["bcnet", "Khan", &address, "0", "04030201", "other", "version"]);
+    for n in 0..16 {
+        assert_eq!(
+            Player::connect(server.address(), &format!("Khan {n}")).until_over(),
+            Leave::Booted(BootReason::KICKED)
+        );
+    }
+    let status = server.ask(&["status"]);
+    let names: Vec<_> = status["sessions"][0]["mismatches"].as_array().expect("a list").iter().collect();
+    assert_eq!(
+        (names.len(), &names[0]["name"], &names[15]["name"]),
+        (16, &json!("Khan 15"), &json!("Khan 0"))
+    );
 }
