@@ -82,19 +82,21 @@ fn a_server_with_a_bad_manifest_does_not_start() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).expect("UTF-8"))
     };
+    // The usual port may be taken, which is told too.
+    let serve = ["serve", "--bind", "127.0.0.1", "--set", "log.level=error"];
     let problem = "x.manifest: No such file or directory (os error 2)\n";
-    assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
+    assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
     fs::write(directory.path("x.manifest"), "nonsense\n").expect("written");
     let problem = "x.manifest: line 1: the first line must be `bcnet-manifest 1`\n";
-    assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
+    assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
     // One that lacks rounds would fit nobody.
     let rounds: String = (0..4).map(|round| format!("round {round}\ndirectory 08070605\n")).collect();
     fs::write(directory.path("x.manifest"), format!("bcnet-manifest 1\n{rounds}")).expect("written");
     let problem =
         "x.manifest: round 4 missing, so no player fits; make it anew with `bcnet manifest learn`\n";
-    assert_eq!(run(&["serve"]), (Some(2), format!("bcnet: {problem}")));
+    assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
 }
 
