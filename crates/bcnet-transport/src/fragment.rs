@@ -8,8 +8,8 @@ use core::num::NonZeroU8;
 
 use crate::wire::Part;
 
-/// T-67: how many parts a payload of `len` bytes takes if no message may be larger than `limit`. `Some(0)` if it fits one message as it is, `None` if 255
-/// parts are not enough. `header` is the header of the message in one piece.
+/// T-67: how many parts a payload of `len` bytes takes if no message may be larger than `limit`. `Some(0)` if it fits one
+/// message as it is, `None` if 255 parts are not enough. `header` is the header of the message in one piece.
 pub(crate) fn parts(len: usize, header: usize, limit: usize) -> Option<u8> {
     if header + len <= limit {
         return Some(0);
