@@ -383,7 +383,7 @@ mod tests {
                 Text::default(),
                 Time::ZERO,
             );
-            let mut hello = [0; 100];
+            let mut hello = [0; 512];
             let hello_size = player.poll_transmit(&mut hello, Time::ZERO).expect("a connect request").len;
             let mut counts = Vec::new();
             for round in 0..40 {
