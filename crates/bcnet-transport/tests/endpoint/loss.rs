@@ -91,6 +91,29 @@ fn a_way_that_becomes_longer_than_the_timeout_is_measured() {
     assert_eq!(late, 0, "of 200 messages, after {early} repeats in the first half");
 }
 
+/// T-61: where every message is lost once and its repeat is answered in the usual time, nothing says that the way is
+/// longer: what is taken for the round trip hardly grows with the time that the loss itself takes.
+#[test]
+fn a_way_that_loses_everything_once_is_not_taken_for_a_longer_one() {
+    let mut host = measured();
+    let mut now = ms(200);
+    for seq in 0..60 {
+        host.send(PeerId(2), b"lost once", now);
+        assert_eq!(host.flush(now).len(), 1, "message {seq}");
+        let repeat = loop {
+            now = now + Duration::from_millis(10);
+            if !host.flush(now).is_empty() {
+                break now;
+            }
+        };
+        now = repeat + Duration::from_millis(100);
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
+    }
+    let snapshot = host.snapshot(PeerId(2), now);
+    assert!(snapshot.round_trip <= Some(Duration::from_millis(300)), "{:?}", snapshot.round_trip);
+    assert!(snapshot.timeout <= Duration::from_millis(1000), "{:?}", snapshot.timeout);
+}
+
 /// T-63: at first 40 datagrams may be under way; each ACK makes room for more.
 #[test]
 fn at_first_40_datagrams_may_be_under_way() {
