@@ -517,6 +517,29 @@ fn after_the_eighth_send_the_pauses_double() {
     assert_eq!(sends, steady.iter().chain(&patient).map(ToString::to_string).collect::<Vec<_>>());
 }
 
+/// T-62: a message that waits longer than a timeout is not hurried by the ACKs of later ones.
+#[test]
+fn a_message_that_waits_long_is_not_hurried() {
+    let mut host = measured();
+    host.send(PeerId(2), b"data", ms(200));
+    for tenth in 2..26 {
+        host.timeline(ms(100 * tenth), ms(100 * tenth + 99));
+        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
+    }
+    assert_eq!(host.says(ms(2600)), ["data seq=0 4 bytes"], "for the ninth time");
+    for later in 1..=5 {
+        host.send(PeerId(2), b"more", ms(2600 + 10 * later));
+        assert_eq!(host.says(ms(2600 + 10 * later)).len(), 1);
+    }
+    let acks: Vec<_> = (1..=5).map(|seq| ack(Channel::Game, seq)).collect();
+    host.hear_from(address(1), &from_peer(2, &acks), ms(2740));
+    let timeout = host.snapshot(PeerId(2), ms(2740)).timeout;
+    assert!(timeout > Duration::from_millis(150), "{timeout:?}");
+    let due = ms(2600) + 2 * timeout;
+    assert_eq!(host.timeline(ms(2740), before(due)), [""; 0]);
+    assert_eq!(host.says(due), ["data seq=0 4 bytes"]);
+}
+
 /// T-61: in a loop with fixed ticks a repeat happens at the tick nearest to its time.
 #[test]
 fn with_a_tick_the_repeat_is_at_the_nearest_service() {
