@@ -309,7 +309,7 @@ impl Game {
 /// A session sends at most this often: twice as often as a stock host was seen to send to each client.
 const FLUSH_EVERY: Duration = Duration::from_millis(50);
 /// A busy server looks at its sockets at most this often.
-const TURN_EVERY: Duration = Duration::from_millis(3);
+const TURN_EVERY: Duration = Duration::from_millis(5);
 /// How many datagrams one socket may bring before others have their turn.
 const TURN: usize = 256;
 /// How many datagrams an error at a socket counts for.
