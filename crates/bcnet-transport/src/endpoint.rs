@@ -2,6 +2,7 @@
 //!
 //! Owns T-50 to T-58. Delivery is in [`peer`](crate::peer) and below.
 
+mod admission;
 mod control;
 mod receive;
 mod send;
@@ -20,9 +21,10 @@ use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
 use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, PeerId, Role, Text};
+pub use admission::{AdmitError, BootError};
 use control::MOST_NAME;
 use send::check_live;
-pub use send::{AdmitError, BootError, Quality, SendError};
+pub use send::{Quality, SendError};
 use table::Table;
 
 /// One end of any number of conversations over one UDP socket, without the socket.

@@ -145,18 +145,10 @@ impl Endpoint {
         match (self.peers.find_address(from), nonce) {
             (Some(place), None) => Ok(place),
             (None, None) => Err(Cause::UnknownSender),
-            (None, Some(nonce)) => {
-                self.check_knock(None)?;
-                self.knock(from, nonce, now)
+            (Some(place), Some(nonce)) if self.peers.get(place).is_some_and(|peer| peer.nonce == nonce) => {
+                Ok(place)
             }
-            (Some(place), Some(nonce)) => {
-                if self.peers.get(place).is_some_and(|peer| peer.nonce == nonce) {
-                    return Ok(place);
-                }
-                self.check_knock(Some(place))?;
-                self.replace(place, now);
-                self.knock(from, nonce, now)
-            }
+            (old, Some(nonce)) => self.knock(from, nonce, old, now),
         }
     }
 
@@ -169,18 +161,19 @@ impl Endpoint {
         }
     }
 
-    /// Whether there is room for a new connection attempt, in the place of another if it has one.
-    fn check_knock(&self, old: Option<u32>) -> Result<(), Cause> {
+    /// A new connection attempt, in the place of an old peer if there is one. Without room for it that one stays.
+    fn knock(&mut self, from: SocketAddrV4, nonce: u32, old: Option<u32>, now: Time) -> Result<u32, Cause> {
         if self.left {
             return Err(Cause::NotAllowed);
         }
         let asks = |place: &u32| self.peers.get(*place).is_some_and(|peer| peer.id == PeerId::UNASSIGNED);
         let others = self.peers.places().filter(|place| Some(*place) != old);
-        if others.filter(asks).count() >= self.config.pending { Err(Cause::Crowded) } else { Ok(()) }
-    }
-
-    /// A new connection attempt.
-    fn knock(&mut self, from: SocketAddrV4, nonce: u32, now: Time) -> Result<u32, Cause> {
+        if others.filter(asks).count() >= self.config.pending {
+            return Err(Cause::Crowded);
+        }
+        if let Some(old) = old {
+            self.replace(old, now);
+        }
         let mut peer = Peer::new(from, PeerId::UNASSIGNED, State::Pending { since: now }, &self.config, now);
         peer.nonce = nonce;
         self.add(peer).ok_or(Cause::Crowded)
