@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId, Text};
-use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError};
+use bcnet_transport::{Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time};
 
 use crate::heap;
 use crate::net::{
@@ -244,36 +244,13 @@ fn no_limit_makes_a_payload_that_cannot_be_sent() {
     for datagram_limit in sizes {
         for message_limit in sizes {
             let config = Config { datagram_limit, message_limit, ..plain() };
-            let (mut host, mut client) = (
-                Endpoint::host(config.clone()),
-                Endpoint::connect(config, HOST, Ipv4Addr::LOCALHOST, 7, Text::default(), START),
-            );
             let sent = [pattern(1, 3), pattern(2, 200), pattern(3, 20_000)];
-            let (mut taken, mut received, mut bytes) = (0, Vec::new(), Vec::new());
-            let mut buffer = vec![0; 65_536];
-            for tick in 0..100 {
-                let now = ms(10 * tick);
-                client.handle_timeout(now);
-                while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
-                    host.handle_datagram(address(1), &mut buffer[..transmit.len], now);
-                }
-                host.handle_timeout(now);
-                while let Some(event) = host.poll_event(&mut bytes) {
-                    if let Event::Request { from, .. } = event {
-                        host.admit(from, now).expect("a free id");
-                        let results =
-                            sent.iter().map(|payload| host.send(PeerId(2), payload, Quality::Reliable, now));
-                        taken = results.filter(Result::is_ok).count();
-                    }
-                }
-                while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
-                    assert!(transmit.len <= datagram_limit.clamp(414, 65_507));
-                    client.handle_datagram(HOST, &mut buffer[..transmit.len], now);
-                }
-                while let Some(event) = client.poll_event(&mut bytes) {
-                    received.extend(matches!(event, Event::Received { .. }).then(|| bytes.clone()));
-                }
-            }
+            let mut taken = 0;
+            let received = hear(&config, 100, |host, now| {
+                let results =
+                    sent.iter().map(|payload| host.send(PeerId(2), payload, Quality::Reliable, now));
+                taken = results.filter(Result::is_ok).count();
+            });
             // With very small messages 255 parts are not enough for the last.
             assert!(
                 taken >= 2 && received == sent[..taken],
@@ -281,6 +258,37 @@ fn no_limit_makes_a_payload_that_cannot_be_sent() {
             );
         }
     }
+}
+
+/// What a client receives of a host that speaks once it has let it in, in so many ticks of 10 ms. The last datagram of a
+/// tick arrives first.
+fn hear(config: &Config, ticks: u64, mut speak: impl FnMut(&mut Endpoint, Time)) -> Vec<Vec<u8>> {
+    let mut host = Endpoint::host(config.clone());
+    let mut client = Endpoint::connect(config.clone(), HOST, Ipv4Addr::LOCALHOST, 7, Text::default(), START);
+    let (mut received, mut bytes, mut buffer) = (Vec::new(), Vec::new(), vec![0; 65_536]);
+    for now in (0..ticks).map(|tick| ms(10 * tick)) {
+        client.handle_timeout(now);
+        while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
+            host.handle_datagram(address(1), &mut buffer[..transmit.len], now);
+        }
+        host.handle_timeout(now);
+        while let Some(event) = host.poll_event(&mut bytes) {
+            if let Event::Request { from, .. } = event {
+                host.admit(from, now).expect("a free id");
+                speak(&mut host, now);
+            }
+        }
+        let mut packets = Vec::new();
+        while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
+            assert!(transmit.len <= config.datagram_limit.clamp(414, 65_507));
+            packets.push(buffer[..transmit.len].to_vec());
+        }
+        packets.iter_mut().rev().for_each(|packet| client.handle_datagram(HOST, packet, now));
+        while let Some(event) = client.poll_event(&mut bytes) {
+            received.extend(matches!(event, Event::Received { .. }).then(|| bytes.clone()));
+        }
+    }
+    received
 }
 
 /// T-61: times that are practically for ever are no trouble.
@@ -323,34 +331,13 @@ fn settings_that_mean_for_ever_are_kept_as_such() {
 fn the_largest_payload_arrives_whatever_the_limit() {
     for message_limit in [50, 412, 8191] {
         let config = Config { datagram_limit: 65_507, message_limit, queue_bytes: 4 << 20, ..plain() };
-        let mut host = Endpoint::host(config.clone());
-        let mut client = Endpoint::connect(config, HOST, Ipv4Addr::LOCALHOST, 7, Text::default(), START);
-        let (mut sent, mut received) = (Vec::new(), Vec::new());
-        let (mut buffer, mut bytes) = (vec![0; 65_536], Vec::new());
-        for now in (0..400).map(|tick| ms(10 * tick)) {
-            client.handle_timeout(now);
-            while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
-                host.handle_datagram(address(1), &mut buffer[..transmit.len], now);
-            }
-            host.handle_timeout(now);
-            while let Some(event) = host.poll_event(&mut bytes) {
-                if let Event::Request { from, .. } = event {
-                    host.admit(from, now).expect("a free id");
-                    let refused = host.send(PeerId(2), &vec![0; 3 << 20], Quality::Reliable, now);
-                    let Err(SendError::TooLarge { most, .. }) = refused else { panic!("{refused:?}") };
-                    sent = pattern(1, most);
-                    host.send(PeerId(2), &sent, Quality::Reliable, now).expect("the largest there is");
-                }
-            }
-            let mut packets = Vec::new();
-            while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
-                packets.push(buffer[..transmit.len].to_vec());
-            }
-            packets.iter_mut().rev().for_each(|packet| client.handle_datagram(HOST, packet, now));
-            while let Some(event) = client.poll_event(&mut bytes) {
-                received.extend(matches!(event, Event::Received { .. }).then(|| bytes.clone()));
-            }
-        }
+        let mut sent = Vec::new();
+        let received = hear(&config, 400, |host, now| {
+            let refused = host.send(PeerId(2), &vec![0; 3 << 20], Quality::Reliable, now);
+            let Err(SendError::TooLarge { most, .. }) = refused else { panic!("{refused:?}") };
+            sent = pattern(1, most);
+            host.send(PeerId(2), &sent, Quality::Reliable, now).expect("the largest there is");
+        });
         assert!(received == [sent.as_slice()], "messages of {message_limit} bytes: {}", sent.len());
     }
 }
