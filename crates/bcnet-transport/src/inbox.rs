@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use crate::fragment::{Chain, Misfit, Pool, Set};
+use crate::fragment::{Chain, MOST_PARTS, Misfit, Pool, Set};
 use crate::time::Time;
 use crate::wire::{Part, Seq};
 
@@ -292,8 +292,6 @@ impl Hold {
         Self { later: bytes, next: bytes.saturating_add(largest) }
     }
 }
-
-const MOST_PARTS: usize = 255;
 
 #[cfg(test)]
 #[path = "inbox_model.rs"]
