@@ -19,7 +19,7 @@ mod inspect {
         mod pcap;
         mod source;
 
-        use bcnet_transport::observe::{Limits, Observer};
+        use bcnet_observe::{Limits, Observer};
         use source::{Batch, Source, Step};
 
         pub(crate) fn read(bytes: &[u8]) {

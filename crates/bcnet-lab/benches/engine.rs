@@ -122,7 +122,7 @@ impl World {
     /// As many clients, spread over as few hosts as can take them, all of them connected.
     fn connected(clients: usize) -> Self {
         let config = Config { cipher: false, pending: 100, ..Config::default() };
-        let hosts = clients.div_ceil(MOST_CLIENTS);
+        let hosts = clients.div_ceil(MAX_CLIENTS);
         let connect = |client| {
             let (host, own) = (address(HOSTS, client % hosts), *address(CLIENTS, client).ip());
             Endpoint::connect(config.clone(), host, own, 1, Text::default(), Time::ZERO)
@@ -242,6 +242,6 @@ const TICK: Duration = Duration::from_micros(16_667);
 const SILENCE: Talk = Talk { payload: Vec::new(), count: 0, to: PeerId::NULL };
 const FIRST_CLIENT: PeerId = PeerId(2);
 /// To one host.
-const MOST_CLIENTS: usize = 120;
+const MAX_CLIENTS: usize = 120;
 const HOSTS: u8 = 0;
 const CLIENTS: u8 = 1;

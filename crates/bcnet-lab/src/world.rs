@@ -304,7 +304,7 @@ impl<E: Engine + ?Sized> World<E> {
         let now = self.now;
         let node = &mut self.nodes[number];
         let again = if node.services.0 == now { node.services.1 + 1 } else { 1 };
-        assert!(again < MOST_SERVICES, "node {number} does not come to rest at {now}");
+        assert!(again < MAX_SERVICES, "node {number} does not come to rest at {now}");
         node.services = (now, again);
         if let Some(blocked) = node.habits.block(now) {
             node.busy = now + blocked;
@@ -422,4 +422,4 @@ fn place(address: SocketAddrV4) -> usize {
 /// The address below that of node 0.
 const FIRST_ADDRESS: u32 = 0x0A00_0000;
 /// More often than any honest use services a node at one time.
-const MOST_SERVICES: u32 = 10_000;
+const MAX_SERVICES: u32 = 10_000;

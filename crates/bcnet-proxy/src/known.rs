@@ -76,7 +76,7 @@ impl Known {
     }
 
     fn pass_part(&mut self, seq: Seq, part: Part) {
-        if self.plain.len() >= MOST_SPLIT && !self.plain.contains_key(&seq.0) {
+        if self.plain.len() >= MAX_SPLIT && !self.plain.contains_key(&seq.0) {
             self.plain.pop_first();
         }
         let plain = self.plain.entry(seq.0).or_default();
@@ -141,4 +141,4 @@ impl Hasher for Mixed {
 /// are numbers.
 const MOST: usize = 4096;
 /// How many split payloads are watched for ACKs without a part.
-const MOST_SPLIT: usize = 64;
+const MAX_SPLIT: usize = 64;

@@ -12,4 +12,4 @@ mod known;
 mod proxy;
 
 pub use heal::{Bytes, Healed, Healer, Passed, Seen, Way};
-pub use proxy::{Config, Event, Leg, MOST_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};
+pub use proxy::{Config, Event, Leg, MAX_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};

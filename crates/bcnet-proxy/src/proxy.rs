@@ -71,7 +71,7 @@ pub enum Refusal {
     Flood,
     /// There is no source address left for another player.
     NoSource,
-    /// Its address has [`MOST_PER_ADDRESS`] sources already.
+    /// Its address has [`MAX_PER_ADDRESS`] sources already.
     AddressFull,
     /// Too many browsers wait.
     Crowded,
@@ -347,7 +347,7 @@ impl Proxy {
             if neighbours.pace.exceeds(self.config.rate, now) {
                 return Err(Refusal::Flood);
             }
-            if neighbours.count >= MOST_PER_ADDRESS {
+            if neighbours.count >= MAX_PER_ADDRESS {
                 return Err(Refusal::AddressFull);
             }
         }
@@ -415,7 +415,7 @@ impl Proxy {
         if let Some(count) = self.refused.get_mut(refusal as usize) {
             *count += 1;
         }
-        if self.events.len() < MOST_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(Event::Refused { client, refusal });
         }
         let reason = refusal.boot().filter(|_| wants_in(seen));
@@ -448,10 +448,10 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
 }
 
 /// As many players of one address may be there at the same time, and as many browsers: a household, not a flood.
-pub const MOST_PER_ADDRESS: usize = 16;
+pub const MAX_PER_ADDRESS: usize = 16;
 /// How long a client whom the server has not answered may wait, and how long a browser is remembered.
 const UNANSWERED: Duration = Duration::from_secs(10);
 /// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Refusals are told only while fewer events wait.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;

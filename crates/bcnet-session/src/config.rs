@@ -110,7 +110,7 @@ impl Default for Config {
 impl Config {
     /// How many players there can be.
     pub(crate) fn places(&self) -> usize {
-        usize::from(self.player_limit).min(MOST_SLOTS)
+        usize::from(self.player_limit).min(MAX_SLOTS)
     }
 
     /// What clients are told before they load.
@@ -214,6 +214,6 @@ pub enum SayAs {
 }
 
 /// How many players the stock game has room for.
-pub(crate) const MOST_SLOTS: usize = 16;
+pub(crate) const MAX_SLOTS: usize = 16;
 const SYSTEMS: [&str; 9] =
     ["Multi1", "Multi2", "Multi3", "Multi4", "Multi5", "Multi6", "Multi7", "Albirea", "Poseidon"];

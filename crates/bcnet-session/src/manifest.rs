@@ -87,7 +87,7 @@ impl Reply {
     pub(crate) fn parse(round: usize, payload: &[u8]) -> Option<Self> {
         let index = ROUNDS.get(round)?.index;
         let mut reader = Reader(payload);
-        if payload.len() > MOST_REPLY || reader.u8()? != 0x21 || reader.u8()? != index {
+        if payload.len() > MAX_REPLY || reader.u8()? != 0x21 || reader.u8()? != index {
             return None;
         }
         let version = if round == 0 { Some(reader.u32()?) } else { None };
@@ -127,7 +127,7 @@ impl Reply {
 
 /// One directory and those below it. The depth is that of `path`.
 fn read_tree(reader: &mut Reader<'_>, path: &mut Vec<u32>, files: &mut Vec<File>) -> Option<()> {
-    if path.len() >= MOST_DEPTH {
+    if path.len() >= MAX_DEPTH {
         return None;
     }
     for _ in 0..reader.u16()? {
@@ -279,7 +279,7 @@ fn hash(text: &str) -> Option<u32> {
 fn file(text: &str) -> Option<File> {
     let (path, content) = text.split_once(' ')?;
     let path: Option<Vec<u32>> = path.split('/').map(hash).collect();
-    Some(File { path: path.filter(|path| path.len() <= MOST_DEPTH)?, content: hash(content.trim())? })
+    Some(File { path: path.filter(|path| path.len() <= MAX_DEPTH)?, content: hash(content.trim())? })
 }
 
 fn path_name(path: &[u32]) -> String {
@@ -299,8 +299,8 @@ fn hash_name(hash: u32) -> String {
 
 const HEADER: &str = "bcnet-manifest 1";
 /// The longest reply that is read. Stock has 832 bytes; a mod with hundreds of ships has more.
-const MOST_REPLY: usize = 32 << 10;
-const MOST_DEPTH: usize = 16;
+const MAX_REPLY: usize = 32 << 10;
+const MAX_DEPTH: usize = 16;
 
 /// Names whose hashes were seen on the wire.
 const NAMES: [(u32, &str); 28] = [

@@ -102,7 +102,7 @@ impl Payload {
     fn text(&mut self, text: impl Iterator<Item = u8>) -> &mut Self {
         let at = self.0.len();
         self.bytes(&[0; 2]);
-        self.0.extend(text.take(MOST_TEXT));
+        self.0.extend(text.take(MAX_TEXT));
         let len = u16::try_from(self.0.len() - at - 2).unwrap_or(0);
         if let Some(place) = self.0.get_mut(at..at + 2) {
             place.copy_from_slice(&len.to_le_bytes());
@@ -221,7 +221,7 @@ impl Payload {
 }
 
 /// The longest text the server writes.
-pub(crate) const MOST_TEXT: usize = 380;
+pub(crate) const MAX_TEXT: usize = 380;
 const PLAYER_JOINED: u32 = 0x0080_00F1;
 const PLAYER_LEFT: u32 = 0x0006_0005;
 /// How long a ship takes to explode.

@@ -18,7 +18,7 @@ impl<'a> Query<'a> {
     /// S-05: `None` if nothing in `text` is a question.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let mut query = Self::default();
-        let mut tokens = text.split(|byte| *byte == b'\\').take(MOST_TOKENS);
+        let mut tokens = text.split(|byte| *byte == b'\\').take(MAX_TOKENS);
         while let Some(token) = tokens.next() {
             match token {
                 b"status" | b"packets" => query = Self { echo: query.echo, secure: query.secure, ..FULL },
@@ -26,10 +26,10 @@ impl<'a> Query<'a> {
                 b"info" => query.info = true,
                 b"rules" => query.rules = true,
                 b"players" => query.players = true,
-                b"echo" => query.echo = tokens.next().map(|text| text.get(..MOST_ECHO).unwrap_or(text)),
+                b"echo" => query.echo = tokens.next().map(|text| text.get(..MAX_ECHO).unwrap_or(text)),
                 b"secure" => {
                     query.basic = true;
-                    query.secure = tokens.next().filter(|challenge| challenge.len() <= MOST_CHALLENGE);
+                    query.secure = tokens.next().filter(|challenge| challenge.len() <= MAX_CHALLENGE);
                 }
                 _ => {}
             }
@@ -61,9 +61,9 @@ impl Reply {
 
     /// Adds a pair whose value is Latin-1 already and has no backslash.
     pub(crate) fn raw_pair(&mut self, key: &str, value: &[u8]) -> &mut Self {
-        let value = value.get(..MOST_VALUE).unwrap_or(value);
+        let value = value.get(..MAX_VALUE).unwrap_or(value);
         let more = key.len() + value.len() + 2;
-        if self.pieces.last().is_none_or(|piece| piece.len() + more + ENDING > MOST_REPLY) {
+        if self.pieces.last().is_none_or(|piece| piece.len() + more + ENDING > MAX_REPLY) {
             self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
@@ -139,13 +139,13 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// The longest datagram of a reply.
-const MOST_REPLY: usize = 1349;
+const MAX_REPLY: usize = 1349;
 /// `\final\` and `\queryid\4294967295.99`.
 const ENDING: usize = 29;
-const MOST_VALUE: usize = 256;
-const MOST_TOKENS: usize = 32;
-const MOST_ECHO: usize = 64;
-const MOST_CHALLENGE: usize = 64;
+const MAX_VALUE: usize = 256;
+const MAX_TOKENS: usize = 32;
+const MAX_ECHO: usize = 64;
+const MAX_CHALLENGE: usize = 64;
 const KEY: &[u8] = b"Nm3aZ9";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -56,7 +56,7 @@ pub(crate) const fn rule(opcode: u8) -> Rule {
 /// S-02: the slot that an object belongs to.
 pub(crate) fn owner(object: u32) -> Option<u8> {
     let slot = object.checked_sub(FIRST_OBJECT)? >> 18;
-    u8::try_from(slot).ok().filter(|slot| usize::from(*slot) < crate::config::MOST_SLOTS)
+    u8::try_from(slot).ok().filter(|slot| usize::from(*slot) < crate::config::MAX_SLOTS)
 }
 
 /// Whether a message to be passed on is about the sender's own things.
@@ -95,7 +95,7 @@ pub(crate) struct Created {
 
 /// S-32: reads a message that creates an object, and refuses what would crash stock clients.
 pub(crate) fn created(payload: &[u8], slot: u8, mods: bool) -> Result<Created, Anomaly> {
-    if payload.len() > MOST_CREATE {
+    if payload.len() > MAX_CREATE {
         return Err(Anomaly::TooLarge);
     }
     let mut reader = Reader(payload);
@@ -140,7 +140,7 @@ const TORPEDO: u32 = 0x8009;
 /// Position, orientation, speed and three zeros.
 const POSE: usize = 12 + 16 + 4 + 3;
 /// The largest message that creates an object. Stock ones have about 120 bytes.
-const MOST_CREATE: usize = 1024;
+const MAX_CREATE: usize = 1024;
 /// Where the bit field of a state update with a position lies.
 const BITS: usize = 22;
 /// The kinds of events that the stock game has from clients.

@@ -272,7 +272,7 @@ impl Session {
     }
 
     fn tell(&mut self, event: Event) {
-        if self.events.len() < MOST_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         } else {
             self.counters.events_lost += 1;
@@ -367,7 +367,7 @@ const HEADER: usize = 2;
 /// Where the address is in an identity and in a disconnect: behind type, word, sequence number and peer id.
 const ADDRESS: usize = 6;
 /// Events that wait to be polled.
-const MOST_EVENTS: usize = 4096;
+const MAX_EVENTS: usize = 4096;
 /// Refusals that are told per second.
 const REFUSALS: u32 = 10;
 /// How often it is looked whether a name is known everywhere.

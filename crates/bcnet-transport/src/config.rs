@@ -122,17 +122,17 @@ pub(crate) struct Settings {
 
 impl From<Config> for Settings {
     fn from(config: Config) -> Self {
-        let datagram_limit = config.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MOST_UDP);
-        let most_message = MOST_MESSAGE.min(datagram_limit - DATAGRAM_HEADER);
-        let message_limit = config.message_limit.clamp(LEAST_MESSAGE, most_message);
+        let datagram_limit = config.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP);
+        let most_message = MAX_WIRE_LEN.min(datagram_limit - DATAGRAM_HEADER);
+        let message_limit = config.message_limit.clamp(MIN_MESSAGE, most_message);
         let micros = |time| micros(time).min(FOREVER);
         Self {
             cipher: config.cipher,
             datagram_limit,
             message_limit,
-            peers: config.peers.min(MOST_PEERS),
-            pending: config.pending.min(MOST_PENDING),
-            keepalive: micros(config.keepalive).max(LEAST_KEEPALIVE),
+            peers: config.peers.min(MAX_PEERS),
+            pending: config.pending.min(MAX_PENDING),
+            keepalive: micros(config.keepalive).max(MIN_KEEPALIVE),
             silence: micros(config.silence),
             pending_timeout: micros(config.pending_timeout),
             undeliverable: micros(config.undeliverable),
@@ -144,9 +144,9 @@ impl From<Config> for Settings {
             most_timeout: micros(config.most_timeout),
             half_tick: micros(config.tick) / 2,
             queue_messages: config.queue_messages,
-            queue_bytes: config.queue_bytes.min(MOST_BYTES),
+            queue_bytes: config.queue_bytes.min(MAX_BYTES),
             hold: Hold::new(config.hold_bytes, message_limit),
-            event_bytes: config.event_bytes.min(MOST_BYTES),
+            event_bytes: config.event_bytes.min(MAX_BYTES),
             first_budget: config.first_budget,
             most_budget: config.most_budget,
         }
@@ -154,17 +154,17 @@ impl From<Config> for Settings {
 }
 
 /// T-50: ids 2 to 126 without 0x5C.
-const MOST_PEERS: usize = 124;
-const MOST_PENDING: usize = 100;
+const MAX_PEERS: usize = 124;
+const MAX_PENDING: usize = 100;
 /// Keepalives that are due at once would be due for ever.
-const LEAST_KEEPALIVE: u64 = 1000;
+const MIN_KEEPALIVE: u64 = 1000;
 /// What UDP over IPv4 carries.
-const MOST_UDP: usize = 65_507;
+const MAX_UDP: usize = 65_507;
 /// T-20: the header of a first part and a byte.
-const LEAST_MESSAGE: usize = 8;
+const MIN_MESSAGE: usize = 8;
 /// T-12: what 13 bits can say.
-const MOST_MESSAGE: usize = 0x1FFF;
+const MAX_WIRE_LEN: usize = 0x1FFF;
 /// A quarter of what a [`ByteRing`](crate::ring::ByteRing) can count, as it may have to double twice.
-const MOST_BYTES: usize = 512 << 20;
+const MAX_BYTES: usize = 512 << 20;
 /// A thousand years, in microseconds: so far from the end of time that sums and doublings do not reach it.
 const FOREVER: u64 = u64::MAX >> 9;

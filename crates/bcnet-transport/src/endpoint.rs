@@ -22,7 +22,7 @@ use crate::stats::{Counters, Rejected};
 use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, PeerId, Role, Text};
 pub use admission::{AdmitError, BootError};
-use control::MOST_NAME;
+use control::MAX_NAME;
 use send::check_live;
 pub use send::{Quality, SendError};
 use table::Table;
@@ -83,7 +83,7 @@ impl Endpoint {
         let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
         let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
         peer.nonce = nonce;
-        let password = cut(password, MOST_PASSWORD);
+        let password = cut(password, MAX_PASSWORD);
         peer.queue_control(Body::ConnectRequest { address, nonce, password }, now);
         endpoint.add(peer);
         endpoint
@@ -155,7 +155,7 @@ impl Endpoint {
                 check_live(host)?;
             }
         }
-        let name = cut(name, MOST_NAME);
+        let name = cut(name, MAX_NAME);
         if self.role == Role::Host {
             self.name = Some(Name { address, utf16le: name.as_bytes().into() });
         }
@@ -371,4 +371,4 @@ fn cut(text: Text<'_>, most: usize) -> Text<'_> {
 }
 
 /// The longest password, in bytes of UTF-16LE, that a stock-sized message holds (T-23, T-33).
-const MOST_PASSWORD: usize = 396;
+const MAX_PASSWORD: usize = 396;

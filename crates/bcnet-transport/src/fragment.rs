@@ -172,12 +172,12 @@ pub(crate) struct Set {
     total: Option<NonZeroU8>,
     count: u8,
     len: usize,
-    parts: [Option<Chain>; MOST_PARTS],
+    parts: [Option<Chain>; MAX_PARTS],
 }
 
 impl Default for Set {
     fn default() -> Self {
-        Self { total: None, count: 0, len: 0, parts: [None; MOST_PARTS] }
+        Self { total: None, count: 0, len: 0, parts: [None; MAX_PARTS] }
     }
 }
 
@@ -263,7 +263,7 @@ const FIRST_HEADER: usize = 7;
 const LATER_HEADER: usize = 6;
 const BLOCK: usize = 412;
 /// T-20: what a byte can count.
-pub(crate) const MOST_PARTS: usize = 255;
+pub(crate) const MAX_PARTS: usize = 255;
 
 #[cfg(test)]
 #[path = "fragment_model.rs"]

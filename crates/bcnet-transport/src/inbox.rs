@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use crate::fragment::{Chain, MOST_PARTS, Misfit, Pool, Set};
+use crate::fragment::{Chain, MAX_PARTS, Misfit, Pool, Set};
 use crate::time::Time;
 use crate::wire::{Part, Seq};
 
@@ -288,7 +288,7 @@ pub(crate) struct Hold {
 impl Hold {
     /// So many bytes, and the largest payload in parts that senders make whose messages are at most this long.
     pub(crate) const fn new(bytes: usize, message_limit: usize) -> Self {
-        let largest = MOST_PARTS * Pool::cost(message_limit) + size_of::<Set>();
+        let largest = MAX_PARTS * Pool::cost(message_limit) + size_of::<Set>();
         Self { later: bytes, next: bytes.saturating_add(largest) }
     }
 }

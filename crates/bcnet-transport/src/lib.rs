@@ -82,7 +82,6 @@ mod endpoint;
 mod event;
 mod fragment;
 mod inbox;
-pub mod observe;
 mod outbox;
 mod peer;
 mod queue;

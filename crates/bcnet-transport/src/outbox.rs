@@ -75,7 +75,7 @@ impl Outbox {
     /// on. `false` if there are too many already; the peer will ask again.
     #[inline(always)]
     pub(crate) fn owe(&mut self, first: MessageId, count: u8) -> bool {
-        let count = u8::try_from(MOST_ACKS - self.owed).unwrap_or(u8::MAX).min(count);
+        let count = u8::try_from(MAX_ACKS - self.owed).unwrap_or(u8::MAX).min(count);
         if count == 0 {
             return false;
         }
@@ -260,7 +260,7 @@ impl Owed {
 }
 
 /// More ACKs than any honest peer makes necessary between two flushes.
-const MOST_ACKS: usize = 2048;
+const MAX_ACKS: usize = 2048;
 
 #[cfg(test)]
 #[path = "outbox_model.rs"]

@@ -251,7 +251,7 @@ impl Peer {
         self.budget.lost(lost);
         // T-61: only a peer that is wholly silent is asked ever more seldom.
         let silence = now.micros_since(self.last_heard);
-        if !asks && silence > 2 * timeout && self.backoff < MOST_BACKOFF {
+        if !asks && silence > 2 * timeout && self.backoff < MAX_BACKOFF {
             self.backoff += 1;
             self.set_timeout(config);
         }
@@ -296,7 +296,7 @@ impl Peer {
     fn is_deaf(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| {
             let (messages, bytes) = outbox.control_backlog();
-            messages >= WINDOW || bytes > MOST_CONTROL
+            messages >= WINDOW || bytes > MAX_CONTROL
         })
     }
 
@@ -394,8 +394,8 @@ fn new_outbox() -> Box<Outbox> {
 /// The largest control message: an identity with a long name.
 pub(crate) const CONTROL_ROOM: usize = 512;
 /// The most bytes of control messages that wait for one peer: the names of 124 others, many times over.
-const MOST_CONTROL: usize = 1 << 20;
-const MOST_BACKOFF: u8 = 8;
+const MAX_CONTROL: usize = 1 << 20;
+const MAX_BACKOFF: u8 = 8;
 /// T-62: from this many sends of one message on the pauses between them grow.
 const PATIENT_FROM: u8 = 8;
 /// A peer that was quiet this long has no need for buffers.

@@ -52,7 +52,7 @@ impl RoundTrip {
         if self.smoothed == 0 {
             return config.first_timeout;
         }
-        let margin = u64::from(self.smoothed / 16).clamp(LEAST_MARGIN, MOST_MARGIN);
+        let margin = u64::from(self.smoothed / 16).clamp(MIN_MARGIN, MAX_MARGIN);
         let timeout = u64::from(self.smoothed) + (4 * u64::from(self.variation)).max(margin);
         timeout.max(config.least_timeout).min(config.most_timeout)
     }
@@ -123,7 +123,7 @@ impl Budget {
         let total = self.delivered.saturating_add(self.lost);
         let mostly_lost = total >= ENOUGH_TO_JUDGE && self.lost > total / 2;
         if queue || mostly_lost {
-            let least = u32::try_from(LEAST_DATAGRAMS * config.datagram_limit).unwrap_or(u32::MAX);
+            let least = u32::try_from(MIN_DATAGRAMS * config.datagram_limit).unwrap_or(u32::MAX);
             self.bytes = (self.bytes - self.bytes / 4).max(least.min(self.bytes));
         }
         if total > 0 {
@@ -134,8 +134,8 @@ impl Budget {
 }
 
 /// What a timeout adds to a round trip that never varies.
-const LEAST_MARGIN: u64 = 1_000;
-const MOST_MARGIN: u64 = 5_000;
+const MIN_MARGIN: u64 = 1_000;
+const MAX_MARGIN: u64 = 5_000;
 const LONGEST_SAMPLE: u32 = 60_000_000;
 /// Extra round trip from which on nothing more is added.
 const QUEUE_BEGINS: u64 = 10_000;
@@ -143,7 +143,7 @@ const QUEUE_BEGINS: u64 = 10_000;
 const QUEUE_HURTS: u64 = 40_000;
 const SHORTEST_REVIEW: u64 = 20_000;
 const ENOUGH_TO_JUDGE: u32 = 8 * 512;
-const LEAST_DATAGRAMS: usize = 8;
+const MIN_DATAGRAMS: usize = 8;
 
 #[cfg(test)]
 mod tests {

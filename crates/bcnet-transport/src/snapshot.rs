@@ -102,7 +102,7 @@ impl Peer {
 
 /// The two queues that dumps of the original engine show, in the same manner.
 ///
-/// An engine tells its own, an [`Observer`](crate::observe::Observer) what it has put together from the wire.
+/// An engine tells its own, an observer what it has put together from the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queues {
     /// To whom the messages go.

@@ -34,7 +34,9 @@ impl Time {
         Duration::from_micros(self.micros_since(earlier))
     }
 
-    pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
+    /// How many microseconds ago `earlier` was; none if it is still to come.
+    #[must_use]
+    pub const fn micros_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
@@ -47,7 +49,9 @@ impl Time {
         }
     }
 
-    pub(crate) const fn plus(self, micros: u64) -> Self {
+    /// So many microseconds later; the end of time at most.
+    #[must_use]
+    pub const fn plus(self, micros: u64) -> Self {
         Self(self.0.saturating_add(micros))
     }
 }

@@ -134,7 +134,7 @@ impl Bans {
     /// Adds a ban in place of any of the same network. `false` if there is no room for more.
     #[must_use]
     pub(crate) fn add(&mut self, ban: Ban) -> bool {
-        let room = self.0.len() < MOST_BANS || self.0.contains_key(&ban.address);
+        let room = self.0.len() < MAX_BANS || self.0.contains_key(&ban.address);
         if room {
             self.0.insert(ban.address, ban);
         }
@@ -171,7 +171,7 @@ impl Bans {
 }
 
 /// As many as surely fit a file that [`load`] reads.
-const MOST_BANS: usize = 10_000;
+const MAX_BANS: usize = 10_000;
 
 /// The bans of a file that are still in force; none if there is no file.
 pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
@@ -206,7 +206,7 @@ fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
             if !has_address && document.count() == problems {
                 document.problem(Some(value.span()), Some(format!("ban.{n}")), "`address` is missing".into());
             } else if !bans.add(ban) {
-                let text = format!("more than {MOST_BANS} bans; join addresses to networks");
+                let text = format!("more than {MAX_BANS} bans; join addresses to networks");
                 document.problem(Some(value.span()), Some(format!("ban.{n}")), text);
             }
         }

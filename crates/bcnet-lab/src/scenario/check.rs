@@ -53,9 +53,9 @@ fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a s
 
 /// How many characters must be changed, added or taken away to make one word of another.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(MOST_NAME).collect();
+    let b: Vec<char> = b.chars().take(MAX_NAME).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(MOST_NAME).enumerate() {
+    for (i, from) in a.chars().take(MAX_NAME).enumerate() {
         let mut diagonal = i;
         let mut left = i + 1;
         for (to, cell) in b.iter().zip(row.iter_mut().skip(1)) {
@@ -91,10 +91,10 @@ impl<'a> Checker<'a> {
         let mut checker = Self { text, names, settle: Duration::ZERO, duration: LONGEST };
         checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
         checker.duration = checker.length(&file.duration)?;
-        if file.node.is_empty() || file.node.len() > MOST_NODES {
+        if file.node.is_empty() || file.node.len() > MAX_NODES {
             return Err(Mistake {
                 line: 1,
-                what: format!("a scenario has 1 to {MOST_NODES} [[node]] tables"),
+                what: format!("a scenario has 1 to {MAX_NODES} [[node]] tables"),
             });
         }
         Ok(checker)
@@ -238,8 +238,8 @@ impl<'a> Checker<'a> {
             return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
         }
         let times = every.map_or(1.0, |(every, until)| until.since(at).as_secs_f64() / every.as_secs_f64());
-        if let Some(rate) = send.rate.as_ref().filter(|_| times * f64::from(count) > MOST_SENDS) {
-            return Err(self.mistake(rate, format!("more than {MOST_SENDS} payloads are too many")));
+        if let Some(rate) = send.rate.as_ref().filter(|_| times * f64::from(count) > MAX_SENDS) {
+            return Err(self.mistake(rate, format!("more than {MAX_SENDS} payloads are too many")));
         }
         let channels =
             [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
@@ -253,9 +253,9 @@ impl<'a> Checker<'a> {
             }
         }
         let what = match (&send.size, &send.bytes) {
-            (Some(size), None) if *size.get_ref() <= MOST_PAYLOAD => Content::Size(*size.get_ref()),
+            (Some(size), None) if *size.get_ref() <= MAX_PAYLOAD => Content::Size(*size.get_ref()),
             (Some(size), None) => {
-                return Err(self.mistake(size, format!("a payload has at most {MOST_PAYLOAD} bytes")));
+                return Err(self.mistake(size, format!("a payload has at most {MAX_PAYLOAD} bytes")));
             }
             (None, Some(bytes)) => Content::Bytes(self.hex(bytes)?),
             _ => return Err(self.mistake(place, "a send has a `size` or `bytes`")),
@@ -278,8 +278,8 @@ impl<'a> Checker<'a> {
         let mut datagram = vec![inject.id, count];
         for message in &inject.messages {
             datagram.extend(self.hex(message)?);
-            if datagram.len() > MOST_DATAGRAM {
-                return Err(self.mistake(message, format!("a datagram has at most {MOST_DATAGRAM} bytes")));
+            if datagram.len() > MAX_DATAGRAM {
+                return Err(self.mistake(message, format!("a datagram has at most {MAX_DATAGRAM} bytes")));
             }
         }
         let (into, from) = (self.named(&inject.into)?, self.named(&inject.from)?);
@@ -462,8 +462,8 @@ impl<'a> Checker<'a> {
         };
         let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
         match bytes.filter(|_| rest.is_empty()) {
-            Some(bytes) if bytes.len() <= MOST_PAYLOAD => Ok(bytes),
-            Some(_) => Err(self.mistake(text, format!("a payload has at most {MOST_PAYLOAD} bytes"))),
+            Some(bytes) if bytes.len() <= MAX_PAYLOAD => Ok(bytes),
+            Some(_) => Err(self.mistake(text, format!("a payload has at most {MAX_PAYLOAD} bytes"))),
             None => Err(self.mistake(text, "this is not hex: two digits per byte, such as \"2A 20\"")),
         }
     }
@@ -477,10 +477,10 @@ impl<'a> Checker<'a> {
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 const SHORTEST_TICK: Duration = Duration::from_micros(100);
 /// T-50: a host and all ids it has.
-const MOST_NODES: usize = 125;
+const MAX_NODES: usize = 125;
 /// More than can be split, so that the refusal can be seen.
-const MOST_PAYLOAD: usize = 200_000;
-const MOST_DATAGRAM: usize = 1024;
+const MAX_PAYLOAD: usize = 200_000;
+const MAX_DATAGRAM: usize = 1024;
 /// Of one table. Each takes memory until the end of the run.
-const MOST_SENDS: f64 = 20_000_000.0;
-const MOST_NAME: usize = 64;
+const MAX_SENDS: f64 = 20_000_000.0;
+const MAX_NAME: usize = 64;

@@ -180,7 +180,7 @@ impl Stock {
             return Some(BootReason::BANNED);
         }
         let password = self.params.password.as_deref()?;
-        let right = message.payload.len() >= LEAST_REQUEST && message.text(8) == password;
+        let right = message.payload.len() >= MIN_REQUEST && message.text(8) == password;
         (!right).then_some(BootReason::WRONG_PASSWORD)
     }
 
@@ -258,4 +258,4 @@ fn boot(reason: BootReason, target: PeerId) -> Message {
 /// The ids that a host assigns, one of them reserved.
 const IDS: std::ops::RangeInclusive<u8> = 2..=126;
 /// A request with less than this is taken for one without a password.
-const LEAST_REQUEST: usize = 5;
+const MIN_REQUEST: usize = 5;

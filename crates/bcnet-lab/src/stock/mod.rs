@@ -78,7 +78,7 @@ use clock::Clock;
 pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, HandledAck, Lengths, Retx};
 use incoming::Incoming;
 pub use message::Crash;
-pub use params::{Backoff, Gate, LEAST_BUFFER, Mode, Params};
+pub use params::{Backoff, Gate, MIN_BUFFER, Mode, Params};
 use peer::Peers;
 pub use send::{Options, SendError};
 pub use tally::Tally;
@@ -256,7 +256,7 @@ impl Stock {
 
     fn arrive(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
         let open = self.state != State::Closed && self.crash.is_none();
-        if open && self.socket.len() < MOST_IN_SOCKET {
+        if open && self.socket.len() < MAX_IN_SOCKET {
             self.socket.push_back((from, bytes));
         }
     }
@@ -311,4 +311,4 @@ impl Stock {
 /// Where a game listens if nothing else is known.
 const DEFAULT_PORT: u16 = 22101;
 /// More datagrams than arrive between two frames in honest use.
-const MOST_IN_SOCKET: usize = 1 << 16;
+const MAX_IN_SOCKET: usize = 1 << 16;

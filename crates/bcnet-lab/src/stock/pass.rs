@@ -177,9 +177,9 @@ impl<'a> Pass<'a> {
     }
 
     const fn is_full(&self) -> bool {
-        self.count >= MOST_MESSAGES
+        self.count >= MAX_MESSAGES
     }
 }
 
 /// The count is one byte.
-const MOST_MESSAGES: usize = 255;
+const MAX_MESSAGES: usize = 255;

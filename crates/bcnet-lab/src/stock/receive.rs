@@ -96,7 +96,7 @@ impl Stock {
     }
 
     pub(super) fn create(&mut self, id: PeerId, address: Ipv4Addr) -> usize {
-        if self.peers.len() >= MOST_PEERS {
+        if self.peers.len() >= MAX_PEERS {
             self.crash = Some(Crash::Memory);
         }
         self.peers.insert(Peer::new(id, address, self.now))
@@ -119,7 +119,7 @@ impl Stock {
         let mut timer = Timer::new(backoff);
         timer.restart(self.now);
         peer.acks.push(Owed { id, timer });
-        if peer.acks.len() > MOST_OWED {
+        if peer.acks.len() > MAX_OWED {
             self.crash = Some(Crash::Memory);
         }
         self.tally.peak_acks = self.tally.peak_acks.max(peer.acks.len());
@@ -149,7 +149,7 @@ impl Stock {
     fn check_memory(&self) -> Result<(), Unreadable> {
         let Incoming { unreliable, reliable } = &self.incoming;
         let waiting: usize = unreliable.iter().chain(reliable).map(|queue| queue.len()).sum();
-        if waiting > MOST_WAITING || self.crash.is_some() {
+        if waiting > MAX_WAITING || self.crash.is_some() {
             return Err(Unreadable::Crash(Crash::Memory));
         }
         Ok(())
@@ -164,8 +164,8 @@ fn in_window(seq: u16, expected: u16) -> bool {
 
 const WINDOW: i32 = 0x4000;
 /// More entries than honest use makes; the original has no limit.
-const MOST_PEERS: usize = 4096;
+const MAX_PEERS: usize = 4096;
 /// More messages than honest use makes; the original has no limit.
-const MOST_WAITING: usize = 1 << 15;
+const MAX_WAITING: usize = 1 << 15;
 /// More ACKs than honest use owes one peer; the original has no limit.
-const MOST_OWED: usize = 1 << 17;
+const MAX_OWED: usize = 1 << 17;

@@ -135,7 +135,7 @@ impl Stock {
         message.seq = if numbered { peer.sending[lane] } else { 0 };
         let urgent = message.urgent;
         let parts = split(message, self.params.message_limit());
-        if peer.first.len() + parts.len() >= MOST_PENDING {
+        if peer.first.len() + parts.len() >= MAX_PENDING {
             return Err(SendError::TooManyPending);
         }
         for part in parts {
@@ -180,4 +180,4 @@ fn split(mut message: Message, limit: usize) -> Vec<Message> {
 }
 
 /// As many messages as may wait for one peer, and one more.
-const MOST_PENDING: usize = 0x8000;
+const MAX_PENDING: usize = 0x8000;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bcnet_lab::stock::Dump;
 use bcnet_lab::{Faults, Rng};
-use bcnet_transport::observe::{ConversationId, Finding, Limits, Observer, RetransmitCause, Side, What};
+use bcnet_observe::{ConversationId, Finding, Limits, Observer, RetransmitCause, Side, What};
 use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId, Seq};
 use bcnet_transport::{QueuedAck, QueuedMessage, Queues, Time, cipher};
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_proxy::{Bytes, Config, Event, Leg, MOST_PER_ADDRESS, Proxy, Refusal};
+use bcnet_proxy::{Bytes, Config, Event, Leg, MAX_PER_ADDRESS, Proxy, Refusal};
 use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Writer};
 
 use crate::{Both, ack, at, boot, connect, data, disconnect, news, told};
@@ -116,7 +116,7 @@ fn neighbour(port: u16) -> SocketAddrV4 {
 #[test]
 fn one_address_cannot_empty_the_pool() {
     let mut proxy = Proxy::new(Config { sources: pool(250), ..Config::default() });
-    for (text, most) in [(false, MOST_PER_ADDRESS), (true, 2 * MOST_PER_ADDRESS)] {
+    for (text, most) in [(false, MAX_PER_ADDRESS), (true, 2 * MAX_PER_ADDRESS)] {
         let ask = if text { Both::from_wire(b"\\status\\") } else { connect(1) };
         for port in 1..=300 {
             proxy.handle_client(neighbour(port), ask.seen(), at(0));
@@ -132,7 +132,7 @@ fn one_address_cannot_empty_the_pool() {
     joined(&mut proxy, 2, 0);
     // The server has answered nobody, so there is room again soon.
     proxy.handle_timeout(at(9_999));
-    assert_eq!(proxy.players().count(), MOST_PER_ADDRESS + 1);
+    assert_eq!(proxy.players().count(), MAX_PER_ADDRESS + 1);
     proxy.handle_timeout(at(10_000));
     assert_eq!((proxy.players().count(), proxy.next_timeout()), (0, None));
     let again = proxy.handle_client(neighbour(999), request.seen(), at(10_000));

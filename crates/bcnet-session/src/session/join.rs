@@ -83,7 +83,7 @@ impl Session {
     /// oldest gives way.
     fn make_room(&mut self, now: Time) -> Result<(), BootReason> {
         let unproven = || self.members.iter().flatten().filter(|member| member.slot.is_none());
-        if unproven().count() < MOST_UNPROVEN {
+        if unproven().count() < MAX_UNPROVEN {
             return Ok(());
         }
         let oldest = unproven().min_by_key(|member| member.joined);
@@ -131,8 +131,7 @@ impl Session {
         }
         let taken = self.taken_slots().fold(0_u32, |taken, slot| taken | 1 << slot);
         let free = u8::try_from(taken.trailing_ones()).unwrap_or(u8::MAX);
-        if usize::from(free) >= crate::config::MOST_SLOTS
-            || self.taken_slots().count() >= self.config.places()
+        if usize::from(free) >= crate::config::MAX_SLOTS || self.taken_slots().count() >= self.config.places()
         {
             self.counters.refused += 1;
             self.boot(peer, BootReason::FULL, now);
@@ -357,7 +356,7 @@ impl Session {
 
 /// Clients that have never answered, at most.
 /// As each lingers for 15 seconds when it is thrown out, more would use up the 124 ids.
-const MOST_UNPROVEN: usize = 16;
+const MAX_UNPROVEN: usize = 16;
 /// How long one of them is left alone when others want its place.
 const PROVING: Duration = Duration::from_secs(3);
 /// How long a newcomer waits for others to know its name.

@@ -48,7 +48,7 @@ impl Session {
 
     /// S-52: whoever is thrown out stays out for a moment, even if its program tries again by itself.
     fn keep_out(&mut self, address: SocketAddrV4, now: Time) {
-        if self.kicked.len() >= MOST_KICKED {
+        if self.kicked.len() >= MAX_KICKED {
             self.kicked.pop_front();
         }
         self.kicked.push_back((address, now + OUTSIDE));
@@ -57,7 +57,7 @@ impl Session {
     /// S-51: whoever comes back under the same name goes on with its score.
     fn remember(&mut self, member: &Member) {
         let Some(name) = member.name.as_ref().filter(|_| member.score != Score::default()) else { return };
-        if self.remembered.len() >= MOST_REMEMBERED {
+        if self.remembered.len() >= MAX_REMEMBERED {
             self.remembered.pop_front();
         }
         self.remembered.push_back((name.clone(), member.score));
@@ -65,7 +65,7 @@ impl Session {
 }
 
 /// Scores that are kept for those who left.
-const MOST_REMEMBERED: usize = 64;
+const MAX_REMEMBERED: usize = 64;
 /// Players thrown out lately that are remembered, and for how long.
-const MOST_KICKED: usize = 64;
+const MAX_KICKED: usize = 64;
 const OUTSIDE: Duration = Duration::from_secs(5);

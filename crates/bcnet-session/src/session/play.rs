@@ -7,7 +7,7 @@ use super::Session;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
 use crate::member::{CHAT_BURST, CHAT_RATE, Member};
-use crate::message::MOST_TEXT;
+use crate::message::MAX_TEXT;
 use crate::read::{Reader, u32_at};
 use crate::relay::{self, Rule};
 use crate::stats::Anomaly;
@@ -136,7 +136,7 @@ impl Session {
     fn chat(&mut self, peer: PeerId, payload: &mut [u8], team: bool, now: Time) -> Result<(), Anomaly> {
         let mut reader = Reader(payload.get(5..).unwrap_or_default());
         let len = reader.u16().ok_or(Anomaly::TooShort)?;
-        if usize::from(len) != reader.0.len() || reader.0.len() > MOST_CHAT {
+        if usize::from(len) != reader.0.len() || reader.0.len() > MAX_CHAT {
             return Err(Anomaly::BadChat);
         }
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
@@ -179,7 +179,7 @@ impl Session {
             SayAs::Peer(id) => id,
         };
         let prefix: Vec<u8> = latin1(&self.config.say_prefix).collect();
-        let room = MOST_TEXT.saturating_sub(prefix.len()).max(1);
+        let room = MAX_TEXT.saturating_sub(prefix.len()).max(1);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let line: Vec<u8> = latin1(line).collect();
             for part in line.chunks(room) {
@@ -207,7 +207,7 @@ impl Session {
 
 /// S-37: takes the hash out of a state update, which only a host reads.
 fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
-    if payload.len() < LEAST_UPDATE {
+    if payload.len() < MIN_UPDATE {
         return Err(Anomaly::TooShort);
     }
     relay::check_object(payload, slot)?;
@@ -240,7 +240,7 @@ pub(super) const fn burst(config: &Config) -> u32 {
 
 /// What a message counts besides its bytes.
 const MESSAGE_COST: u32 = 32;
-const LEAST_UPDATE: usize = 10;
+const MIN_UPDATE: usize = 10;
 /// Opcode, sender, length.
 const CHAT_HEAD: usize = 7;
-const MOST_CHAT: usize = 512;
+const MAX_CHAT: usize = 512;

@@ -20,7 +20,7 @@ impl Session {
         if self.closing {
             return;
         }
-        if self.texts.len() >= MOST_TEXTS || !self.networks.allow(*from.ip(), self.config.query_rate, now) {
+        if self.texts.len() >= MAX_TEXTS || !self.networks.allow(*from.ip(), self.config.query_rate, now) {
             self.counters.queries_limited += 1;
             return;
         }
@@ -88,7 +88,7 @@ impl Session {
 
     /// S-09
     pub(super) fn serve_masters(&mut self, now: Time) {
-        while self.texts.len() < MOST_TEXTS
+        while self.texts.len() < MAX_TEXTS
             && let Some(master) = self.masters.beat(now)
         {
             self.counters.heartbeats += 1;
@@ -98,4 +98,4 @@ impl Session {
 }
 
 /// Texts that wait to be sent.
-const MOST_TEXTS: usize = 256;
+const MAX_TEXTS: usize = 256;

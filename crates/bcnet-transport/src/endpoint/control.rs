@@ -71,7 +71,7 @@ impl Endpoint {
             return Err(Cause::NotAllowed);
         }
         // What was sent at its time may arrive with others, when the first of them was lost.
-        if now.plus(NAMES_AT_ONCE * NAME_INTERVAL) <= peer.next_name || name.as_bytes().len() > MOST_NAME {
+        if now.plus(NAMES_AT_ONCE * NAME_INTERVAL) <= peer.next_name || name.as_bytes().len() > MAX_NAME {
             return Err(Cause::Flood);
         }
         peer.next_name = peer.next_name.max(now).plus(NAME_INTERVAL);
@@ -198,7 +198,7 @@ impl Endpoint {
 }
 
 /// The longest name that is passed on, in bytes of UTF-16LE.
-pub(super) const MOST_NAME: usize = 200;
+pub(super) const MAX_NAME: usize = 200;
 /// How often a peer may change its name, in microseconds.
 const NAME_INTERVAL: u64 = 250_000;
 /// How many changes may come together.

@@ -114,7 +114,7 @@ impl Outbox {
         let mut filled = Filled::default();
         if self.owed > 0 {
             // T-60: a lost datagram of ACKs makes the peer send all of it again, so they do not all travel in one.
-            let most = if ready == Readiness::Now { u32::MAX } else { MOST_ACKS_ALONE };
+            let most = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_ALONE };
             filled.acks = self.fill_acks(writer, most);
         }
         let datagram = self.datagrams.wrapping_add(1);
@@ -296,4 +296,4 @@ impl Outbox {
     }
 }
 
-const MOST_ACKS_ALONE: u32 = 16;
+const MAX_ACKS_ALONE: u32 = 16;

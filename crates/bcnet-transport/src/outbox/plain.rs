@@ -74,7 +74,7 @@ impl Outbox {
     #[cold]
     pub(super) fn go_on(&mut self, channel: Channel, seq: Seq, now: Time) {
         let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return };
-        if group.one_by_one || group.rounds >= MOST_ROUNDS {
+        if group.one_by_one || group.rounds >= MAX_ROUNDS {
             group.one_by_one = true;
             let mut parts = (0..=u8::MAX).zip(&mut group.units);
             let Some((part, unit)) = parts.find(|(_, unit)| unit.state == State::Waiting) else { return };
@@ -179,4 +179,4 @@ const LONG_PAUSE: u64 = 3_000_000;
 /// What comes so long after anything else was not doubled by the network.
 const LATE: u64 = 300_000;
 /// All parts together are sent again so often. With many parts and much loss no round is ever answered in full.
-const MOST_ROUNDS: u8 = 3;
+const MAX_ROUNDS: u8 = 3;

@@ -80,7 +80,7 @@ impl Peer {
         }
         // T-61: if nothing can be told for long, the way may have become longer than the timeout.
         self.blind = if news.trip.is_some() { 0 } else { self.blind.saturating_add(1) };
-        let guess = if self.blind > MOST_BLIND { news.most } else { None };
+        let guess = if self.blind > MAX_BLIND { news.most } else { None };
         if let Some(sample) = news.trip.or(guess) {
             self.trip.sample(sample);
             self.set_timeout(config);
@@ -91,4 +91,4 @@ impl Peer {
     }
 }
 
-const MOST_BLIND: u8 = 8;
+const MAX_BLIND: u8 = 8;

@@ -32,7 +32,7 @@ impl Origin {
         match (self.role, self.sender) {
             (Some(role), _) => role == Role::Host,
             (None, Some(id)) if id == PeerId::UNASSIGNED || id.is_assignable() => false,
-            (None, _) => size < LEAST_REQUEST,
+            (None, _) => size < MIN_REQUEST,
         }
     }
 }
@@ -281,4 +281,4 @@ fn bad_size(at: usize, found: u16, least: u16) -> WireError {
 }
 
 /// The size of a connect request with an empty password.
-const LEAST_REQUEST: usize = 15;
+const MIN_REQUEST: usize = 15;

@@ -114,7 +114,7 @@ fn what_is_saved_is_loaded_without_what_has_ended() {
 fn the_most_bans_fit_the_file() {
     let mut bans = Bans::default();
     let worst = "\"".repeat(200);
-    for n in 0..u32::try_from(MOST_BANS).expect("few") {
+    for n in 0..u32::try_from(MAX_BANS).expect("few") {
         let ban = Ban {
             by: Line("ÿ".repeat(64)),
             ..ban(&Ipv4Addr::from(0xFFFF_FFFF - n).to_string(), Some(9), &worst)

@@ -72,7 +72,7 @@ impl Document {
         let (root, errors) = DeTable::parse_recoverable(text);
         let ends = text.match_indices('\n').map(|(at, _)| at).collect();
         let mut document = Self { name, ends, problems: Vec::new() };
-        for error in errors.iter().take(MOST_PROBLEMS) {
+        for error in errors.iter().take(MAX_PROBLEMS) {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             document.problem(error.span(), None, message);
         }
@@ -138,7 +138,7 @@ impl Document {
 
     /// Adds a problem.
     pub(crate) fn problem(&mut self, at: Option<Range<usize>>, key: Option<String>, text: String) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             let line = at.map(|span| self.line(span.start));
             self.problems.push(Problem { place: self.name.clone(), line, key, text });
         }
@@ -167,4 +167,4 @@ pub(crate) fn short(key: &str) -> String {
 }
 
 /// Nobody reads more, and a hostile file could have millions.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;

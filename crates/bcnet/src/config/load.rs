@@ -153,10 +153,10 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
         match key.get_ref().as_ref() {
             "session" => {
                 let mut tables = document.tables("session", value);
-                if tables.len() > MOST_SESSIONS {
-                    let text = format!("more than {MOST_SESSIONS} sessions; use several processes");
+                if tables.len() > MAX_SESSIONS {
+                    let text = format!("more than {MAX_SESSIONS} sessions; use several processes");
                     document.problem(Some(value.span()), Some("session".into()), text);
-                    tables.truncate(MOST_SESSIONS);
+                    tables.truncate(MAX_SESSIONS);
                 }
                 loaded.settings.sessions = vec![Session::default(); tables.len().max(1)];
                 for (n, table) in tables.into_iter().enumerate() {
@@ -176,7 +176,7 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
 }
 
 /// Each needs a socket, and no machine is known to need more.
-const MOST_SESSIONS: usize = 1000;
+const MAX_SESSIONS: usize = 1000;
 
 /// What to say of a key that stands in no table, where only tables may stand.
 fn unknown_at_root(key: &str) -> String {

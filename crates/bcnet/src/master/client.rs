@@ -1,6 +1,6 @@
 //! The TCP side: a player's game asks for the list.
 //!
-//! Each connection has a thread, a deadline and a limit of what is read; there are at most [`MOST_CLIENTS`] at once.
+//! Each connection has a thread, a deadline and a limit of what is read; there are at most [`MAX_CLIENTS`] at once.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -50,7 +50,7 @@ impl Place {
         let address = stream.peer_addr().ok()?.ip();
         let mut present = clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let same = present.iter().filter(|other| **other == address).count();
-        if present.len() >= MOST_CLIENTS || same >= MOST_PER_ADDRESS {
+        if present.len() >= MAX_CLIENTS || same >= MAX_PER_ADDRESS {
             return None;
         }
         present.push(address);
@@ -94,7 +94,7 @@ fn read_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<Vec<u8>> 
     let mut buffer = [0; 512];
     while !is_complete(&request) {
         let left = deadline.since(shared.clock.now());
-        if request.len() > MOST_REQUEST {
+        if request.len() > MAX_REQUEST {
             return Err(io::Error::new(ErrorKind::InvalidData, "too much"));
         }
         if left.is_zero() {
@@ -120,6 +120,6 @@ fn is_complete(request: &[u8]) -> bool {
 /// How long a client may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What a client has to say has less than two hundred bytes.
-const MOST_REQUEST: usize = 1024;
-const MOST_CLIENTS: usize = 128;
-const MOST_PER_ADDRESS: usize = 16;
+const MAX_REQUEST: usize = 1024;
+const MAX_CLIENTS: usize = 128;
+const MAX_PER_ADDRESS: usize = 16;

@@ -102,7 +102,7 @@ impl List {
             return None;
         }
         self.forget(from);
-        if self.strangers.len() >= MOST_STRANGERS
+        if self.strangers.len() >= MAX_STRANGERS
             && let Some((_, oldest)) = self.by_age.first().copied()
         {
             self.forget(oldest);
@@ -128,7 +128,7 @@ impl List {
         }
         let neighbours = self.servers.keys().filter(|other| other.ip() == from.ip()).count();
         let is_new = !self.servers.contains_key(&from);
-        if is_new && (self.servers.len() >= MOST_SERVERS || neighbours >= MOST_PER_ADDRESS) {
+        if is_new && (self.servers.len() >= MAX_SERVERS || neighbours >= MAX_PER_ADDRESS) {
             self.note(Note::Full(from));
             return None;
         }
@@ -183,7 +183,7 @@ impl List {
     }
 
     fn note(&mut self, note: Note) {
-        if self.notes.len() < MOST_NOTES {
+        if self.notes.len() < MAX_NOTES {
             self.notes.push(note);
         }
     }
@@ -232,10 +232,10 @@ const LIFETIME: Duration = Duration::from_secs(1800);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// No server is asked more often than this.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-const MOST_SERVERS: usize = 4096;
-const MOST_PER_ADDRESS: usize = 256;
-const MOST_STRANGERS: usize = 1024;
-const MOST_NOTES: usize = 64;
+const MAX_SERVERS: usize = 4096;
+const MAX_PER_ADDRESS: usize = 256;
+const MAX_STRANGERS: usize = 1024;
+const MAX_NOTES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -339,13 +339,13 @@ mod tests {
         }
         assert_eq!(
             (list.strangers.len(), list.by_age.len(), list.servers.len()),
-            (MOST_STRANGERS, MOST_STRANGERS, 1)
+            (MAX_STRANGERS, MAX_STRANGERS, 1)
         );
         for port in 1..1000 {
             prove(&mut list, address([192, 0, 2, 66], port), HEARTBEAT, at(30));
         }
-        assert_eq!(list.servers.len(), 1 + MOST_PER_ADDRESS);
-        assert!(list.listed().contains(&good) && list.notes.len() <= MOST_NOTES);
+        assert_eq!(list.servers.len(), 1 + MAX_PER_ADDRESS);
+        assert!(list.listed().contains(&good) && list.notes.len() <= MAX_NOTES);
         list.expire(at(90));
         assert_eq!(
             (list.strangers.len(), list.servers.len()),

@@ -6,7 +6,7 @@ pub(crate) struct Pairs<'a>(Vec<&'a [u8]>);
 impl<'a> Pairs<'a> {
     /// `None` if it is no such text.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MOST_TOKENS).collect()))
+        Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MAX_TOKENS).collect()))
     }
 
     /// What follows the first such key. Values may stand where keys do, so every token is looked at: a list request has
@@ -18,7 +18,7 @@ impl<'a> Pairs<'a> {
 }
 
 /// A status has less than a hundred.
-const MOST_TOKENS: usize = 256;
+const MAX_TOKENS: usize = 256;
 
 /// Six letters that nobody can guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

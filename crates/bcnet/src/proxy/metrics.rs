@@ -169,7 +169,7 @@ fn answer(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
 /// The head of a request, or as much of it as comes in a few reads.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut head, mut chunk) = (Vec::new(), [0; 1024]);
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         let len = stream.read(&mut chunk)?;
         head.extend_from_slice(&chunk[..len]);
         if len == 0 || head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -180,4 +180,4 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(2);
-const MOST_READS: usize = 4;
+const MAX_READS: usize = 4;

@@ -89,10 +89,10 @@ impl FromStr for Pool {
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let network: bans::Network = part.parse()?;
             // One that is named twice is one all the same: two players must not share it.
-            let fresh = network.hosts().take(MOST_SOURCES).filter(|address| known.insert(*address));
+            let fresh = network.hosts().take(MAX_SOURCES).filter(|address| known.insert(*address));
             pool.extend(fresh);
         }
-        pool.truncate(MOST_SOURCES);
+        pool.truncate(MAX_SOURCES);
         Ok(Self(pool))
     }
 }
@@ -144,7 +144,7 @@ fn reload(orders: &Orders, ban_file: Option<&PathBuf>, asked: bool) {
 
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// No session has more than 124 players, but addresses rest for a while.
-const MOST_SOURCES: usize = 1024;
+const MAX_SOURCES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -171,7 +171,7 @@ impl Asking {
             Err(error) => return Err(error).context("cannot receive"),
         };
         let known = self.assemblies.contains_key(&from);
-        if only.is_some_and(|only| only != from) || (!known && self.assemblies.len() == MOST_SERVERS) {
+        if only.is_some_and(|only| only != from) || (!known && self.assemblies.len() == MAX_SERVERS) {
             return Ok(true);
         }
         let datagram = buffer.get(..len).unwrap_or_default();
@@ -205,6 +205,6 @@ pub(crate) const STATUS: &[u8] = b"\\status\\";
 /// How often one server is asked.
 const ATTEMPTS: u32 = 3;
 /// How many servers of a network are listened to.
-const MOST_SERVERS: usize = 1024;
+const MAX_SERVERS: usize = 1024;
 const FIRST_PORT: u16 = 22101;
 const LAST_PORT: u16 = 22201;

@@ -54,7 +54,7 @@ impl Assembly {
     /// Takes a datagram, and gives the reply that it makes whole. What is no reply, or too much of one, is ignored.
     pub(crate) fn add(&mut self, datagram: &[u8]) -> Option<Reply> {
         let piece = Piece::parse(datagram)?;
-        if !self.replies.contains_key(&piece.reply) && self.replies.len() == MOST_REPLIES {
+        if !self.replies.contains_key(&piece.reply) && self.replies.len() == MAX_REPLIES {
             return None;
         }
         let reply = self.replies.entry(piece.reply).or_default();
@@ -83,7 +83,7 @@ impl Piece {
     /// `None` if it is no GameSpy text, or has a place that no reply has.
     fn parse(datagram: &[u8]) -> Option<Self> {
         let mut tokens =
-            datagram.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(2 * MOST_PAIRS).map(shown);
+            datagram.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(2 * MAX_PAIRS).map(shown);
         // A reply of one datagram may go without a number.
         let mut piece = Self { reply: 0, place: 1, is_last: false, pairs: Vec::new() };
         while let (Some(key), Some(value)) = (tokens.next(), tokens.next()) {
@@ -102,24 +102,24 @@ impl Piece {
 /// `N.M`, M being a place.
 fn query_id(text: &str) -> Option<(u32, u32)> {
     let (reply, place) = text.split_once('.')?;
-    let place = place.parse().ok().filter(|place| (1..=MOST_PIECES).contains(place))?;
+    let place = place.parse().ok().filter(|place| (1..=MAX_PIECES).contains(place))?;
     Some((reply.parse().ok()?, place))
 }
 
 /// Latin-1 as text. Control characters could take over a terminal.
 fn shown(bytes: &[u8]) -> String {
-    let letters = bytes.iter().take(MOST_TEXT).map(|byte| char::from(*byte));
+    let letters = bytes.iter().take(MAX_TEXT).map(|byte| char::from(*byte));
     letters.map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
 /// How many replies of one server are put together at once.
-const MOST_REPLIES: usize = 8;
+const MAX_REPLIES: usize = 8;
 /// Of how many datagrams a reply may be. Stock servers need one or two.
-const MOST_PIECES: u32 = 16;
+const MAX_PIECES: u32 = 16;
 /// How many pairs of a datagram are read.
-const MOST_PAIRS: usize = 512;
+const MAX_PAIRS: usize = 512;
 /// How much of a key or value is read.
-const MOST_TEXT: usize = 1024;
+const MAX_TEXT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -179,14 +179,14 @@ mod tests {
         let huge = [b"\\k\\v".repeat(16_000), b"\\final\\\\queryid\\1.1".to_vec()].concat();
         assert_eq!(reply(&[&huge]), None);
         let long = [b"\\k\\".to_vec(), b"v".repeat(60_000), b"\\final\\".to_vec()].concat();
-        assert_eq!(reply(&[&long]).expect("whole").get("k").map(str::len), Some(MOST_TEXT));
+        assert_eq!(reply(&[&long]).expect("whole").get("k").map(str::len), Some(MAX_TEXT));
         let odd = reply(&[b"\\hostname\\\x1B]0;x\x07\x9B\\final\\"]).expect("whole");
         assert_eq!(odd.get("hostname"), Some("\u{FFFD}]0;x\u{FFFD}\u{FFFD}"));
         let mut assembly = Assembly::default();
         for number in 0..100_000 {
             assert_eq!(assembly.add(format!("\\a\\1\\queryid\\{number}.1").as_bytes()), None);
         }
-        assert_eq!(assembly.replies.len(), MOST_REPLIES);
+        assert_eq!(assembly.replies.len(), MAX_REPLIES);
     }
 
     /// Random texts of the words that mean something: nothing panics, and what is kept stays bounded.
@@ -205,7 +205,7 @@ mod tests {
                     datagram.extend(WORDS[(state >> 61) as usize]);
                 }
                 let pairs = assembly.add(&datagram).map_or(0, |reply| reply.pairs.len());
-                assert!(pairs <= MOST_PAIRS * MOST_PIECES as usize && assembly.replies.len() <= MOST_REPLIES);
+                assert!(pairs <= MAX_PAIRS * MAX_PIECES as usize && assembly.replies.len() <= MAX_REPLIES);
             }
         }
     }

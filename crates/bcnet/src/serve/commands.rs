@@ -66,8 +66,8 @@ impl Game {
         let show = |(index, one): &(usize, Player)| {
             format!("'#{}' ({}, port {})", one.id.0, one.name, self.rooms[*index].address.port())
         };
-        let shown: Vec<_> = found.iter().take(MOST_SHOWN).map(show).collect();
-        let (shown, more) = (shown.join(", "), if found.len() > MOST_SHOWN { ", …" } else { "" });
+        let shown: Vec<_> = found.iter().take(MAX_SHOWN).map(show).collect();
+        let (shown, more) = (shown.join(", "), if found.len() > MAX_SHOWN { ", …" } else { "" });
         let meant = format!("{player} may mean {shown}{more}");
         Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
     }
@@ -276,4 +276,4 @@ fn millis(duration: Duration) -> f64 {
 }
 
 /// How many players a line names.
-const MOST_SHOWN: usize = 4;
+const MAX_SHOWN: usize = 4;

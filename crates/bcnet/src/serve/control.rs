@@ -67,7 +67,7 @@ fn accept(listener: &UnixListener, plane: &Arc<Plane>) {
             continue;
         };
         let Some(place) = Place::take(&clients) else {
-            drop(answer(&stream, &refuse(format!("{MOST_CLIENTS} control connections are open already"))));
+            drop(answer(&stream, &refuse(format!("{MAX_CLIENTS} control connections are open already"))));
             continue;
         };
         let plane = Arc::clone(plane);
@@ -87,7 +87,7 @@ struct Place(Arc<AtomicUsize>);
 impl Place {
     fn take(clients: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(Arc::clone(clients));
-        (clients.fetch_add(1, Ordering::Relaxed) < MOST_CLIENTS).then_some(place)
+        (clients.fetch_add(1, Ordering::Relaxed) < MAX_CLIENTS).then_some(place)
     }
 }
 
@@ -131,7 +131,7 @@ fn refuse(reason: String) -> Answer {
     Err(Refusal(reason)).into()
 }
 
-const MOST_CLIENTS: usize = 16;
+const MAX_CLIENTS: usize = 16;
 /// How long a client may take to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may say nothing.
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_client_that_never_got_a_thread_gives_its_place_back() {
         let clients = Arc::default();
-        let mut places: Vec<_> = (0..MOST_CLIENTS).map(|_| Place::take(&clients).expect("room")).collect();
+        let mut places: Vec<_> = (0..MAX_CLIENTS).map(|_| Place::take(&clients).expect("room")).collect();
         assert!(Place::take(&clients).is_none() && Place::take(&clients).is_none());
         let place = places.pop();
         let never_run = move || drop(place);

@@ -86,7 +86,7 @@ pub(crate) fn scenarios() -> Vec<Captured> {
             let [_, _, c, d] = World::address(node).ip().octets();
             SocketAddrV4::new(Ipv4Addr::new(10, network, c, d), 22101)
         };
-        for (passing, plain) in capture(&scenario, &Options::default(), MOST_OF_A_SCENARIO) {
+        for (passing, plain) in capture(&scenario, &Options::default(), MAX_SCENARIO) {
             let at = Duration::from_micros(passing.now.as_micros());
             let bytes = if plain.first() == Some(&PeerId::GAMESPY.0) { plain } else { ciphered(plain) };
             found.push(Captured { at, from: address(passing.from), to: address(passing.to), bytes });
@@ -275,7 +275,7 @@ impl Observer<dyn Engine> for Tap {
 }
 
 const CLIENTS: usize = 6;
-const MOST_OF_A_SCENARIO: usize = 150;
+const MAX_SCENARIO: usize = 150;
 const TRANSPORT: &str = include_str!("../../../../captures/transport.json");
 const SESSION: &str = include_str!("../../../../captures/session.json");
 const CIPHER: &str = include_str!("../../../../captures/cipher.json");

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
+use bcnet_observe::{Conversation, Finding, Observer, Side};
 use bcnet_session::payload::Opcode;
-use bcnet_transport::observe::{Conversation, Finding, Observer, Side};
 use bcnet_transport::wire::{Kind, Message, PeerId};
 
 use super::Packet;

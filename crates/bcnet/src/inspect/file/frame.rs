@@ -38,7 +38,7 @@ pub(super) fn udp(link: u16, bytes: &[u8]) -> Result<Udp<'_>, Skip> {
 
 fn ethernet(bytes: &[u8]) -> Result<&[u8], Skip> {
     let mut at = 12;
-    for _ in 0..MOST_TAGS {
+    for _ in 0..MAX_TAGS {
         match number(bytes, at)? {
             ETHERTYPE_IPV4 => return Ok(&bytes[at + 2..]),
             0x8100 | 0x88A8 | 0x9100 => at += 4,
@@ -106,4 +106,4 @@ const LINUX_COOKED_2: u16 = 276;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const UDP: u8 = 17;
 /// More VLAN tags than anyone nests.
-const MOST_TAGS: usize = 4;
+const MAX_TAGS: usize = 4;

@@ -18,7 +18,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Role};
 
-use self::lives::{LifeId, Lives, MOST_LIVES};
+use self::lives::{LifeId, Lives, MAX_LIVES};
 use self::pairs::{EARLY, Pairs, Standing};
 use super::pcap::Damage;
 use super::source::{Batch, Source, Step};
@@ -157,7 +157,7 @@ impl Way {
 
     fn note(&mut self, micros: i64) {
         self.timed += 1;
-        if self.times.len() < MOST_TIMES || self.times.contains_key(&(micros / STEP)) {
+        if self.times.len() < MAX_TIMES || self.times.contains_key(&(micros / STEP)) {
             *self.times.entry(micros / STEP).or_default() += 1;
         }
         // To look it up each time would cost more than it is worth.
@@ -227,7 +227,7 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
     for (stream, left_out) in [&a, &b].into_iter().zip(pairs.left_out) {
         if left_out > 0 {
             eprintln!(
-                "bcnet: {}: has more than {MOST_LIVES} conversations; {left_out} datagrams of later ones were not looked at",
+                "bcnet: {}: has more than {MAX_LIVES} conversations; {left_out} datagrams of later ones were not looked at",
                 stream.name
             );
             verdict = Verdict::Findings;
@@ -333,7 +333,7 @@ impl Join {
 
     fn wait(&mut self, place: usize, key: Key, sighting: Sighting) {
         let alike = self.waiting[place].entry(key).or_default();
-        let oldest = if alike.len() < MOST_ALIKE { None } else { alike.pop_front() };
+        let oldest = if alike.len() < MAX_ALIKE { None } else { alike.pop_front() };
         alike.push_back(sighting);
         self.order[place].push_back((sighting.micros, key));
         if let Some(oldest) = oldest {
@@ -363,7 +363,7 @@ impl Join {
             while let Some((micros, key)) = self.order[place].front().copied() {
                 let seen = if place == 0 { micros.saturating_add(self.middle()) } else { micros };
                 let young = now != i64::MAX && seen.saturating_add(2 * WINDOW) > now;
-                if young && self.order[place].len() <= MOST_WAITING {
+                if young && self.order[place].len() <= MAX_WAITING {
                     break;
                 }
                 self.order[place].pop_front();
@@ -390,8 +390,8 @@ const STEP: i64 = 100;
 /// A message takes no longer than this from one place to the other.
 const WINDOW: i64 = 20_000_000;
 const BATCH: usize = 64;
-const MOST_TIMES: usize = 1 << 16;
+const MAX_TIMES: usize = 1 << 16;
 /// As many messages are remembered that the other capture has not shown, and as many that are all the same.
-const MOST_WAITING: usize = 1 << 17;
-const MOST_ALIKE: usize = 64;
+const MAX_WAITING: usize = 1 << 17;
+const MAX_ALIKE: usize = 64;
 const ENOUGH: u64 = 16;

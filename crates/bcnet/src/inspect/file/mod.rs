@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
+use bcnet_observe::{ConversationId, Finding, Limits, NO_MARK, Observer, Seen, Side};
 use bcnet_transport::Time;
-use bcnet_transport::observe::{ConversationId, Finding, Limits, NO_MARK, Observer, Seen, Side};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
 
 use super::{Args as InspectArgs, is_stdin, name};

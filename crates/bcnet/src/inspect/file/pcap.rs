@@ -232,7 +232,7 @@ impl Reader {
                 return Ok(self.damaged("the two lengths of a block differ"));
             }
             if kind == INTERFACE {
-                if self.interfaces.len() >= MOST_INTERFACES || length < 20 {
+                if self.interfaces.len() >= MAX_INTERFACES || length < 20 {
                     return Ok(self.damaged("an interface makes no sense"));
                 }
                 let interface = self.interface(length);
@@ -350,5 +350,5 @@ const PCAP_HEADER: usize = 24;
 const PCAP_RECORD: usize = 16;
 /// The largest packet that libpcap writes.
 const LARGEST_PACKET: usize = 262_144;
-const MOST_INTERFACES: usize = 4096;
+const MAX_INTERFACES: usize = 4096;
 const WINDOW: usize = 256 * 1024;

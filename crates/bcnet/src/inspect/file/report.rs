@@ -8,9 +8,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use bcnet_transport::observe::{
-    Conversation, ConversationId, Finding, Observer, RetransmitCause, Side, What as Found,
-};
+use bcnet_observe::{Conversation, ConversationId, Finding, Observer, RetransmitCause, Side, What as Found};
 use bcnet_transport::wire::Message;
 
 use super::filter::Filter;
@@ -36,7 +34,7 @@ impl Report {
     /// The step of a side at a time, if its conversation is plotted.
     fn step(&mut self, id: ConversationId, side: Side, micros: u64) -> Option<&mut Step> {
         let start = *self.start.get_or_insert(micros);
-        if self.talks.len() >= MOST_TALKS && !self.talks.contains_key(&id) {
+        if self.talks.len() >= MAX_TALKS && !self.talks.contains_key(&id) {
             return None;
         }
         let series = self.talks.entry(id).or_insert_with(|| [Series::new(start), Series::new(start)]);
@@ -79,11 +77,11 @@ impl Report {
         if let Some(lost) = end.lost() {
             let _ = write!(page, "<p class=quiet>{}.</p>", escape(&lost));
         }
-        for talk in talks.iter().take(MOST_SHOWN) {
+        for talk in talks.iter().take(MAX_SHOWN) {
             self.talk(&mut page, talk);
         }
-        if talks.len() > MOST_SHOWN {
-            let rest = talks.len() - MOST_SHOWN;
+        if talks.len() > MAX_SHOWN {
+            let rest = talks.len() - MAX_SHOWN;
             let _ = write!(page, "<p class=quiet>{rest} smaller conversations are not plotted.</p>");
         }
         page.push_str("</body></html>\n");
@@ -291,5 +289,5 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#5b6675}
 const COLORS: [&str; 2] = ["#1f6fb2", "#c25a1b"];
 const ACK_COLORS: [&str; 2] = ["#9cc5e6", "#efb795"];
 /// Conversations that are remembered, and that are shown.
-const MOST_TALKS: usize = 64;
-const MOST_SHOWN: usize = 6;
+const MAX_TALKS: usize = 64;
+const MAX_SHOWN: usize = 6;

@@ -82,7 +82,7 @@ impl Series {
     /// The step that a time belongs to.
     pub(super) fn at(&mut self, micros: u64) -> &mut Step {
         let since = micros.saturating_sub(self.start);
-        while since / self.width >= MOST_STEPS as u64 {
+        while since / self.width >= MAX_STEPS as u64 {
             self.widen();
         }
         let place = usize::try_from(since / self.width).unwrap_or(0);
@@ -108,7 +108,7 @@ impl Series {
     }
 }
 
-const MOST_STEPS: usize = 240;
+const MAX_STEPS: usize = 240;
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use bcnet_observe::{Conversation, Count, Finding, Observer, RetransmitCause, Side, Traffic, What};
 use bcnet_session::payload::Opcode;
-use bcnet_transport::observe::{
-    Conversation, Count, Finding, Observer, RetransmitCause, Side, Traffic, What,
-};
 use bcnet_transport::wire::{PeerId, Role};
 
 use super::filter::Filter;
@@ -144,7 +142,7 @@ impl<W: Write> Summary<W> {
         let mut opcodes: Vec<_> = opcodes.into_iter().collect();
         opcodes
             .sort_by_key(|(opcode, counts)| (std::cmp::Reverse(counts[0].bytes + counts[1].bytes), *opcode));
-        let rest = opcodes.split_off(opcodes.len().min(MOST_OPCODES));
+        let rest = opcodes.split_off(opcodes.len().min(MAX_OPCODES));
         for (opcode, [one_count, other_count]) in opcodes {
             let title = format!("  0x{opcode:02X} {}", Opcode(opcode).name().unwrap_or("unknown"));
             row(&title, [share(one_count, one), share(other_count, other)])?;
@@ -262,4 +260,4 @@ pub(super) fn thousands(number: u64) -> String {
 }
 
 /// The rest of the opcodes share a line.
-const MOST_OPCODES: usize = 24;
+const MAX_OPCODES: usize = 24;

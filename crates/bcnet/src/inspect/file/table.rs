@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use bcnet_observe::{Finding, Missed, Observer, What as Found};
 use bcnet_session::payload::Opcode;
-use bcnet_transport::observe::{Finding, Missed, Observer, What as Found};
 use bcnet_transport::wire::{Channel, Message, MessageId};
 
 use super::filter::Filter;

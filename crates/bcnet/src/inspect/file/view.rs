@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_transport::observe::{Finding, NO_MARK, Observer};
+use bcnet_observe::{Finding, NO_MARK, Observer};
 use bcnet_transport::wire::{Datagram, PeerId, Role};
 
 use super::filter::Filter;
@@ -159,7 +159,7 @@ fn comment(packet: &Packet) -> String {
 
 /// The members of a finding.
 fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
-    use bcnet_transport::observe::What;
+    use bcnet_observe::What;
     json.member("finding", finding.what.name());
     json.member("fault", finding.what.is_fault());
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));

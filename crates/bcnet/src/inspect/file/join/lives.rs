@@ -104,7 +104,7 @@ impl Lives {
     }
 
     fn begin(&mut self, link: LinkId, client: SocketAddrV4) -> Option<LifeId> {
-        if self.all.len() >= MOST_LIVES {
+        if self.all.len() >= MAX_LIVES {
             return None;
         }
         self.all.push(Life { link, client, peer: None, request: None, messages: 0 });
@@ -185,4 +185,4 @@ impl Lives {
 }
 
 /// As many are known of a capture.
-pub(super) const MOST_LIVES: usize = 1 << 16;
+pub(super) const MAX_LIVES: usize = 1 << 16;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use bcnet_transport::wire::Role;
 
-use super::lives::{Life, LifeId, LinkId, MOST_LIVES};
+use super::lives::{Life, LifeId, LinkId, MAX_LIVES};
 use super::{Identity, Sighting, Stream, WINDOW, way_of};
 
 /// What two captures have in common.
@@ -121,13 +121,13 @@ fn sample(stream: &mut Stream) -> anyhow::Result<Vec<Sighting>> {
             if is_wanted(mask, sighting) {
                 kept.push(*sighting);
             }
-            if kept.len() >= MOST_SAMPLES {
+            if kept.len() >= MAX_SAMPLES {
                 mask = mask << 1 | 1;
                 kept.retain(|sighting| is_wanted(mask, sighting));
             }
         }
         seen = stream.ahead.len();
-        if seen > MOST_AHEAD || stream.has_lost {
+        if seen > MAX_AHEAD || stream.has_lost {
             stream.has_lost = true;
             stream.ahead.clear();
             seen = 0;
@@ -149,7 +149,7 @@ fn votes(samples: [Vec<Sighting>; 2], lives: &[Vec<Life>; 2]) -> Vec<Vote> {
     for alike in a.chunk_by(|one, next| one.identity == next.identity) {
         while others.next_if(|other| other[0].identity < alike[0].identity).is_some() {}
         let Some(other) = others.next_if(|other| other[0].identity == alike[0].identity) else { continue };
-        if votes.len() >= MOST_VOTES || alike.len().max(other.len()) > MOST_ALIKE_LIVES {
+        if votes.len() >= MAX_VOTES || alike.len().max(other.len()) > MAX_ALIKE_LIVES {
             continue;
         }
         for (one, other) in once(alike).flat_map(|one| once(other).map(move |other| (one, other))) {
@@ -211,14 +211,14 @@ fn best(votes: &[Vote]) -> &[Vote] {
 }
 
 /// So many messages of a capture are kept after the first look, so that it need not be read twice.
-const MOST_AHEAD: usize = 1 << 18;
+const MAX_AHEAD: usize = 1 << 18;
 /// So many messages of a capture may vote. There is room for the beginning of every life.
-const MOST_SAMPLES: usize = MOST_LIVES * 8;
+const MAX_SAMPLES: usize = MAX_LIVES * 8;
 /// So many messages are the beginning of a life.
 pub(super) const EARLY: u64 = 6;
-const MOST_VOTES: usize = 1 << 20;
+const MAX_VOTES: usize = 1 << 20;
 /// What more lives than this have does not tell them apart.
-const MOST_ALIKE_LIVES: usize = 16;
+const MAX_ALIKE_LIVES: usize = 16;
 /// So many messages show that two lives are the same, if their beginning was not seen.
 const FEWEST: usize = 2;
 /// The times of one way differ by no more than that, in microseconds.

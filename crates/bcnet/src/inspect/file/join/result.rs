@@ -186,7 +186,7 @@ fn write_list(
     title: &str,
     mut texts: impl ExactSizeIterator<Item = String>,
 ) -> io::Result<()> {
-    for text in texts.by_ref().take(MOST_LINES) {
+    for text in texts.by_ref().take(MAX_LINES) {
         writeln!(out, "  {title}: {text}")?;
     }
     match texts.len() {
@@ -233,4 +233,4 @@ impl Direction {
 /// So much more than usual is late, in microseconds.
 const LATE: i64 = 100_000;
 /// As many conversations of a kind are named.
-const MOST_LINES: usize = 16;
+const MAX_LINES: usize = 16;

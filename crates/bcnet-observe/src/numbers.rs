@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::stock::SECOND;
-use crate::time::Time;
-use crate::wire::Seq;
+use crate::stock::SECOND;
+use bcnet_transport::Time;
+use bcnet_transport::wire::Seq;
 
 #[derive(Debug, Clone)]
 pub(super) struct Numbers {
@@ -45,7 +45,7 @@ impl Numbers {
             self.missing.retain(|(missing, ..)| *missing != seq);
             return;
         }
-        while self.next != seq && self.missing.len() < MOST_MISSING {
+        while self.next != seq && self.missing.len() < MAX_MISSING {
             self.missing.push((self.next, at, mark));
             self.next = self.next.next();
         }
@@ -65,6 +65,6 @@ impl Numbers {
 }
 
 /// More are not told one by one.
-const MOST_MISSING: usize = 64;
+const MAX_MISSING: usize = 64;
 /// By then a stock sender has repeated a message that was lost nine times.
 const GONE_AFTER: u64 = 28 * SECOND;

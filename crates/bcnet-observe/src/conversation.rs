@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use super::finding::{About, Missed, RetransmitCause, What};
-use super::half::{Arrival, Filled, Half, Quiet};
-use super::ledger::{Key, Ledger, Open, Sent, unknown};
-use super::stock::{LINGER, ROOM, Rhythm, SECOND, TIMEOUT};
-use super::traffic::opcode;
-use super::{ConversationId, Limits, Side, Teller};
-use crate::time::Time;
-use crate::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, Seq};
+use crate::finding::{About, Missed, RetransmitCause, What};
+use crate::half::{Arrival, Filled, Half, Quiet};
+use crate::ledger::{Key, Ledger, Open, Sent, unknown};
+use crate::stock::{LINGER, ROOM, Rhythm, SECOND, TIMEOUT};
+use crate::traffic::opcode;
+use crate::{ConversationId, Limits, Side, Teller};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, Seq};
 
 /// The message that ends a conversation.
 #[derive(Debug, Clone, Copy)]
@@ -543,7 +543,7 @@ impl Passage<'_, '_> {
         if sent.about.id.part.is_none() || times < STUCK_AFTER || self.sender.stuck.contains(&seq) {
             return;
         }
-        if self.sender.stuck.len() >= MOST_STUCK {
+        if self.sender.stuck.len() >= MAX_STUCK {
             self.sender.stuck.pop_front();
         }
         self.sender.stuck.push_back(seq);
@@ -586,7 +586,7 @@ fn cause(open: &mut Open, leading: &[MessageId], sender: &Half, at: Time) -> Opt
     match open.arrived {
         Some(false) => Some(RetransmitCause::AckNeverSent),
         Some(true) if open.looks > 0 => Some(RetransmitCause::AckLost),
-        _ if open.looks < MOST_LOOKS => None,
+        _ if open.looks < MAX_LOOKS => None,
         Some(true) => Some(RetransmitCause::AckLost),
         None => Some(RetransmitCause::AckNeverSent),
     }
@@ -649,7 +649,7 @@ const SILENT_AFTER: u64 = 22 * SECOND;
 /// A datagram below this size has room for all ACKs that are due.
 const HAD_ROOM: usize = 400;
 /// After so many ACKs a retransmission is told as it looks.
-const MOST_LOOKS: u8 = 3;
+const MAX_LOOKS: u8 = 3;
 /// A little less than the time between two sendings of an ACK.
 const RESTARTED_WITHIN: u64 = SECOND / 2;
 /// A little less than the time in which an ACK has its free sends.
@@ -658,4 +658,4 @@ const FREE_FOR: u64 = SECOND + SECOND / 4;
 const OPEN_FOR: u64 = 12 * SECOND;
 /// A part that is sent this often is stuck.
 const STUCK_AFTER: u32 = 5;
-const MOST_STUCK: usize = 64;
+const MAX_STUCK: usize = 64;

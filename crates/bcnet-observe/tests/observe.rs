@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_transport::observe::{ConversationId, Limits, Missed, Observer, RetransmitCause, Seen, Side, What};
+use bcnet_observe::{ConversationId, Limits, Missed, Observer, RetransmitCause, Seen, Side, What};
 use bcnet_transport::wire::{Channel, Kind, NonStock, Seq};
 use bcnet_transport::{Time, cipher};
 

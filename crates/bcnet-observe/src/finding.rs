@@ -3,9 +3,9 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::{ConversationId, Side};
-use crate::time::Time;
-use crate::wire::{Channel, Kind, MessageId, NonStock, Seq, WireError};
+use crate::{ConversationId, Side};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{Channel, Kind, MessageId, NonStock, Seq, WireError};
 
 /// Something worth telling, with when and where it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

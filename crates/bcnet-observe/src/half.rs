@@ -6,14 +6,14 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::Limits;
-use super::ledger::{Key, Ledger};
-use super::numbers::Numbers;
-use super::outbox::{Manner, Outbox};
-use super::stock::SECOND;
-use super::traffic::Traffic;
-use crate::time::Time;
-use crate::wire::{Channel, Datagram, Message, MessageId, NonStock, PeerId, Seq};
+use crate::Limits;
+use crate::ledger::{Key, Ledger};
+use crate::numbers::Numbers;
+use crate::outbox::{Manner, Outbox};
+use crate::stock::SECOND;
+use crate::traffic::Traffic;
+use bcnet_transport::Time;
+use bcnet_transport::wire::{Channel, Datagram, Message, MessageId, NonStock, PeerId, Seq};
 
 /// Something that has reached a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

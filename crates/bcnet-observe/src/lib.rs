@@ -9,6 +9,10 @@
 //! datagrams: what is seen to be missing is told as [`Missed`], never as a fault of the two sides.
 //!
 //! Memory is bounded by [`Limits`]; every datagram is looked at once.
+#![no_std]
+#![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+extern crate alloc;
 
 mod conversation;
 mod finding;
@@ -25,10 +29,10 @@ use core::fmt;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use crate::cipher;
-use crate::snapshot::Queues;
-use crate::time::Time;
-use crate::wire::{Channel, Datagram, PeerId, Reason, Role, Seq, WireError};
+use bcnet_transport::Queues;
+use bcnet_transport::Time;
+use bcnet_transport::cipher;
+use bcnet_transport::wire::{Channel, Datagram, PeerId, Reason, Role, Seq, WireError};
 use conversation::Talk;
 pub use finding::{About, Finding, Missed, RetransmitCause, What};
 pub use traffic::{Count, Traffic};

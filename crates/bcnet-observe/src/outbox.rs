@@ -2,11 +2,11 @@
 
 use alloc::collections::VecDeque;
 
-use super::ledger::Key;
-use super::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
-use crate::snapshot::QueuedAck;
-use crate::time::Time;
-use crate::wire::MessageId;
+use crate::ledger::Key;
+use crate::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
+use bcnet_transport::QueuedAck;
+use bcnet_transport::Time;
+use bcnet_transport::wire::MessageId;
 
 /// How a side sends its ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::finding::About;
-use super::stock::{GIVE_UP, Rhythm, SECOND};
-use crate::snapshot::QueuedMessage;
-use crate::time::Time;
-use crate::wire::{Channel, Kind, MessageId, Seq};
+use crate::finding::About;
+use crate::stock::{GIVE_UP, Rhythm, SECOND};
+use bcnet_transport::QueuedMessage;
+use bcnet_transport::Time;
+use bcnet_transport::wire::{Channel, Kind, MessageId, Seq};
 
 /// A message id as a number: parts of one message stand together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
