@@ -1,6 +1,7 @@
 //! The model of the original engine: the predictions that follow from its rules, every quirk by name, a second model of
 //! its queues, and frames that may be left out.
 
+mod arrivals;
 mod bench;
 mod checks;
 mod connection;

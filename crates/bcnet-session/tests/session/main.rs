@@ -1,6 +1,7 @@
 //! A session through its whole life, in virtual time.
 
 mod faults;
+mod files;
 mod hostile;
 mod join;
 mod leave;

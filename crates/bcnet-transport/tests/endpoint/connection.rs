@@ -1,27 +1,16 @@
-//! Who is let in, under which id, who learns of it, and how each conversation ends.
+//! Who is let in, under which id, and who learns of it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::slice;
 use std::time::Duration;
 
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
-use bcnet_transport::{
-    AdmitError, BootError, Cause, Config, Endpoint, Event, Leave, Quality, SendError, Time,
-};
+use bcnet_transport::{AdmitError, BootError, Cause, Config, Endpoint, Event, Leave, SendError, Time};
 
 use crate::net::{
     End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
     pattern, plain, puppet, puppet_client, reliable, said, utf16,
 };
-
-const REASONS: [BootReason; 6] = [
-    BootReason::DEFAULT,
-    BootReason::TIMED_OUT,
-    BootReason::WRONG_PASSWORD,
-    BootReason::FULL,
-    BootReason::KICKED,
-    BootReason::BANNED,
-];
 
 /// T-23, T-33: a password that does not fit one message is cut, so that the host can answer that it is wrong.
 #[test]
@@ -233,220 +222,6 @@ fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
     assert!(at > told.iter().position(|line| line.starts_with("connect")), "{told:?}");
 }
 
-/// T-54, T-59: a client that is turned away learns why, by a boot that has no target, and is done.
-#[test]
-fn a_refused_client_learns_why() {
-    for reason in REASONS {
-        let mut net = Net::joined(&plain(), 0);
-        net.clients.push(End::client(plain(), 1, START));
-        let request = net.clients[0].flush(START);
-        net.deliver(&request[0]);
-        net.host.events();
-        assert_eq!(net.host.endpoint.refuse(address(1), reason, START), Ok(()));
-        assert_eq!(
-            net.host.endpoint.refuse(address(1), reason, START),
-            Err(AdmitError::NoRequest(address(1))),
-            "once is enough"
-        );
-        assert_eq!(net.host.endpoint.admit(address(1), START), Err(AdmitError::NoRequest(address(1))));
-        let answer = net.host.flush(START);
-        let head = [1, 2, 0x01, 0, 0, 0x02];
-        let boot = [0x04, 7, 0xC0, 0, 0, reason.0.cast_unsigned(), 0xFF];
-        assert_eq!(answer[0].bytes, [&head[..], &boot].concat());
-        net.deliver(&answer[0]);
-        assert_eq!(net.clients[0].left(), [(PeerId::UNASSIGNED, Leave::Booted(reason))]);
-        let thanks = net.clients[0].flush(START);
-        assert_eq!(said(&thanks), ["ack control seq=0"]);
-        assert!(net.clients[0].endpoint.is_closed());
-        net.deliver(&thanks[0]);
-        assert_eq!(net.host.events(), [], "it never was a peer");
-        net.run(ms(10_000));
-        assert!(net.host.endpoint.is_closed());
-    }
-}
-
-/// T-54: the refusal is repeated until it is acknowledged, and a repeated request is acknowledged meanwhile.
-#[test]
-fn a_refusal_is_repeated_until_it_is_acknowledged() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
-    assert_eq!(host.endpoint.refuse(address(1), BootReason::BANNED, START), Ok(()));
-    let refusal = "boot seq=0: unassigned, banned";
-    assert_eq!(host.says(START), ["ack control seq=0", refusal]);
-    assert_eq!(host.says(ms(1000)), [refusal]);
-    host.hear_from(address(1), &connect(1), ms(1100));
-    assert_eq!(host.says(ms(1100)), ["ack control seq=0"]);
-    host.hear_from(address(1), &from_peer(0xFF, &[ack(Channel::Control, 0)]), ms(1200));
-    assert_eq!(host.timeline(ms(1200), ms(20_000)), [""; 0]);
-    assert!(host.endpoint.is_closed());
-}
-
-/// T-59: who is booted learns why and is done; everyone else learns that it is gone.
-#[test]
-fn a_booted_client_and_all_others_learn_why() {
-    for reason in REASONS {
-        let mut net = Net::joined(&plain(), 3);
-        assert_eq!(net.host.endpoint.boot(PeerId(3), reason, net.now), Ok(()));
-        assert_eq!(
-            net.host.endpoint.boot(PeerId(3), reason, net.now),
-            Err(BootError(PeerId(3))),
-            "it is leaving already"
-        );
-        assert_eq!(net.host.endpoint.boot(PeerId(9), reason, net.now), Err(BootError(PeerId(9))));
-        let refused = net.host.endpoint.send(PeerId(3), b"x", Quality::Reliable, net.now);
-        assert_eq!(refused, Err(SendError::Leaving(PeerId(3))));
-        assert_eq!(net.host.left(), [(PeerId(3), Leave::Booted(reason))]);
-        net.settle();
-        for client in &mut net.clients {
-            assert_eq!(client.left(), [(PeerId(3), Leave::Booted(reason))]);
-        }
-        let closed: Vec<bool> = net.clients.iter().map(|client| client.endpoint.is_closed()).collect();
-        assert_eq!(closed, [false, true, false]);
-        assert_eq!(net.host.endpoint.peers().count(), 2);
-        net.run(ms(15_000));
-        assert_eq!(net.host.endpoint.address(PeerId(3)), None);
-    }
-}
-
-/// T-59: only a host boots.
-#[test]
-fn a_client_cannot_boot() {
-    let mut client = puppet_client(plain());
-    assert_eq!(client.endpoint.boot(PeerId::HOST, BootReason::KICKED, START), Err(BootError(PeerId::HOST)));
-    assert_eq!(client.endpoint.boot(PeerId(2), BootReason::KICKED, START), Err(BootError(PeerId(2))));
-    assert_eq!(client.says(START), [""; 0]);
-}
-
-/// T-59: a boot or a disconnect that names the client, the host or nobody ends the session; any other names one who is
-/// gone.
-#[test]
-fn the_session_ends_if_the_client_the_host_or_nobody_is_named() {
-    for (named, ends) in [(2, true), (1, true), (0xFF, true), (3, false), (0x7E, false)] {
-        let farewells = [
-            (boot(1, BootReason::KICKED, named), Leave::Booted(BootReason::KICKED)),
-            (disconnect(1, named), Leave::Disconnected),
-        ];
-        for (message, reason) in farewells {
-            let mut client = puppet_client(plain());
-            client.hear_from(HOST, &from_peer(1, &[message]), ms(100));
-            assert_eq!(client.left(), [(PeerId(named), reason)]);
-            assert_eq!(client.says(ms(100)), ["ack control seq=1"]);
-            assert_eq!(client.endpoint.is_closed(), ends, "{message}");
-        }
-    }
-}
-
-/// T-57: a client that leaves is acknowledged, the others are told, and it is done at once.
-#[test]
-fn a_client_leaves_and_the_others_are_told() {
-    let mut net = Net::joined(&plain(), 3);
-    let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1].endpoint.leave(own, net.now);
-    assert_eq!(net.clients[1].left(), [(PeerId::HOST, Leave::Local)]);
-    let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", Quality::Reliable, net.now);
-    assert_eq!(refused, Err(SendError::Leaving(PeerId::HOST)));
-    let goodbye = net.clients[1].flush(net.now);
-    assert_eq!(goodbye[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 1, 0, 3, 10, 20, 0, 2]);
-    assert!(!net.clients[1].endpoint.is_closed());
-    net.deliver(&goodbye[0]);
-    let relayed = net.host.flush(net.now);
-    let mut words: Vec<_> = relayed.iter().map(|packet| (packet.to, packet.said().concat())).collect();
-    words.sort();
-    let told = "disconnect seq=1: peer 3 at 10.20.0.2".to_owned();
-    let thanked = "ack control seq=1".to_owned();
-    assert_eq!(words, [(address(1), told.clone()), (address(2), thanked), (address(3), told)]);
-    relayed.iter().for_each(|packet| net.deliver(packet));
-    net.settle();
-    assert!(net.clients[1].endpoint.is_closed());
-    assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);
-    assert_eq!(net.clients[0].left(), [(PeerId(3), Leave::Disconnected)]);
-    assert_eq!(net.clients[2].left(), [(PeerId(3), Leave::Disconnected)]);
-    assert_eq!(net.clients[1].left(), []);
-}
-
-/// T-57, T-66: control messages overtake data, but a goodbye does not: what was said before it is delivered, whatever is
-/// lost on the way.
-#[test]
-fn what_was_sent_before_leaving_is_delivered_before_the_goodbye() {
-    let mut net = Net::joined(&plain(), 1);
-    let sent = [pattern(1, 10), pattern(2, 1500), pattern(3, 10)];
-    for payload in &sent {
-        net.clients[0].send(PeerId::HOST, payload, net.now);
-    }
-    net.clients[0].endpoint.leave(Ipv4Addr::new(10, 20, 0, 1), net.now);
-    let lost = net.clients[0].flush(net.now);
-    assert!(said(&lost).iter().all(|line| line.starts_with("data")), "{:?}", said(&lost));
-    net.run(net.now + Duration::from_secs(3));
-    let events = net.host.events();
-    let payloads: Vec<_> = events.iter().take(3).map(|(_, payload)| payload.clone()).collect();
-    assert_eq!(payloads, sent);
-    assert_eq!(events[3].0, Event::Left { peer: PeerId(2), reason: Leave::Disconnected });
-    assert!(net.clients[0].endpoint.is_closed());
-}
-
-/// T-57: the same for a host that leaves, towards each of its peers.
-#[test]
-fn what_a_host_sent_before_leaving_is_delivered_before_the_goodbye() {
-    let mut net = Net::joined(&plain(), 2);
-    net.host.send(PeerId(2), b"last words", net.now);
-    net.host.endpoint.leave(*HOST.ip(), net.now);
-    let first = said(&net.host.flush(net.now));
-    assert_eq!(first.iter().filter(|line| line.starts_with("disconnect")).count(), 1, "{first:?}");
-    net.run(net.now + Duration::from_secs(3));
-    let received = Event::Received { peer: PeerId::HOST, channel: Channel::Game, reliable: true };
-    let left = Event::Left { peer: PeerId::HOST, reason: Leave::Disconnected };
-    assert_eq!(net.clients[0].events(), [(received, b"last words".to_vec()), (left, vec![])]);
-    assert!(net.host.endpoint.is_closed());
-}
-
-/// T-57: a host that leaves tells everyone, and is done as soon as all have acknowledged that.
-#[test]
-fn a_host_leaves_and_everyone_is_told() {
-    let mut net = Net::joined(&plain(), 3);
-    net.host.hear_from(address(7), &connect(7), net.now);
-    net.host.events();
-    net.host.endpoint.leave(*HOST.ip(), net.now);
-    let local: Vec<_> = (2..5).map(|id| (PeerId(id), Leave::Local)).collect();
-    assert_eq!(net.host.left(), local);
-    assert!(!net.host.endpoint.is_closed());
-    let goodbyes = net.host.flush(net.now);
-    assert_eq!(goodbyes.len(), 3);
-    assert!(said(&goodbyes).iter().all(|line| line.ends_with("host at 10.10.10.1")));
-    goodbyes.iter().for_each(|packet| net.deliver(packet));
-    net.settle();
-    for client in &mut net.clients {
-        assert_eq!(client.left(), [(PeerId::HOST, Leave::Disconnected)]);
-        assert!(client.endpoint.is_closed());
-    }
-    assert!(net.host.endpoint.is_closed());
-    assert_eq!(net.host.endpoint.next_timeout(), None);
-}
-
-/// T-57: nobody is let in by a host that leaves.
-#[test]
-fn a_host_that_leaves_hears_no_requests() {
-    let mut host = puppet(plain());
-    host.endpoint.leave(*HOST.ip(), START);
-    host.flush(START);
-    host.events();
-    host.hear_from(address(2), &connect(2), START);
-    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 1);
-    assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
-    host.timeline(START, ms(15_000));
-    assert!(host.endpoint.is_closed());
-}
-
-/// T-51: a client that gives up before it was let in has nobody to say goodbye to.
-#[test]
-fn leaving_before_being_let_in_is_immediate() {
-    let mut client = End::client(plain(), 1, START);
-    client.flush(START);
-    client.endpoint.leave(*address(1).ip(), ms(100));
-    assert_eq!(client.left(), [(PeerId::HOST, Leave::Local)]);
-    assert!(client.endpoint.is_closed());
-    assert_eq!(client.timeline(ms(100), ms(60_000)), [""; 0]);
-}
-
 /// T-53: a repeated request is acknowledged and otherwise ignored, before the decision and after it.
 #[test]
 fn a_repeated_request_is_acknowledged_and_nothing_else() {
@@ -503,19 +278,6 @@ fn a_new_start_without_room_changes_nothing() {
     host.hear_from(address(9), &connect(10), START);
     let asked = Event::Request { from: address(9), address: Ipv4Addr::new(192, 168, 0, 2) };
     assert_eq!(host.events(), [(asked, vec![])]);
-}
-
-/// T-57: a host that leaves does not wait for repeats of those who have left before it.
-#[test]
-fn a_host_that_leaves_does_not_wait_for_those_who_are_gone() {
-    let mut net = Net::joined(&plain(), 2);
-    net.clients[0].endpoint.leave(*address(1).ip(), net.now);
-    net.settle();
-    assert_eq!(net.host.left(), [(PeerId(2), Leave::Disconnected)]);
-    net.now = ms(500);
-    net.host.endpoint.leave(*HOST.ip(), net.now);
-    net.settle();
-    assert!(net.host.endpoint.is_closed());
 }
 
 /// T-52: a name can be told when there is somebody to tell, and the error says when that is.

@@ -1,0 +1,176 @@
+//! The check of files: its course, its manifests, who is refused.
+
+use std::time::Duration;
+
+use bcnet_session::{Anomaly, Checksums, Config, Event, Manifest};
+use bcnet_transport::wire::{BootReason, Datagram, PeerId};
+use bcnet_transport::{Leave, Time};
+
+use crate::world::{World, reply, ships};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// S-22, S-26
+#[test]
+fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
+    let mut world = World::new(Config::default());
+    let kirk = world.connect("Kirk", "");
+    world.clients[kirk].answers = false;
+    world.run(70 * SECOND);
+    let requests: Vec<(Time, u8)> =
+        world.clients[kirk].received.iter().map(|(at, payload)| (*at, payload[1])).collect();
+    let rounds: Vec<u8> = requests.iter().map(|(_, round)| *round).collect();
+    assert_eq!(rounds, [0, 1, 2]);
+    let pauses = requests.windows(2).map(|pair| pair[1].0.since(pair[0].0).as_millis());
+    assert!(
+        pauses.clone().all(|pause| (19_950..20_100).contains(&pause)),
+        "{:?}",
+        pauses.collect::<Vec<_>>()
+    );
+    let id = PeerId(2);
+    assert_eq!(world.clients[kirk].gone, [(id, Leave::Booted(BootReason::TIMED_OUT))]);
+    let anomalies = world.session.counters().anomalies;
+    assert_eq!((anomalies.count(Anomaly::NoReply), anomalies.total()), (2, 2));
+    assert_eq!(world.session.players(world.now).count(), 0);
+}
+
+fn learned() -> Manifest {
+    let mut world = World::new(Config { learn: true, ..Config::default() });
+    world.join("Good");
+    let learned = world.events.into_iter().find_map(|event| match event {
+        Event::ManifestLearned { manifest, .. } => Some(*manifest),
+        _ => None,
+    });
+    learned.expect("a manifest")
+}
+
+/// S-23
+#[test]
+fn a_manifest_is_learned_written_and_read() {
+    let manifest = learned();
+    assert!(manifest.is_complete());
+    assert_eq!(manifest.name, "Good");
+    let text = manifest.to_string();
+    assert!(text.contains("file 373EB677 F8A0A768 # App.pyc\n"), "{text}");
+    assert!(text.contains("# Episode/Mission1/Mission1.pyc\n"), "{text}");
+    assert_eq!(Manifest::parse(&text), Ok(manifest));
+    for (text, error) in [
+        ("", "line 1: the first line must be `bcnet-manifest 1`"),
+        ("bcnet-manifest 1\nround 5", "line 2: a round is a number from 0 to 4"),
+        ("bcnet-manifest 1\n# x\ndirectory 1", "line 3: expected `round`"),
+        ("bcnet-manifest 1\nround 1\nfile 1 2", "line 3: expected `file PATH CONTENT`, all in hashes"),
+        ("bcnet-manifest 1\nround 1\ncolour red", "line 3: expected name, round, version, directory or file"),
+    ] {
+        assert_eq!(Manifest::parse(text).expect_err(text).to_string(), error);
+    }
+}
+
+/// S-23, S-24
+#[test]
+fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
+    let other = Manifest::parse("bcnet-manifest 1\nname other\nround 0\n").expect("short");
+    let checksums = Checksums::Strict(vec![other, learned()]);
+    let mut world = World::new(Config { checksums, ..Config::default() });
+    world.join("Same");
+    let mut changed = ships(51, 0x3EB2_3EBA);
+    changed[12] ^= 1;
+    for (files, entry) in [
+        (changed, "round 2 (scripts/ships): Akira.pyc: other content"),
+        (ships(50, 0x3EB2_3EBA), "round 2 (scripts/ships): 3EB23EEC: missing"),
+        (ships(52, 0x3EB2_3EBA), "round 2 (scripts/ships): 3EB23EED: not in the manifest"),
+    ] {
+        let client = world.connect("Modder", "");
+        world.clients[client].ships_reply = files;
+        world.run(2 * SECOND);
+        let mismatch = world.events.iter().rev().find_map(|event| match event {
+            Event::ChecksumMismatch { mismatch, .. } => Some(mismatch.to_string()),
+            _ => None,
+        });
+        assert_eq!(mismatch.as_deref(), Some(entry));
+        let id = world.id(client);
+        assert_eq!(world.clients[client].gone, [(id, Leave::Booted(BootReason::KICKED))]);
+        let last = world.take(client).pop().expect("a refusal");
+        assert_eq!((last[0], last[1] as usize), (0x22, last.len() - 3));
+        assert!(entry.contains(std::str::from_utf8(&last[3..]).expect("ASCII")));
+        // It is told why before it is thrown out.
+        let kicked = |plain: &Vec<u8>| {
+            Datagram::parse(plain, None)
+                .is_ok_and(|datagram| datagram.messages().any(|message| message.kind().0 == 4))
+        };
+        let address = world.clients[client].address;
+        let to_client: Vec<_> = world.sent.iter().filter(|(_, to, _)| *to == address).collect();
+        let told =
+            to_client.iter().position(|(_, _, plain)| plain.windows(last.len()).any(|part| part == last));
+        let booted = to_client.iter().position(|(_, _, plain)| kicked(plain));
+        assert!(told < booted && told.is_some(), "{told:?} {booted:?}");
+    }
+    assert_eq!(world.session.status(world.now).in_game, 1);
+}
+
+/// S-23: the manifests that are in force at the end of the check count, for all that was answered.
+#[test]
+fn manifests_that_change_during_the_check_count_from_its_beginning() {
+    let good = learned();
+    let other = Manifest::parse(&good.to_string().replace("version 7E0CE243", "version 11111111"));
+    let other = other.expect("well formed");
+    assert_ne!(other, good);
+    let strict = |manifests: &[&Manifest]| Checksums::Strict(manifests.iter().copied().cloned().collect());
+    let many = [vec![&other; 70], vec![&good]].concat();
+    let version = Some("round 0 (scripts/): 60: other version");
+    let nothing = Some("round 0 (scripts/): App.pyc: not in the manifest");
+    for (before, after, expected) in [
+        (strict(&[&other, &good]), strict(&[&other]), version),
+        (strict(&[&good, &other]), strict(&[&other, &good]), None),
+        (Checksums::Permissive, strict(&[&other]), version),
+        (Checksums::Permissive, strict(&[&good]), None),
+        (strict(&[&good]), Checksums::Permissive, None),
+        (strict(&many), strict(&many), None),
+        (strict(&[&good]), strict(&[]), nothing),
+        (strict(&[&good]), strict(&[&Manifest::default()]), nothing),
+    ] {
+        let config = Config { checksums: before, ..Config::default() };
+        let mut world = World::new(config.clone());
+        let kirk = world.connect("Kirk", "");
+        world.clients[kirk].answers = false;
+        world.run(SECOND);
+        world.send(kirk, &reply(0));
+        world.run(SECOND);
+        assert_eq!(world.take(kirk).len(), 2, "asked again");
+        world.session.reconfigure(Config { checksums: after, ..config }, world.now);
+        world.clients[kirk].answers = true;
+        world.send(kirk, &reply(1));
+        world.run(2 * SECOND);
+        let mismatch = world.events.iter().find_map(|event| match event {
+            Event::ChecksumMismatch { mismatch, .. } => Some(mismatch.to_string()),
+            _ => None,
+        });
+        assert_eq!((mismatch.as_deref(), world.is_in_game(kirk)), (expected, expected.is_none()));
+    }
+}
+
+/// S-23: files that the manifest does not know can be allowed; silence cannot.
+#[test]
+fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {
+    let checksums = Checksums::Strict(vec![learned()]);
+    let mut world = World::new(Config { checksums, extra_files: true, ..Config::default() });
+    let modder = world.connect("Modder", "");
+    world.clients[modder].ships_reply = ships(52, 0x3EB2_3EBA);
+    world.run(2 * SECOND);
+    assert!(world.is_in_game(modder));
+    let mute = world.connect("Mute", "");
+    world.clients[mute].answers = false;
+    world.run(25 * SECOND);
+    assert!(world.event_names().contains(&"checksum_mismatch"));
+    assert_eq!(world.session.players(world.now).count(), 1);
+}
+
+/// S-24
+#[test]
+fn the_refusal_can_have_the_other_opcode() {
+    let checksums = Checksums::Strict(vec![learned()]);
+    let mut world = World::new(Config { checksums, refusal_opcode: 0x23, ..Config::default() });
+    let modder = world.connect("Modder", "");
+    world.clients[modder].ships_reply = ships(3, 1);
+    world.run(2 * SECOND);
+    assert_eq!(world.take(modder).pop().expect("a refusal")[0], 0x23);
+}
