@@ -3,6 +3,8 @@
 //! Lines go to standard error and, if wanted, to a file that is begun anew every day. Threads of their own write
 //! them, and what they cannot keep up with is left out: a terminal that stands still must not stop the game.
 
+mod limit;
+
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,8 +19,9 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
+use crate::clock::wall_now;
 use crate::file::directory;
-use crate::serve::clock::wall_now;
+pub(crate) use limit::LineLimit;
 
 /// What the log shows, and where.
 #[derive(Debug)]

@@ -6,7 +6,9 @@
 mod allocations;
 mod bans;
 mod capture;
+mod clock;
 mod config;
+mod control;
 mod ctl;
 mod file;
 mod inspect;
@@ -14,11 +16,14 @@ mod lab;
 mod log;
 mod manifest;
 mod master;
-mod net;
+mod masters;
 mod proxy;
 mod query;
+mod recorder;
+mod reply_addresses;
 mod serve;
 mod swarm;
+mod udp;
 
 use std::io;
 use std::process::ExitCode;
@@ -40,7 +45,7 @@ enum Command {
     Ctl(ctl::Args),
     /// Send every datagram back, to measure what the system takes for that
     #[command(hide = true)]
-    Echo(net::echo::Args),
+    Echo(udp::echo::Args),
     /// Pass datagrams on between one client and a server, to measure what the system takes for that
     #[command(hide = true)]
     Forward(proxy::forward::Args),
@@ -73,7 +78,7 @@ fn main() -> ExitCode {
     let verdict = match Args::parse().command {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
-        Command::Echo(args) => net::echo::run(&args),
+        Command::Echo(args) => udp::echo::run(&args),
         Command::Forward(args) => proxy::forward::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Lab(args) => lab::run(&args),

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::table::{Table, table};
 use super::text::{Line, Lines, Password};
 use super::value::{Port, Size, Value, Within, expected, plain, quoted, words};
-use crate::serve::masters::Master;
+use crate::masters::Master;
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]

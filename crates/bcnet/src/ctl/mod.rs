@@ -1,6 +1,5 @@
 //! `bcnet ctl`: talks to a running server on the same machine.
 
-pub(crate) mod protocol;
 mod table;
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -11,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::config::{self, Flags};
+use crate::control::{Answer, Envelope, Request};
 use crate::{Verdict, serve};
-use protocol::{Answer, Envelope, Request};
 
 #[derive(clap::Args)]
 #[command(after_help = "\

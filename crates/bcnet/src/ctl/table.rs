@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::protocol::Request;
+use crate::control::Request;
 
 /// An answer as text, whole lines.
 pub(super) fn show(request: &Request, answer: &Value) -> String {

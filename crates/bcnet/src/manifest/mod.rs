@@ -12,9 +12,9 @@ use anyhow::{Context, ensure};
 use bcnet_session::{Config, Event, Manifest, Session};
 
 use crate::Verdict;
+use crate::clock::Clock;
 use crate::config::Value;
 use crate::file::{read_text, replace};
-use crate::serve::clock::Clock;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

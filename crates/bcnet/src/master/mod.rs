@@ -19,9 +19,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::level_filters::LevelFilter;
 
+use crate::clock::Clock;
 use crate::config::Value;
-use crate::serve::clock::Clock;
-use crate::serve::limit::Limit;
+use crate::log::LineLimit;
 use crate::{Verdict, log};
 use list::{List, Note, Outgoing};
 
@@ -88,8 +88,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// Hears servers for ever.
 fn hear(socket: &UdpSocket, shared: &Shared) {
     let mut buffer = [0; 2048];
-    let mut answers = Limit::new(ANSWERS, Duration::from_secs(1) / ANSWERS);
-    let mut lines = Limit::new(20, Duration::from_secs(1));
+    let mut answers = LineLimit::new(ANSWERS, Duration::from_secs(1) / ANSWERS);
+    let mut lines = LineLimit::new(20, Duration::from_secs(1));
     let mut housekeeping = Time::ZERO;
     loop {
         let datagram = receive(socket, &mut buffer);

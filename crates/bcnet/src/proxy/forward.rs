@@ -11,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::Verdict;
-use crate::net::{Batch, Io, Received, Socket};
+use crate::udp::{Batch, Io, Received, Socket};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bcnet_proxy::{Healed, Leg, Output, Proxy, Refusal};
 
-use super::relay::{Order, Orders};
+use super::relay::{Command, CommandSender};
 use super::watch::Watch;
 
 /// Datagrams and their bytes.
@@ -28,7 +28,7 @@ impl Volume {
 
 /// What came and what left.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct Metrics {
     from_clients: Volume,
     from_server: Volume,
     to_clients: Volume,
@@ -39,7 +39,7 @@ pub(super) struct Figures {
     pub(super) foreign: u64,
 }
 
-impl Figures {
+impl Metrics {
     /// A datagram came, and this is what was made of it.
     pub(super) fn note(&mut self, from_server: bool, bytes: &[u8], output: &Output<'_>) {
         if from_server {
@@ -57,21 +57,21 @@ impl Figures {
 }
 
 /// Everything in the text format of Prometheus.
-pub(super) fn render(figures: &Figures, proxy: &Proxy, watch: &Watch, unsent: u64) -> String {
+pub(super) fn render(metrics: &Metrics, proxy: &Proxy, watch: &Watch, unsent: u64) -> String {
     let mut page = Page::default();
-    let came = [("from=\"clients\"", figures.from_clients), ("from=\"server\"", figures.from_server)];
-    let left = [("to=\"clients\"", figures.to_clients), ("to=\"server\"", figures.to_server)];
+    let came = [("from=\"clients\"", metrics.from_clients), ("from=\"server\"", metrics.from_server)];
+    let left = [("to=\"clients\"", metrics.to_clients), ("to=\"server\"", metrics.to_server)];
     page.volumes("received", "that came", came);
     page.volumes("sent", "that left", left);
     page.counter(
         "oversized_datagrams",
         "Datagrams over 2048 bytes, which are dropped",
-        [("", figures.oversized)],
+        [("", metrics.oversized)],
     );
     page.counter(
         "foreign_datagrams",
         "Datagrams to a source that the server did not send",
-        [("", figures.foreign)],
+        [("", metrics.foreign)],
     );
     page.counter("unsent_datagrams", "Datagrams that the system did not take", [("", unsent)]);
     page.family("players", "gauge", "Players now", [("", proxy.players().count() as u64)]);
@@ -133,11 +133,11 @@ impl Page {
 }
 
 /// Answers `GET /metrics`, one connection after the other, for ever. Nobody is waited for long.
-pub(super) fn serve(listener: &TcpListener, orders: &Orders) {
+pub(super) fn serve(listener: &TcpListener, commands: &CommandSender) {
     loop {
         match listener.accept() {
             // Whoever does not listen to the answer has none.
-            Ok((stream, _)) => drop(answer(stream, orders)),
+            Ok((stream, _)) => drop(answer(stream, commands)),
             Err(error) => {
                 tracing::warn!(event = "metrics_failed", %error);
                 thread::sleep(PATIENCE);
@@ -146,13 +146,13 @@ pub(super) fn serve(listener: &TcpListener, orders: &Orders) {
     }
 }
 
-fn answer(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
+fn answer(mut stream: TcpStream, commands: &CommandSender) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read_head(&mut stream)?;
     let (status, body) = if request.starts_with(b"GET /metrics ") {
         let (reply, text) = mpsc::sync_channel(1);
-        orders.give(Order::Measure(reply));
+        commands.give(Command::Measure(reply));
         let gone = |_| io::Error::from(io::ErrorKind::TimedOut);
         ("200 OK", text.recv_timeout(PATIENCE).map_err(gone)?)
     } else {

@@ -1,14 +1,14 @@
 //! `bcnet proxy`: between players and a server that nobody can change.
 //!
-//! [`relay`] is the loop around the proxy of `bcnet-proxy`, which decides what goes where; [`legs`] are its sockets,
-//! [`watch`] looks over its shoulder and tells what it sees, and [`metrics`] tells the figures.
+//! [`relay`] is the loop around the proxy of `bcnet-proxy`, which decides what goes where; [`sockets`] are its sockets,
+//! [`watch`] looks over its shoulder and tells what it sees, and [`metrics`] counts.
 
 pub(crate) mod forward;
-mod legs;
 mod metrics;
 mod options;
 mod relay;
 mod silence;
+mod sockets;
 mod watch;
 
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use std::time::Duration;
 use anyhow::Context;
 use tracing::level_filters::LevelFilter;
 
+use crate::clock::{Clock, wall_now};
 use crate::config::Value as _;
-use crate::serve::clock::{Clock, wall_now};
-use crate::serve::masters::Master;
-use crate::serve::recorder::{Recorder, Ring};
+use crate::masters::Master;
+use crate::recorder::{Recorder, Ring};
 use crate::{Verdict, bans, log};
 use options::{Pool, Upstream};
-use relay::{Orders, Relay, Setup};
+use relay::{CommandSender, Relay, Setup};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -110,12 +110,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
     });
     let mut relay = Relay::new(setup, Clock::start())?;
-    options::listen_to_signals(relay.orders(), args.bans.clone())?;
-    options::keep_house(relay.orders(), args.master.clone(), args.bans.clone())?;
+    options::listen_to_signals(relay.commands(), args.bans.clone())?;
+    options::housekeep(relay.commands(), args.master.clone(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
         ready.push_str(&format!(" metrics={}", listener.local_addr()?));
-        give_out(listener, relay.orders())?;
+        give_out(listener, relay.commands())?;
     }
     ready.push('\n');
     // Whoever started the proxy may not be interested in its output.
@@ -144,8 +144,8 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
     })
 }
 
-fn give_out(listener: TcpListener, orders: Orders) -> io::Result<()> {
-    let serve = move || metrics::serve(&listener, &orders);
+fn give_out(listener: TcpListener, commands: CommandSender) -> io::Result<()> {
+    let serve = move || metrics::serve(&listener, &commands);
     thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
 }
 

@@ -11,11 +11,11 @@ use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use super::relay::{Order, Orders};
+use super::relay::{Command, CommandSender};
 use crate::bans;
-use crate::net::{Io, Socket};
-use crate::serve::clock::wall_now;
-use crate::serve::masters::{self, Master};
+use crate::clock::wall_now;
+use crate::masters::{self, Master};
+use crate::udp::{Io, Socket};
 
 /// A server by name or address.
 #[derive(Debug, Clone)]
@@ -97,20 +97,20 @@ impl FromStr for Pool {
     }
 }
 
-/// Turns signals into orders, from now on.
-pub(super) fn listen_to_signals(orders: Orders, ban_file: Option<PathBuf>) -> anyhow::Result<()> {
+/// Turns signals into commands, from now on.
+pub(super) fn listen_to_signals(commands: CommandSender, ban_file: Option<PathBuf>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
     let listen = move || {
         let mut ending = false;
         for signal in signals.forever() {
             match signal {
-                SIGUSR1 => orders.give(Order::Dump),
-                SIGHUP => reload(&orders, ban_file.as_ref(), true),
+                SIGUSR1 => commands.give(Command::Dump),
+                SIGHUP => reload(&commands, ban_file.as_ref(), true),
                 // Whoever asks twice does not want to wait.
                 _ if ending => process::exit(128 + signal),
                 _ => {
                     ending = true;
-                    orders.give(Order::Stop);
+                    commands.give(Command::Stop);
                 }
             }
         }
@@ -120,21 +120,25 @@ pub(super) fn listen_to_signals(orders: Orders, ban_file: Option<PathBuf>) -> an
 }
 
 /// Looks after what changes by itself, for ever: masters move, bans end.
-pub(super) fn keep_house(orders: Orders, masters: Vec<Master>, ban_file: Option<PathBuf>) -> io::Result<()> {
+pub(super) fn housekeep(
+    commands: CommandSender,
+    masters: Vec<Master>,
+    ban_file: Option<PathBuf>,
+) -> io::Result<()> {
     let look = move || loop {
         if !masters.is_empty() {
-            orders.give(Order::Masters(masters::resolve(&masters)));
+            commands.give(Command::Masters(masters::resolve(&masters)));
         }
         thread::sleep(HOUSEKEEPING);
-        reload(&orders, ban_file.as_ref(), false);
+        reload(&commands, ban_file.as_ref(), false);
     };
     thread::Builder::new().name("housekeeping".into()).spawn(look).map(drop)
 }
 
-fn reload(orders: &Orders, ban_file: Option<&PathBuf>, asked: bool) {
+fn reload(commands: &CommandSender, ban_file: Option<&PathBuf>, asked: bool) {
     let Some(path) = ban_file else { return };
     match bans::load_existing(path, wall_now().as_secs()) {
-        Ok(bans) => orders.give(Order::Ban { networks: bans.networks().collect(), asked }),
+        Ok(bans) => commands.give(Command::Ban { networks: bans.networks().collect(), asked }),
         Err(error) => {
             let error = format!("{error:#}");
             tracing::error!(event = "reload_failed", error, "the bans stay as they are");

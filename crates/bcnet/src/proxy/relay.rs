@@ -12,16 +12,16 @@ use bcnet_session::{Masters, answer_challenge, heartbeat};
 use bcnet_transport::Time;
 use mio::Waker;
 
-use super::legs::{LISTENING, Legs};
-use super::metrics::{self, Figures};
+use super::metrics::{self, Metrics};
 use super::options::Upstream;
 use super::silence::Silence;
+use super::sockets::{LISTENING, Sockets};
 use super::watch::Watch;
-use crate::net::{Batch, Head, Io, Socket};
-use crate::serve::clock::Clock;
-use crate::serve::limit::Limit;
-use crate::serve::masters::Resolved;
-use crate::serve::recorder::Recorder;
+use crate::clock::Clock;
+use crate::log::LineLimit;
+use crate::masters::Resolved;
+use crate::recorder::Recorder;
+use crate::udp::{Batch, Head, Io, Socket};
 
 /// What a relay is made of.
 pub(super) struct Setup {
@@ -35,7 +35,7 @@ pub(super) struct Setup {
 }
 
 /// Something that the rest of the program wants done.
-pub(super) enum Order {
+pub(super) enum Command {
     Stop,
     Dump,
     /// The bans were read; whoever asked for that is told.
@@ -51,16 +51,16 @@ pub(super) enum Order {
     Measure(SyncSender<String>),
 }
 
-/// Hands orders to the relay, from any thread.
+/// Hands commands to the relay, from any thread.
 #[derive(Debug, Clone)]
-pub(super) struct Orders {
-    sender: Sender<Order>,
+pub(super) struct CommandSender {
+    sender: Sender<Command>,
     waker: Arc<Waker>,
 }
 
-impl Orders {
-    pub(super) fn give(&self, order: Order) {
-        if self.sender.send(order).is_ok() {
+impl CommandSender {
+    pub(super) fn give(&self, command: Command) {
+        if self.sender.send(command).is_ok() {
             // A relay that is gone does not have to be woken.
             drop(self.waker.wake());
         }
@@ -70,7 +70,7 @@ impl Orders {
 /// A running proxy.
 pub(super) struct Relay {
     proxy: Proxy,
-    legs: Legs,
+    sockets: Sockets,
     upstream: SocketAddrV4,
     name: Upstream,
     silence: Silence,
@@ -78,14 +78,14 @@ pub(super) struct Relay {
     port: u16,
     clock: Clock,
     watch: Watch,
-    figures: Figures,
+    metrics: Metrics,
     masters: Masters,
     master_addresses: Vec<SocketAddrV4>,
     advertise: u16,
     recorder: Option<Recorder>,
-    orders: Receiver<Order>,
-    sender: Orders,
-    refusals: Limit,
+    commands: Receiver<Command>,
+    sender: CommandSender,
+    refusals: LineLimit,
 }
 
 impl Relay {
@@ -95,17 +95,17 @@ impl Relay {
         check_sources(&config.sources, upstream)?;
         let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
         let port = socket.local()?.port();
-        let legs = Legs::new(socket)?;
-        let (sender, orders) = mpsc::channel();
+        let sockets = Sockets::new(socket)?;
+        let (sender, commands) = mpsc::channel();
         Ok(Self {
-            sender: Orders { sender, waker: legs.waker()? },
+            sender: CommandSender { sender, waker: sockets.waker()? },
             watch: Watch::new(queues, recorder.is_some()),
             proxy: Proxy::new(config),
             silence: Silence::default(),
             listen,
-            figures: Figures::default(),
-            refusals: Limit::new(5, LOG_EVERY),
-            legs,
+            metrics: Metrics::default(),
+            refusals: LineLimit::new(5, LOG_EVERY),
+            sockets,
             upstream,
             name,
             port,
@@ -114,7 +114,7 @@ impl Relay {
             master_addresses: Vec::new(),
             advertise,
             recorder,
-            orders,
+            commands,
         })
     }
 
@@ -126,7 +126,7 @@ impl Relay {
         self.upstream
     }
 
-    pub(super) fn orders(&self) -> Orders {
+    pub(super) fn commands(&self) -> CommandSender {
         self.sender.clone()
     }
 
@@ -135,13 +135,13 @@ impl Relay {
         let (mut inbound, mut plain) = (Batch::new(), Batch::new());
         loop {
             let wait = self.patience(self.clock.now());
-            self.legs.wait(wait)?;
+            self.sockets.wait(wait)?;
             let now = self.clock.now();
-            if self.obey(now) {
+            if self.dispatch(now) {
                 return Ok(());
             }
-            for _ in 0..self.legs.unread() {
-                self.legs.receive(&mut inbound, now);
+            for _ in 0..self.sockets.unread() {
+                self.sockets.receive(&mut inbound, now);
                 plain.copy_from(&inbound);
                 plain.decrypt();
                 for ((head, wire), (_, plain)) in inbound.iter_mut().zip(plain.iter_mut()) {
@@ -151,7 +151,7 @@ impl Relay {
             self.proxy.handle_timeout(now);
             self.beat(now);
             self.settle(now);
-            self.legs.send(now);
+            self.sockets.send(now);
             self.watch.advance(now, self.clock.wall(now));
             self.look_up(now);
         }
@@ -167,12 +167,12 @@ impl Relay {
     fn handle(&mut self, head: &Head, seen: Seen<'_>, now: Time) {
         let source = head.owner.checked_sub(LISTENING + 1);
         if head.cut {
-            self.figures.oversized += 1;
+            self.metrics.oversized += 1;
             return;
         }
         // What does not come from the server is nothing to pass on.
         if source.is_some() && head.remote != self.upstream {
-            self.figures.foreign += 1;
+            self.metrics.foreign += 1;
             return;
         }
         if source.is_none() && self.answer_master(head.remote, seen.wire, now) {
@@ -190,13 +190,13 @@ impl Relay {
             }
             None => self.proxy.handle_client(head.remote, seen, now),
         };
-        self.figures.note(source.is_some(), seen.wire, &output);
+        self.metrics.note(source.is_some(), seen.wire, &output);
         let Output { forward, answer, refusal } = output;
         if let Some((Leg::Server(_), _)) = forward {
             self.silence.ask(now);
         }
         for (leg, bytes) in [forward, answer].into_iter().flatten() {
-            self.legs.push(leg, self.upstream, bytes);
+            self.sockets.push(leg, self.upstream, bytes);
         }
         // Who is turned away says nothing to the server, whose silence is no fault then. What a player says malformed is
         // part of its conversation whether it passes or not.
@@ -206,16 +206,16 @@ impl Relay {
                 recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
             }
         }
-        if self.legs.is_nearly_full() {
+        if self.sockets.is_nearly_full() {
             self.settle(now);
-            self.legs.send(now);
+            self.sockets.send(now);
         }
     }
 
     /// Tells the list servers whose turn it is that players come here.
     fn beat(&mut self, now: Time) {
         while let Some(master) = self.masters.beat(now) {
-            self.legs.push(Leg::Client(master), self.upstream, Bytes::Wire(&heartbeat(self.advertise)));
+            self.sockets.push(Leg::Client(master), self.upstream, Bytes::Wire(&heartbeat(self.advertise)));
         }
     }
 
@@ -228,10 +228,10 @@ impl Relay {
             tracing::info!(event = "master_seen", %master);
         }
         let Some(answer) = answer_challenge(bytes) else { return false };
-        self.legs.push(Leg::Client(from), self.upstream, Bytes::Wire(&answer));
-        if self.legs.is_nearly_full() {
+        self.sockets.push(Leg::Client(from), self.upstream, Bytes::Wire(&answer));
+        if self.sockets.is_nearly_full() {
             self.settle(now);
-            self.legs.send(now);
+            self.sockets.send(now);
         }
         true
     }
@@ -242,7 +242,7 @@ impl Relay {
             match event {
                 Event::Opened { client, source, player } => self.open(client, source, player, now),
                 Event::Closed { client, source, player, up, down } => {
-                    self.legs.detach(source.number + 1, now);
+                    self.sockets.detach(source.number + 1, now);
                     if player {
                         let (acks, repeats) = (up.acks + down.acks, up.repeats + down.repeats);
                         let bytes = up.bytes + down.bytes;
@@ -257,7 +257,7 @@ impl Relay {
                     continue;
                 }
             }
-            self.legs.keep(self.proxy.players().map(|player| player.address));
+            self.sockets.keep(self.proxy.players().map(|player| player.address));
         }
     }
 
@@ -265,7 +265,7 @@ impl Relay {
         let own = SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), 0);
         let opened = Socket::connect(own, self.upstream, Io::BEST).and_then(|socket| {
             let port = socket.local()?.port();
-            self.legs.attach(source.number + 1, socket)?;
+            self.sockets.attach(source.number + 1, socket)?;
             Ok(SocketAddrV4::new(*own.ip(), port))
         });
         match opened {
@@ -287,39 +287,40 @@ impl Relay {
         if self.proxy.next_timeout().is_none() || !self.silence.is_long(now) {
             return;
         }
-        let (name, listen, orders) = (self.name.clone(), self.listen, self.sender.clone());
+        let (name, listen, commands) = (self.name.clone(), self.listen, self.sender.clone());
         std::thread::spawn(move || match name.resolve_beside(listen) {
-            Ok(address) => orders.give(Order::Upstream(address)),
+            Ok(address) => commands.give(Command::Upstream(address)),
             Err(error) => tracing::warn!(event = "upstream_unknown", error = format!("{error:#}")),
         });
     }
 
     /// Does what was ordered. Whether that is to stop.
-    fn obey(&mut self, now: Time) -> bool {
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Stop => return true,
-                Order::Dump => self.watch.dump(now, self.clock.wall(now)),
-                Order::Ban { networks, asked } => {
+    fn dispatch(&mut self, now: Time) -> bool {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Stop => return true,
+                Command::Dump => self.watch.dump(now, self.clock.wall(now)),
+                Command::Ban { networks, asked } => {
                     if self.proxy.set_bans(networks) || asked {
                         tracing::info!(event = "reloaded");
                     }
                     self.settle(now);
                 }
-                Order::Masters(resolved) => {
+                Command::Masters(resolved) => {
                     self.master_addresses = resolved.or_keep(&self.master_addresses);
                     self.masters.set(&self.master_addresses);
                 }
-                Order::Upstream(address) if address != self.upstream => {
+                Command::Upstream(address) if address != self.upstream => {
                     tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
                     self.upstream = address;
                     // The old sockets are connected to where it was.
                     let sources: Vec<_> = self.proxy.sources().collect();
                     sources.into_iter().for_each(|(client, source)| self.open(client, source, false, now));
                 }
-                Order::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
-                Order::Measure(reply) => {
-                    let text = metrics::render(&self.figures, &self.proxy, &self.watch, self.legs.unsent());
+                Command::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
+                Command::Measure(reply) => {
+                    let text =
+                        metrics::render(&self.metrics, &self.proxy, &self.watch, self.sockets.unsent());
                     // Who asked may be gone.
                     drop(reply.try_send(text));
                 }

@@ -9,7 +9,7 @@ use bcnet_observe::{Finding, Limits, Observer, Side};
 use bcnet_transport::Time;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
-use crate::serve::limit::Limit;
+use crate::log::LineLimit;
 
 /// Looks at everything that passes and says what it sees.
 pub(super) struct Watch {
@@ -20,7 +20,7 @@ pub(super) struct Watch {
     remarks: bool,
     /// The number of the last datagram.
     passed: u64,
-    lines: Limit,
+    lines: LineLimit,
     /// How often each fault was found. There are few kinds, and the commonest comes early.
     found: Vec<(&'static str, u64)>,
     /// Nobody may be reading the queues, which must not hold up the game.
@@ -38,7 +38,7 @@ impl Watch {
             next: every.map(|every| Time::ZERO + every),
             remarks,
             passed: 0,
-            lines: Limit::new(10, Duration::from_secs(1)),
+            lines: LineLimit::new(10, Duration::from_secs(1)),
             found: Vec::new(),
             output,
             _writer: writer,

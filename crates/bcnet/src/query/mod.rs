@@ -12,8 +12,8 @@ use anyhow::{Context, anyhow, ensure};
 use bcnet_transport::Time;
 
 use crate::Verdict;
+use crate::clock::Clock;
 use crate::config::{HostPort, Value};
-use crate::serve::clock::Clock;
 use reply::Assembly;
 use show::Found;
 

@@ -1,19 +1,14 @@
 //! `bcnet serve`: the dedicated server.
 //!
-//! [`game`] is one thread that drives all sessions; each is a [`room`]: the sans-I/O session, its socket and its log.
-//! [`plane`] decides what needs files and names, in the threads of [`control`] and [`signals`], and tells the game.
+//! [`game_loop`] is one thread that drives all sessions; each has a [`session_host`]: the sans-I/O session, its socket and its log.
+//! [`control_plane`] decides what needs files and names, in the threads of [`control_socket`] and [`signals`], and tells the game.
 
-pub(crate) mod clock;
-mod commands;
-mod control;
-mod game;
-mod journal;
-pub(crate) mod limit;
-pub(crate) mod locals;
-pub(crate) mod masters;
-mod plane;
-pub(crate) mod recorder;
-mod room;
+mod control_plane;
+mod control_socket;
+mod event_log;
+mod game_loop;
+mod requests;
+mod session_host;
 mod signals;
 mod start;
 
@@ -24,13 +19,13 @@ use std::{env, thread};
 
 use anyhow::Context;
 
-use crate::net::Io;
+use crate::clock::{Clock, wall_now};
+use crate::recorder::Recorder;
+use crate::udp::Io;
 use crate::{Verdict, bans, config, log};
-use clock::Clock;
-use control::ControlSocket;
-use game::Game;
-use plane::Plane;
-use recorder::Recorder;
+use control_plane::ControlPlane;
+use control_socket::ControlSocket;
+use game_loop::GameLoop;
 use start::control_path;
 pub(crate) use start::find_control;
 
@@ -68,19 +63,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let control_is_wanted = *loaded.origin("server", "control") != config::Origin::Default;
     let settings = loaded.settings;
     let _log = log::start(&start::log_options(&settings))?;
-    let bans = bans::load(&settings.server.bans, clock::wall_now().as_secs())?;
+    let bans = bans::load(&settings.server.bans, wall_now().as_secs())?;
     let clock = Clock::start();
-    let rooms = start::rooms(&settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
+    let hosts = start::hosts(&settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
     let recorder = start::ring(&settings).map(Recorder::start).transpose()?;
-    let ready: String = rooms
+    let ready: String = hosts
         .iter()
-        .map(|room| {
-            format!("server ready port={} name={}\n", room.address.port(), room.session.config().name)
+        .map(|host| {
+            format!("server ready port={} name={}\n", host.address.port(), host.session.config().name)
         })
         .collect();
-    let (mut game, orders) = Game::new(rooms, clock, recorder)?;
+    let (mut game, commands) = GameLoop::new(hosts, clock, recorder)?;
     let control = control_path(&settings);
-    let plane = Arc::new(Plane::new(flags, settings, bans, orders));
+    let plane = Arc::new(ControlPlane::new(flags, settings, bans, commands));
     signals::start(Arc::clone(&plane))?;
     let control = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose();
     let _socket = match control {
@@ -94,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         }
         control => control?,
     };
-    thread::Builder::new().name("housekeeping".into()).spawn(move || plane.keep_house())?;
+    thread::Builder::new().name("housekeeping".into()).spawn(move || plane.housekeep())?;
     tracing::info!(event = "started", version = env!("CARGO_PKG_VERSION"), sessions = ready.lines().count());
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));

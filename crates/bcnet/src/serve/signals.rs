@@ -8,10 +8,10 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::plane::Plane;
+use super::control_plane::ControlPlane;
 
 /// Listens to signals from now on.
-pub(super) fn start(plane: Arc<Plane>) -> anyhow::Result<()> {
+pub(super) fn start(plane: Arc<ControlPlane>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     // One more may be wanted while one is under way: the files may have changed since it has read them.
     let (wish, wishes) = mpsc::sync_channel(1);
@@ -25,7 +25,7 @@ pub(super) fn start(plane: Arc<Plane>) -> anyhow::Result<()> {
                 _ if ending => process::exit(128 + signal),
                 _ => {
                     ending = true;
-                    plane.orders.give(|game, now| game.stop(now));
+                    plane.commands.give(|game, now| game.stop(now));
                 }
             }
         }
@@ -35,13 +35,13 @@ pub(super) fn start(plane: Arc<Plane>) -> anyhow::Result<()> {
 }
 
 /// Reloads when it is wished. Files may take their time, and meanwhile the end of the server must be heard.
-fn reload(plane: Arc<Plane>, wishes: Receiver<()>) -> anyhow::Result<()> {
-    let obey = move || {
+fn reload(plane: Arc<ControlPlane>, wishes: Receiver<()>) -> anyhow::Result<()> {
+    let dispatch = move || {
         for () in wishes {
             // The log tells what became of it.
             drop(plane.reload());
         }
     };
-    thread::Builder::new().name("reload".into()).spawn(obey)?;
+    thread::Builder::new().name("reload".into()).spawn(dispatch)?;
     Ok(())
 }

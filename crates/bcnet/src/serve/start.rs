@@ -11,28 +11,28 @@ use anyhow::{Context, bail};
 use bcnet_session::{Checksums, Config, Mission, SayAs, System};
 use tracing::level_filters::LevelFilter;
 
-use super::recorder::Ring;
-use super::room::Room;
+use super::session_host::SessionHost;
 use crate::config::{self, Settings};
 use crate::log;
 use crate::manifest;
-use crate::net::{Io, Socket};
+use crate::recorder::Ring;
+use crate::udp::{Io, Socket};
 
 /// Binds a socket for every session.
-pub(super) fn rooms(settings: &Settings, io: Io) -> anyhow::Result<Vec<Room>> {
+pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHost>> {
     // Fixed ports come first, so that no other session is given one of them.
     let mut sockets = Vec::new();
     for session in &settings.sessions {
         let fixed = session.port.fixed().map(|port| bind(settings, port, io));
         sockets.push(fixed.transpose()?);
     }
-    let mut rooms = Vec::new();
+    let mut hosts = Vec::new();
     for (session, socket) in settings.sessions.iter().zip(sockets) {
         let socket = socket.map_or_else(|| bind_any(settings, io), Ok)?;
         let address = socket.local()?;
-        rooms.push(Room::new(config(session)?, seed(), socket, address));
+        hosts.push(SessionHost::new(config(session)?, seed(), socket, address));
     }
-    Ok(rooms)
+    Ok(hosts)
 }
 
 fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {

@@ -13,11 +13,11 @@ use anyhow::Context;
 use bcnet_lab::Rng;
 use bcnet_transport::{Deadlines, Time};
 
-use super::figures::Figures;
 use super::ledger::Ledger;
 use super::player::Player;
-use crate::net::{Batch, Head, Io, Received, Socket};
-use crate::serve::clock::Clock;
+use super::totals::SwarmTotals;
+use crate::clock::Clock;
+use crate::udp::{Batch, Head, Io, Received, Socket};
 
 /// The way to the server and back, as bad as it is asked to be.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Way {
 pub(super) struct Field {
     pub(super) seats: Vec<Seat>,
     pub(super) ledgers: Vec<Ledger>,
-    pub(super) figures: Figures,
+    pub(super) totals: SwarmTotals,
     pub(super) clock: Clock,
     /// Whether players do what they have planned.
     pub(super) acts: bool,
@@ -57,7 +57,7 @@ impl Field {
         Self {
             seats: Vec::new(),
             ledgers: (0..sessions).map(|_| Ledger::default()).collect(),
-            figures: Figures::default(),
+            totals: SwarmTotals::default(),
             clock: Clock::start(),
             acts: false,
             way,
@@ -126,7 +126,7 @@ impl Field {
     fn hand_over(&mut self, now: Time) {
         self.inbound.decrypt();
         for (head, bytes) in self.inbound.iter_mut() {
-            self.figures.received.add(bytes.len());
+            self.totals.received.add(bytes.len());
             if let Some(seat) = self.seats.get_mut(head.owner as usize)
                 && head.remote == seat.player.server
                 && !self.rng.chance(self.way.loss)
@@ -141,10 +141,10 @@ impl Field {
     fn play(&mut self, index: u32, now: Time) {
         let Some(seat) = self.seats.get_mut(index as usize) else { return };
         if seat.frame <= now {
-            self.figures.frames += 1;
-            self.figures.late_frames += u64::from(now.since(seat.frame) > LATE);
+            self.totals.frames += 1;
+            self.totals.late_frames += u64::from(now.since(seat.frame) > LATE);
             if let Some(ledger) = self.ledgers.get_mut(seat.session) {
-                seat.player.frame(self.acts, ledger, now, &mut self.figures);
+                seat.player.frame(self.acts, ledger, now, &mut self.totals);
             }
             let mut buffer = [0; 1024];
             while let Some(transmit) = seat.player.engine.poll_transmit(&mut buffer) {
@@ -158,7 +158,7 @@ impl Field {
             seat.frame = start + FRAME + JITTER.mul_f64(self.rng.share());
         }
         while let Some((_, bytes)) = seat.flying.pop_front_if(|(at, _)| *at <= now) {
-            self.figures.sent.add(bytes.len());
+            self.totals.sent.add(bytes.len());
             let (remote, len) = (seat.player.server, bytes.len());
             self.outbound.push(|room| {
                 room.get_mut(..len)?.copy_from_slice(&bytes);
@@ -200,8 +200,8 @@ impl Field {
         let now = self.clock.now();
         for seat in &mut self.seats {
             if let Some(ledger) = self.ledgers.get_mut(seat.session) {
-                seat.player.give_up(ledger, &mut self.figures);
-                seat.player.leave(ledger, now, &mut self.figures);
+                seat.player.give_up(ledger, &mut self.totals);
+                seat.player.leave(ledger, now, &mut self.totals);
             }
         }
     }

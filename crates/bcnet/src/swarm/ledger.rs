@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use bcnet_transport::Time;
 
-use super::figures::Figures;
 use super::payload::SLOTS;
+use super::totals::SwarmTotals;
 
 /// The players' orders, by slot. Whoever gets a slot next goes on with its list.
 #[derive(Debug, Default)]
@@ -108,13 +108,13 @@ impl Ledger {
         slot: u8,
         copy: &[u8],
         now: Time,
-        figures: &mut Figures,
+        totals: &mut SwarmTotals,
     ) {
-        let Some(list) = self.list(slot) else { return figures.changed += 1 };
+        let Some(list) = self.list(slot) else { return totals.changed += 1 };
         let start = listener.start(slot, list);
         if let Some(number) = list.find(copy, start..list.end()) {
             if !listener.expects(slot, list.get(number)) {
-                figures.echoed += 1;
+                totals.echoed += 1;
                 return;
             }
             // Before anything was heard, the list may begin with what was said before the player came.
@@ -124,23 +124,23 @@ impl Ledger {
             listener.missing.extend(passed);
             listener.set_next(slot, number + 1);
             if let Some(entry) = list.get(number) {
-                figures.delivered(now.since(entry.said));
+                totals.delivered(now.since(entry.said));
             }
             return;
         }
         match list.find(copy, list.base..start) {
             Some(number) if listener.missing.contains(&(slot, number)) => {
                 listener.missing.retain(|missing| *missing != (slot, number));
-                figures.reordered += 1;
+                totals.reordered += 1;
             }
-            Some(_) => figures.doubled += 1,
-            None => self.hear_changed(listener, slot, copy, figures),
+            Some(_) => totals.doubled += 1,
+            None => self.hear_changed(listener, slot, copy, totals),
         }
     }
 
     /// Bytes that nobody has said stand for what is due, if that has the same opcode.
-    fn hear_changed(&self, listener: &mut Listener, slot: u8, copy: &[u8], figures: &mut Figures) {
-        figures.changed += 1;
+    fn hear_changed(&self, listener: &mut Listener, slot: u8, copy: &[u8], totals: &mut SwarmTotals) {
+        totals.changed += 1;
         let Some(list) = self.list(slot) else { return };
         let first_due = listener.next(slot).unwrap_or_else(|| listener.must(slot)).max(list.base);
         let due = (first_due..list.end()).find(|number| listener.is_due(slot, list.get(*number)));
@@ -235,7 +235,7 @@ mod tests {
     /// Slot 0 says ten things, of which the second and third are the same. Slot 1 hears what the relay makes of them.
     /// How many copies are delivered, doubled, reordered, changed and never heard.
     fn outcome(relay: impl FnOnce(&mut Vec<Vec<u8>>)) -> [u64; 5] {
-        let (mut ledger, mut figures) = (Ledger::default(), Figures::default());
+        let (mut ledger, mut totals) = (Ledger::default(), SwarmTotals::default());
         ledger.enter(0, 2);
         ledger.say(0, order(200), false, NOW);
         let mut listener = ledger.enter(1, 3);
@@ -245,9 +245,9 @@ mod tests {
         }
         relay(&mut copies);
         for copy in copies {
-            ledger.hear(&mut listener, 0, &copy, NOW + Duration::from_millis(7), &mut figures);
+            ledger.hear(&mut listener, 0, &copy, NOW + Duration::from_millis(7), &mut totals);
         }
-        let Figures { delivered, doubled, reordered, changed, .. } = figures;
+        let SwarmTotals { delivered, doubled, reordered, changed, .. } = totals;
         [delivered, doubled, reordered, changed, ledger.unheard(&listener)]
     }
 
@@ -288,21 +288,21 @@ mod tests {
 
     #[test]
     fn only_chat_comes_back_to_its_sender() {
-        let (mut ledger, mut figures) = (Ledger::default(), Figures::default());
+        let (mut ledger, mut totals) = (Ledger::default(), SwarmTotals::default());
         let mut listener = ledger.enter(0, 2);
         ledger.say(0, order(1), false, NOW);
         ledger.say(0, order(2), true, NOW);
         assert_eq!(ledger.unheard(&listener), 1);
-        ledger.hear(&mut listener, 0, &order(2), NOW, &mut figures);
-        assert_eq!((figures.delivered, figures.echoed, ledger.unheard(&listener)), (1, 0, 0));
+        ledger.hear(&mut listener, 0, &order(2), NOW, &mut totals);
+        assert_eq!((totals.delivered, totals.echoed, ledger.unheard(&listener)), (1, 0, 0));
         ledger.say(0, order(3), false, NOW);
-        ledger.hear(&mut listener, 0, &order(3), NOW, &mut figures);
-        assert_eq!((figures.delivered, figures.echoed), (1, 1));
+        ledger.hear(&mut listener, 0, &order(3), NOW, &mut totals);
+        assert_eq!((totals.delivered, totals.echoed), (1, 1));
     }
 
     #[test]
     fn what_may_never_have_left_need_not_be_heard() {
-        let (mut ledger, mut figures) = (Ledger::default(), Figures::default());
+        let (mut ledger, mut totals) = (Ledger::default(), SwarmTotals::default());
         ledger.enter(0, 2);
         let mut listener = ledger.enter(1, 3);
         for number in 0..4 {
@@ -313,8 +313,8 @@ mod tests {
         // The next one in that slot goes on with its list.
         ledger.say(0, order(4), false, NOW);
         for number in [0, 1, 2, 4] {
-            ledger.hear(&mut listener, 0, &order(number), NOW, &mut figures);
+            ledger.hear(&mut listener, 0, &order(number), NOW, &mut totals);
         }
-        assert_eq!((figures.delivered, figures.findings(), ledger.unheard(&listener)), (4, 0, 0));
+        assert_eq!((totals.delivered, totals.findings(), ledger.unheard(&listener)), (4, 0, 0));
     }
 }

@@ -5,12 +5,12 @@
 
 mod check;
 mod field;
-mod figures;
 mod ledger;
 mod payload;
 mod plan;
 mod player;
 mod report;
+mod totals;
 mod yardstick;
 
 use std::net::SocketAddrV4;
@@ -137,20 +137,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let started = field.clock.now();
     let end = started + Duration::from_secs(args.seconds);
     field.acts = true;
-    field.figures.sent = Default::default();
-    field.figures.received = Default::default();
+    field.totals.sent = Default::default();
+    field.totals.received = Default::default();
     while field.clock.now() < end {
         field.turn(end)?;
         live.show(&field);
     }
-    let traffic = (field.figures.sent.clone(), field.figures.received.clone());
+    let traffic = (field.totals.sent.clone(), field.totals.received.clone());
     let usage = usage.end();
     field.acts = false;
     drain(&mut field)?;
-    (field.figures.sent, field.figures.received) = traffic;
+    (field.totals.sent, field.totals.received) = traffic;
     let echoed = measure_echo(args, &field)?;
-    let verdict = if field.figures.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
-    report::print(args, &field.figures, usage, echoed)?;
+    let verdict = if field.totals.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
+    report::print(args, &field.totals, usage, echoed)?;
     Ok(verdict)
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Option<f64>)>> {
     let Some(echo) = &args.echo else { return Ok(None) };
     let usage = Usage::start(args.watch_echo);
-    let traffic = field.figures.traffic();
+    let traffic = field.totals.traffic();
     let time = Duration::from_secs(args.seconds);
     let echoed = yardstick::run(field, args.sessions, query::resolve(echo)?, &traffic, time);
     Ok(Some((echoed, usage.end())))
@@ -201,14 +201,14 @@ fn join(field: &mut Field, server: SocketAddrV4) -> anyhow::Result<()> {
         }
     }
     if field.absent() == field.seats.len() {
-        let why = match (field.figures.received.count, field.figures.refused) {
+        let why = match (field.totals.received.count, field.totals.refused) {
             (0, _) => "nobody answers",
             (_, 0) => "it answers, but lets nobody into the game",
             _ => "it lets nobody in: is it full, or has it a password?",
         };
         bail!("{server}: {why}");
     }
-    field.figures.absent = field.absent() as u64;
+    field.totals.absent = field.absent() as u64;
     Ok(())
 }
 
@@ -230,7 +230,7 @@ fn drain(field: &mut Field) -> anyhow::Result<()> {
 }
 
 fn hold(field: &mut Field) -> anyhow::Result<Verdict> {
-    println!("swarm ready players={} absent={}", field.in_game(), field.figures.absent);
+    println!("swarm ready players={} absent={}", field.in_game(), field.totals.absent);
     loop {
         field.turn(field.clock.now() + LOOK)?;
     }

@@ -8,10 +8,10 @@ use bcnet_lab::stock::{Params, Stock};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Event, Leave, Quality, Time};
 
-use super::figures::Figures;
 use super::ledger::{Ledger, Listener};
 use super::payload;
 use super::plan::{Actor, Copies, wait};
+use super::totals::SwarmTotals;
 
 /// What all players have in common.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Player {
     }
 
     /// One frame: it says what it has to say, sends, hears and answers.
-    pub(super) fn frame(&mut self, acts: bool, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    pub(super) fn frame(&mut self, acts: bool, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         if self.is_coming(now) {
             self.come(now);
         }
@@ -97,14 +97,14 @@ impl Player {
             return;
         }
         if acts {
-            self.act(ledger, now, figures);
+            self.act(ledger, now, totals);
         }
         self.engine.service(now);
         let mut bytes = Vec::new();
         while let Some(event) = self.engine.poll_event(&mut bytes) {
-            self.react(event, &bytes, ledger, now, figures);
+            self.react(event, &bytes, ledger, now, totals);
         }
-        self.finish_frame(ledger, now, figures);
+        self.finish_frame(ledger, now, totals);
     }
 
     fn come(&mut self, now: Time) {
@@ -115,7 +115,7 @@ impl Player {
     }
 
     /// Says what the plan has for now.
-    fn act(&mut self, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn act(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         let State::InGame(playing) = &mut self.state else { return };
         let (actor, _) = &mut **playing;
         let Some(slot) = self.slot.filter(|_| !self.manner.idle) else { return };
@@ -123,7 +123,7 @@ impl Player {
             if self.engine.send(PeerId::HOST, &order.payload, Quality::Reliable, now).is_err() {
                 continue;
             }
-            figures.said += 1;
+            totals.said += 1;
             match order.copies {
                 Copies::None => {}
                 Copies::Others => ledger.say(slot, order.payload, false, now),
@@ -132,55 +132,62 @@ impl Player {
             }
         }
         if let Some(state) = actor.state() {
-            figures.states_said += 1;
-            figures.states_due += ledger.present.saturating_sub(1);
+            totals.states_said += 1;
+            totals.states_due += ledger.present.saturating_sub(1);
             self.engine.send(PeerId::HOST, &state, Quality::Unreliable, now).ok();
         }
     }
 
-    fn react(&mut self, event: Event, bytes: &[u8], ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn react(
+        &mut self,
+        event: Event,
+        bytes: &[u8],
+        ledger: &mut Ledger,
+        now: Time,
+        totals: &mut SwarmTotals,
+    ) {
         match event {
             Event::Joined { peer } if peer == self.engine.id() => {
                 let name = Text::encode(&self.name).unwrap_or_default();
                 self.engine.identify(&name, now);
             }
-            Event::Received { .. } => self.hear(bytes, ledger, now, figures),
+            Event::Received { .. } => self.hear(bytes, ledger, now, totals),
             Event::Left { reason: Leave::Local, .. } => {}
             Event::Left { peer, reason } if peer == PeerId::HOST || peer == self.engine.id() => {
-                self.lose(reason, ledger, now, figures);
+                self.lose(reason, ledger, now, totals);
             }
             _ => {}
         }
     }
 
     /// The server is gone, or does not want this player.
-    fn lose(&mut self, reason: Leave, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn lose(&mut self, reason: Leave, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         match &self.state {
             State::InGame(_) => {
-                figures.dropped += 1;
+                totals.dropped += 1;
                 eprintln!("bcnet: {} at {}: {reason}", self.name, self.server);
-                self.quit(false, ledger, figures);
+                self.quit(false, ledger, totals);
                 self.state = State::Gone;
             }
             State::Joining => {
-                figures.refused += 1;
+                totals.refused += 1;
                 self.state = State::Away(now + TRY_AGAIN);
             }
             State::Away(_) | State::Leaving | State::Gone => {}
         }
     }
 
-    fn hear(&mut self, payload: &[u8], ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn hear(&mut self, payload: &[u8], ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         match (&mut self.state, payload) {
-            (State::Joining, payload) => self.hear_joining(payload, ledger, now, figures),
+            (State::Joining, payload) => self.hear_joining(payload, ledger, now, totals),
             (State::InGame(playing), payload) => {
-                hear_playing(payload, &mut playing.1, self.slot, ledger, now, figures);
+                hear_playing(payload, &mut playing.1, self.slot, ledger, now, totals);
             }
             _ => {}
         }
     }
 
-    fn hear_joining(&mut self, payload: &[u8], ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn hear_joining(&mut self, payload: &[u8], ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         match payload {
             [0x20, round, ..] => {
                 let thinking = match round {
@@ -195,19 +202,19 @@ impl Player {
             [0x00, _, _, _, _, _, slot, ..] => self.slot = Some(*slot).filter(|slot| *slot < payload::SLOTS),
             [0x01] => self.answers.push((now + LOADING, vec![0x2A, 0x20])),
             [0x17, .., peer] if payload.len() == 18 && *peer == self.engine.id().0 => {
-                self.enter(ledger, now, figures);
+                self.enter(ledger, now, totals);
             }
             // What was said before the player came is told again.
             [0x03, slot, ..] if ledger.knows(*slot) && !ledger.was_said(*slot, payload) => {
-                figures.changed += 1
+                totals.changed += 1
             }
-            _ => figures.host_said += 1,
+            _ => totals.host_said += 1,
         }
     }
 
-    fn enter(&mut self, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn enter(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         let Some(slot) = self.slot else { return };
-        figures.joined += 1;
+        totals.joined += 1;
         self.was_in_game = true;
         self.settled = ledger.count(slot);
         self.stays = now + wait(&mut self.rng, STAY);
@@ -218,7 +225,7 @@ impl Player {
         self.state = State::InGame(Box::new((actor, listener)));
     }
 
-    fn finish_frame(&mut self, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    fn finish_frame(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         for at in (0..self.answers.len()).rev() {
             if self.answers.get(at).is_some_and(|(due, _)| *due <= now) {
                 let (_, answer) = self.answers.swap_remove(at);
@@ -232,7 +239,7 @@ impl Player {
                     self.settled = ledger.count(slot);
                 }
                 if self.stays <= now && !self.manner.idle {
-                    self.leave(ledger, now, figures);
+                    self.leave(ledger, now, totals);
                 }
             }
             State::Leaving if waiting == 0 && !self.engine.is_closed() => self.engine.leave(now),
@@ -243,15 +250,15 @@ impl Player {
             _ => {}
         }
         if let Some(crash) = self.engine.crash() {
-            figures.dropped += 1;
+            totals.dropped += 1;
             eprintln!("bcnet: {}: what the server sent would end the original program: {crash:?}", self.name);
-            self.quit(false, ledger, figures);
+            self.quit(false, ledger, totals);
             self.state = State::Gone;
         }
     }
 
     /// Leaves the game: nine in ten say so. Whoever is still joining gives up, and says so too.
-    pub(super) fn leave(&mut self, ledger: &mut Ledger, now: Time, figures: &mut Figures) {
+    pub(super) fn leave(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         if !self.is_in_game() {
             self.answers.clear();
             let joining = matches!(self.state, State::Joining);
@@ -259,31 +266,31 @@ impl Player {
             return;
         }
         let silent = self.rng.chance(SILENT);
-        self.quit(!silent, ledger, figures);
+        self.quit(!silent, ledger, totals);
         if silent {
-            figures.vanished += 1;
+            totals.vanished += 1;
             let away = Duration::from_millis(self.rng.between(5_000, 20_000));
             self.state = State::Away(now + away);
         } else {
-            figures.left += 1;
+            totals.left += 1;
             self.state = State::Leaving;
         }
     }
 
     /// Is not in the game any more: what it missed is lost, and what it said last arrives only if it cares.
-    fn quit(&mut self, cares: bool, ledger: &mut Ledger, figures: &mut Figures) {
+    fn quit(&mut self, cares: bool, ledger: &mut Ledger, totals: &mut SwarmTotals) {
         let State::InGame(playing) = &self.state else { return };
         ledger.present = ledger.present.saturating_sub(1);
-        figures.lost += playing.1.missing();
+        totals.lost += playing.1.missing();
         if let Some(slot) = self.slot.filter(|_| !cares) {
             ledger.doubt(slot, self.settled);
         }
     }
 
     /// What it has not heard yet is lost.
-    pub(super) fn give_up(&mut self, ledger: &Ledger, figures: &mut Figures) {
+    pub(super) fn give_up(&mut self, ledger: &Ledger, totals: &mut SwarmTotals) {
         if let State::InGame(playing) = &mut self.state {
-            figures.lost += ledger.unheard(&playing.1);
+            totals.lost += ledger.unheard(&playing.1);
             playing.1.forgive();
         }
     }
@@ -304,28 +311,28 @@ fn hear_playing(
     own: Option<u8>,
     ledger: &Ledger,
     now: Time,
-    figures: &mut Figures,
+    totals: &mut SwarmTotals,
 ) {
     let chatter = payload::chatter(payload).and_then(|peer| ledger.slot(peer));
     let Some(slot) = payload::slot_of(payload).or(chatter).filter(|slot| ledger.knows(*slot)) else {
-        figures.host_said += 1;
+        totals.host_said += 1;
         return;
     };
     match payload.first() {
-        Some(0x1C) => hear_state(payload, own == Some(slot), figures),
+        Some(0x1C) => hear_state(payload, own == Some(slot), totals),
         // The host keeps these to itself.
-        Some(0x0D | 0x13 | 0x15) => figures.echoed += 1,
-        _ => ledger.hear(listener, slot, payload, now, figures),
+        Some(0x0D | 0x13 | 0x15) => totals.echoed += 1,
+        _ => ledger.hear(listener, slot, payload, now, totals),
     }
 }
 
 /// A copy of a state: it must be as said, but need not come.
-fn hear_state(payload: &[u8], own: bool, figures: &mut Figures) {
+fn hear_state(payload: &[u8], own: bool, totals: &mut SwarmTotals) {
     let said = payload::state_key(payload).map(|(ship, number)| payload::state(ship, number));
     match said.map(payload::passed_state) {
-        Some(copy) if copy == payload && own => figures.echoed += 1,
-        Some(copy) if copy == payload => figures.states_heard += 1,
-        _ => figures.changed += 1,
+        Some(copy) if copy == payload && own => totals.echoed += 1,
+        Some(copy) if copy == payload => totals.states_heard += 1,
+        _ => totals.changed += 1,
     }
 }
 

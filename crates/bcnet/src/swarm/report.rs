@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Args;
 use super::field::Field;
-use super::figures::Figures;
+use super::totals::SwarmTotals;
 use super::yardstick::Echoed;
 
 /// A line per second, if somebody looks.
@@ -31,22 +31,22 @@ impl Live {
             return;
         }
         self.next = now + Duration::from_secs(1);
-        let figures = &field.figures;
+        let totals = &field.totals;
         if self.lines.is_multiple_of(20) {
             eprintln!(
                 "{:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
                 "players", "out/s", "in/s", "states/s", "copies/s", "worst ms", "findings"
             );
         }
-        let counts = [figures.sent.count, figures.received.count, figures.states_heard, figures.delivered];
+        let counts = [totals.sent.count, totals.received.count, totals.states_heard, totals.delivered];
         let [sent, received, states, copies] =
             [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
         (self.last, self.lines) = (counts, self.lines + 1);
         eprintln!(
             "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
             field.in_game(),
-            figures.worst.as_millis(),
-            figures.findings(),
+            totals.worst.as_millis(),
+            totals.findings(),
         );
     }
 }
@@ -83,7 +83,7 @@ const TICKS: f64 = 100.0;
 
 pub(super) fn print(
     args: &Args,
-    figures: &Figures,
+    totals: &SwarmTotals,
     cpu: Option<f64>,
     echoed: Option<(Echoed, Option<f64>)>,
 ) -> anyhow::Result<()> {
@@ -95,8 +95,8 @@ pub(super) fn print(
             "seconds": args.seconds,
             "seed": args.seed,
         });
-        if let (Value::Object(report), Value::Object(figures)) = (&mut report, figures.json()) {
-            report.extend(figures);
+        if let (Value::Object(report), Value::Object(totals)) = (&mut report, totals.json()) {
+            report.extend(totals);
             report.insert("cpu_seconds".into(), json!(cpu));
             if let Some((Echoed { sent, received }, cpu)) = echoed {
                 let echo = json!({ "sent": sent, "received": received, "cpu_seconds": cpu });
@@ -106,18 +106,18 @@ pub(super) fn print(
         writeln!(out, "{report}")?;
         return Ok(());
     }
-    let Figures { said, delivered, lost, doubled, reordered, changed, echoed, .. } = figures;
-    let Figures { dropped, absent, joined, left, vanished, refused, host_said, .. } = figures;
+    let SwarmTotals { said, delivered, lost, doubled, reordered, changed, echoed, .. } = totals;
+    let SwarmTotals { dropped, absent, joined, left, vanished, refused, host_said, .. } = totals;
     writeln!(out, "seed {}, sessions: {}, players in each: {}", args.seed, args.sessions, args.players())?;
     writeln!(out, "said reliably  {said}, heard {delivered} copies and {host_said} of the server's own")?;
-    let delay = |share| figures.delay_ms(share);
-    let worst = figures.worst.as_millis();
+    let delay = |share| totals.delay_ms(share);
+    let worst = totals.worst.as_millis();
     writeln!(out, "delay          median {} ms, 99 % {} ms, worst {worst} ms", delay(0.5), delay(0.99))?;
-    let (due, heard) = (figures.states_due, figures.states_heard);
-    writeln!(out, "states         {} said, {heard} of about {due} copies heard", figures.states_said)?;
-    writeln!(out, "datagrams      {} sent, {} received", figures.sent.count, figures.received.count)?;
+    let (due, heard) = (totals.states_due, totals.states_heard);
+    writeln!(out, "states         {} said, {heard} of about {due} copies heard", totals.states_said)?;
+    writeln!(out, "datagrams      {} sent, {} received", totals.sent.count, totals.received.count)?;
     writeln!(out, "players        {joined} joined, {left} left, {vanished} vanished, {refused} refused")?;
-    let (frames, late) = (figures.frames, figures.late_frames);
+    let (frames, late) = (totals.frames, totals.late_frames);
     writeln!(out, "frames         {frames}, {late} of them late for want of processor time")?;
     writeln!(
         out,

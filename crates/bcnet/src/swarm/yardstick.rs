@@ -11,8 +11,8 @@ use bcnet_lab::Rng;
 use bcnet_transport::Time;
 
 use super::field::Field;
-use super::figures::Datagrams;
-use crate::net::{Batch, Head, Received};
+use super::totals::Datagrams;
+use crate::udp::{Batch, Head, Received};
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, Default)]

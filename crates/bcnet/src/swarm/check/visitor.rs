@@ -8,7 +8,7 @@ use anyhow::Context;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, Role, Text};
 use bcnet_transport::{Time, cipher};
 
-use crate::serve::clock::Clock;
+use crate::clock::Clock;
 use crate::swarm::payload;
 
 /// A message from the server.

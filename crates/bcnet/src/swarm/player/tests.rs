@@ -13,7 +13,7 @@ struct Game {
     session: Session,
     player: Player,
     ledger: Ledger,
-    figures: Figures,
+    totals: SwarmTotals,
     now: Time,
 }
 
@@ -26,7 +26,7 @@ impl Game {
             session: Session::new(config, 1),
             player: Player::new(SERVER, "Kirk".into(), manner, Rng::new(1), Time::ZERO),
             ledger: Ledger::default(),
-            figures: Figures::default(),
+            totals: SwarmTotals::default(),
             now: Time::ZERO,
         }
     }
@@ -35,7 +35,7 @@ impl Game {
     fn frame(&mut self) {
         self.now = self.now + FRAME;
         let mut buffer = [0; 2048];
-        self.player.frame(true, &mut self.ledger, self.now, &mut self.figures);
+        self.player.frame(true, &mut self.ledger, self.now, &mut self.totals);
         while let Some(transmit) = self.player.engine.poll_transmit(&mut buffer) {
             self.session.handle_datagram(CLIENT, &mut buffer[..transmit.len], self.now);
         }
@@ -64,7 +64,7 @@ fn who_leaves_at_any_moment_of_joining_is_not_waited_for() {
     for leaves in 0..frames {
         let mut game = Game::new();
         (0..leaves).for_each(|_| game.frame());
-        game.player.leave(&mut game.ledger, game.now, &mut game.figures);
+        game.player.leave(&mut game.ledger, game.now, &mut game.totals);
         game.run(Duration::from_secs(1));
         assert_eq!(game.session.players(game.now).count(), 0, "left after {leaves} frames");
         // The server would have missed answers by now.

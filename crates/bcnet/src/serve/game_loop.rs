@@ -17,18 +17,18 @@ use bcnet_transport::{Deadlines, Time};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::clock::Clock;
-use super::recorder::Recorder;
-use super::room::Room;
-use crate::net::{Batch, Received};
+use super::session_host::SessionHost;
+use crate::clock::Clock;
+use crate::recorder::Recorder;
+use crate::udp::{Batch, Received};
 
 /// All sessions of the process.
-pub(super) struct Game {
-    pub(super) rooms: Vec<Room>,
+pub(super) struct GameLoop {
+    pub(super) hosts: Vec<SessionHost>,
     pub(super) clock: Clock,
     pub(super) recorder: Option<Recorder>,
     poll: Poll,
-    orders: Receiver<Order>,
+    commands: Receiver<Command>,
     deadlines: Deadlines,
     /// Rooms whose sockets are to be emptied now.
     unread: Vec<u32>,
@@ -43,25 +43,25 @@ pub(super) struct Game {
 }
 
 /// Something that the rest of the program wants done between two looks at the sockets. It must not wait.
-type Order = Box<dyn FnOnce(&mut Game, Time) + Send>;
+type Command = Box<dyn FnOnce(&mut GameLoop, Time) + Send>;
 
-/// Hands orders to the game, from any thread.
+/// Hands commands to the game, from any thread.
 #[derive(Debug, Clone)]
-pub(super) struct Orders {
-    sender: Sender<Order>,
+pub(super) struct CommandSender {
+    sender: Sender<Command>,
     waker: Arc<Waker>,
 }
 
-impl Orders {
+impl CommandSender {
     /// Has something done. `false` if the game is over.
-    pub(super) fn give(&self, order: impl FnOnce(&mut Game, Time) + Send + 'static) -> bool {
+    pub(super) fn give(&self, order: impl FnOnce(&mut GameLoop, Time) + Send + 'static) -> bool {
         self.sender.send(Box::new(order)).is_ok() && self.waker.wake().is_ok()
     }
 
     /// Has something done and waits for the result. `None` if the game is over.
     pub(super) fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Game, Time) -> T + Send + 'static,
+        question: impl FnOnce(&mut GameLoop, Time) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = mpsc::sync_channel(1);
         // Whoever asked may be gone.
@@ -70,25 +70,25 @@ impl Orders {
     }
 }
 
-impl Game {
+impl GameLoop {
     pub(super) fn new(
-        rooms: Vec<Room>,
+        hosts: Vec<SessionHost>,
         clock: Clock,
         recorder: Option<Recorder>,
-    ) -> io::Result<(Self, Orders)> {
+    ) -> io::Result<(Self, CommandSender)> {
         let poll = Poll::new()?;
-        for (index, room) in rooms.iter().enumerate() {
-            let socket = room.socket.as_udp().as_raw_fd();
+        for (index, host) in hosts.iter().enumerate() {
+            let socket = host.socket.as_udp().as_raw_fd();
             poll.registry().register(&mut SourceFd(&socket), Token(index), Interest::READABLE)?;
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
-        let (sender, orders) = mpsc::channel();
+        let (sender, commands) = mpsc::channel();
         let game = Self {
-            rooms,
+            hosts,
             clock,
             recorder,
             poll,
-            orders,
+            commands,
             deadlines: Deadlines::new(),
             unread: Vec::new(),
             due: Vec::new(),
@@ -97,14 +97,14 @@ impl Game {
             turned: Time::ZERO,
             leaving: None,
         };
-        Ok((game, Orders { sender, waker }))
+        Ok((game, CommandSender { sender, waker }))
     }
 
     /// Plays until it is told to stop.
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         // A session may have something to do from the start: masters, say.
-        self.stir_all();
+        self.wake_all();
         while !self.is_over() {
             self.turn(&mut events)?;
         }
@@ -112,7 +112,7 @@ impl Game {
     }
 
     fn is_over(&self) -> bool {
-        let said = || self.rooms.iter().all(|room| room.session.is_closed());
+        let said = || self.hosts.iter().all(|host| host.session.is_closed());
         self.leaving.is_some_and(|end| self.clock.now() >= end || said())
     }
 
@@ -131,7 +131,7 @@ impl Game {
         self.turned = now;
         for event in &*events {
             match event.token() {
-                WAKE => self.obey(now),
+                WAKE => self.dispatch(now),
                 Token(index) => self.note_arrival(index as u32),
             }
         }
@@ -143,21 +143,21 @@ impl Game {
 
     /// Something has arrived at a socket that was empty, or more at one that was not.
     fn note_arrival(&mut self, index: u32) {
-        let Some(room) = self.rooms.get_mut(index as usize).filter(|room| !room.is_unread) else { return };
-        room.is_unread = true;
+        let Some(host) = self.hosts.get_mut(index as usize).filter(|host| !host.is_unread) else { return };
+        host.is_unread = true;
         // What is recorded has the time at which it came.
-        if room.is_crowded || self.recorder.is_some() {
+        if host.is_crowded || self.recorder.is_some() {
             self.unread.push(index);
         }
-        self.deadlines.set(index, Some(room.flushed + FLUSH_EVERY));
+        self.deadlines.set(index, Some(host.flushed + FLUSH_EVERY));
     }
 
-    /// Lists the rooms whose time has come, and the sockets to empty before that.
+    /// Lists the hosts whose time has come, and the sockets to empty before that.
     fn call_due(&mut self, now: Time) {
         while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
             self.deadlines.set(index, None);
-            let Some(room) = self.rooms.get(index as usize) else { continue };
-            if room.is_unread && !room.is_crowded && self.recorder.is_none() {
+            let Some(host) = self.hosts.get(index as usize) else { continue };
+            if host.is_unread && !host.is_crowded && self.recorder.is_none() {
                 self.unread.push(index);
             }
             self.due.push(index);
@@ -180,8 +180,8 @@ impl Game {
         for at in 0..count {
             let index = self.unread[at];
             let (weight, is_more) = self.receive_from(index, now);
-            let Some(room) = self.rooms.get_mut(index as usize) else { continue };
-            room.note_emptying(weight, is_more, now);
+            let Some(host) = self.hosts.get_mut(index as usize) else { continue };
+            host.note_emptying(weight, is_more, now);
             if is_more {
                 self.unread.push(index);
             }
@@ -193,9 +193,9 @@ impl Game {
     /// Takes what has arrived at one socket. How much room that took there, and whether there may be more.
     fn receive_from(&mut self, index: u32, now: Time) -> (usize, bool) {
         let (mut left, mut weight) = (TURN, 0);
-        while let Some(room) = self.rooms.get_mut(index as usize) {
+        while let Some(host) = self.hosts.get_mut(index as usize) {
             let before = self.inbound.len();
-            let received = room.socket.receive(&mut self.inbound, index, left);
+            let received = host.socket.receive(&mut self.inbound, index, left);
             left -= self.inbound.len() - before;
             weight += self.inbound.weight(before);
             match received {
@@ -204,7 +204,7 @@ impl Game {
                 Ok(Received::More) => self.handle_inbound(now),
                 // The network complains of something sent earlier; behind that, there may be datagrams.
                 Err(error) => {
-                    room.note_failure("receive_failed", Some(&error), now);
+                    host.note_failure("receive_failed", Some(&error), now);
                     left = left.saturating_sub(ERROR_COST);
                     if left == 0 {
                         return (weight, true);
@@ -217,18 +217,18 @@ impl Game {
 
     /// Hands a batch of arrivals to their sessions.
     fn handle_inbound(&mut self, now: Time) {
-        let Self { rooms, inbound, recorder, clock, .. } = self;
+        let Self { hosts, inbound, recorder, clock, .. } = self;
         if let Some(recorder) = recorder {
             for (head, bytes) in inbound.iter_mut() {
-                if let Some(room) = rooms.get(head.owner as usize) {
-                    recorder.record(head.remote, room.local(head.local), clock.wall(now), bytes);
+                if let Some(host) = hosts.get(head.owner as usize) {
+                    recorder.record(head.remote, host.local(head.local), clock.wall(now), bytes);
                 }
             }
         }
         inbound.decrypt();
         for (head, bytes) in inbound.iter_mut() {
-            if let Some(room) = rooms.get_mut(head.owner as usize) {
-                room.handle(head, bytes, now);
+            if let Some(host) = hosts.get_mut(head.owner as usize) {
+                host.handle(head, bytes, now);
             }
         }
         inbound.clear();
@@ -237,13 +237,13 @@ impl Game {
     /// Serves every session that is due.
     fn serve(&mut self, now: Time) {
         while let Some(index) = self.due.pop() {
-            let Some(room) = self.rooms.get_mut(index as usize) else { continue };
-            room.session.handle_timeout(now);
-            room.report(now);
-            room.flushed = now;
+            let Some(host) = self.hosts.get_mut(index as usize) else { continue };
+            host.session.handle_timeout(now);
+            host.report(now);
+            host.flushed = now;
             self.transmit(index, now);
-            let Some(room) = self.rooms.get(index as usize) else { continue };
-            let next = if room.is_unread { Some(now) } else { room.session.next_timeout() };
+            let Some(host) = self.hosts.get(index as usize) else { continue };
+            let next = if host.is_unread { Some(now) } else { host.session.next_timeout() };
             self.deadlines.set(index, next.map(|due| due.max(now + FLUSH_EVERY)));
         }
         self.send(now);
@@ -251,10 +251,10 @@ impl Game {
 
     /// Puts all that a session has to send into the batch.
     fn transmit(&mut self, index: u32, now: Time) {
-        while let Some(room) = self.rooms.get_mut(index as usize) {
+        while let Some(host) = self.hosts.get_mut(index as usize) {
             if self.outbound.is_full() {
                 self.send(now);
-            } else if !room.transmit(index, &mut self.outbound, now) {
+            } else if !host.transmit(index, &mut self.outbound, now) {
                 return;
             }
         }
@@ -262,29 +262,29 @@ impl Game {
 
     /// Sends the batch of what is to leave.
     fn send(&mut self, now: Time) {
-        let Self { rooms, outbound, recorder, clock, .. } = self;
+        let Self { hosts, outbound, recorder, clock, .. } = self;
         outbound.encrypt();
         if let Some(recorder) = recorder {
             for (head, bytes) in outbound.iter_mut() {
-                if let Some(room) = rooms.get(head.owner as usize) {
-                    recorder.record(room.local(head.local), head.remote, clock.wall(now), bytes);
+                if let Some(host) = hosts.get(head.owner as usize) {
+                    recorder.record(host.local(head.local), head.remote, clock.wall(now), bytes);
                 }
             }
         }
         for (index, range) in outbound.runs() {
-            let Some(room) = rooms.get_mut(index as usize) else { continue };
-            if let Err(unsent) = room.socket.send(outbound, range) {
-                room.note_unsent(&unsent, now);
+            let Some(host) = hosts.get_mut(index as usize) else { continue };
+            if let Err(unsent) = host.socket.send(outbound, range) {
+                host.note_unsent(&unsent, now);
             }
         }
         outbound.clear();
     }
 
-    fn obey(&mut self, now: Time) {
-        while let Ok(order) = self.orders.try_recv() {
+    fn dispatch(&mut self, now: Time) {
+        while let Ok(order) = self.commands.try_recv() {
             order(self, now);
         }
-        self.stir_all();
+        self.wake_all();
     }
 
     /// Says goodbye to everyone.
@@ -292,15 +292,15 @@ impl Game {
         if self.leaving.is_none() {
             tracing::info!(event = "stopping");
             self.leaving = Some(now + GOODBYE);
-            for room in &mut self.rooms {
-                room.session.shutdown(now);
+            for host in &mut self.hosts {
+                host.session.shutdown(now);
             }
         }
     }
 
     /// Every session is to be looked at.
-    fn stir_all(&mut self) {
-        for index in 0..self.rooms.len() as u32 {
+    fn wake_all(&mut self) {
+        for index in 0..self.hosts.len() as u32 {
             self.deadlines.set(index, Some(Time::ZERO));
         }
     }
@@ -330,23 +330,23 @@ mod tests {
 
     use super::*;
     use crate::allocations;
-    use crate::net::{Io, Socket};
+    use crate::udp::{Io, Socket};
 
     /// A game with one session, for players at this machine.
-    fn game(io: Io) -> (Game, SocketAddrV4) {
+    fn game(io: Io) -> (GameLoop, SocketAddrV4) {
         let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
         let address = socket.local().expect("bound");
         let transport = Config { cipher: false, ..Config::default() };
         let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
-        let room = Room::new(config, 7, socket, address);
-        (Game::new(vec![room], Clock::start(), None).expect("a game").0, address)
+        let host = SessionHost::new(config, 7, socket, address);
+        (GameLoop::new(vec![host], Clock::start(), None).expect("a game").0, address)
     }
 
     #[test]
     fn arrivals_wait_until_their_session_is_due_unless_there_are_many() {
         let (mut game, _) = game(Io::BEST);
         let at = |millis: u64| Time::from_micros(millis * 1000);
-        game.rooms[0].flushed = at(100);
+        game.hosts[0].flushed = at(100);
         game.note_arrival(0);
         game.call_due(at(149));
         assert_eq!((game.unread.len(), game.due.len()), (0, 0), "49 ms after the last datagrams left");
@@ -356,17 +356,17 @@ mod tests {
         game.serve(at(150));
         assert_eq!(game.deadlines.first(), None, "nothing was there, and nothing is to be done");
         // 16 players, each 20 times a second.
-        game.rooms[0].note_emptying(16, false, at(200));
-        assert!(!game.rooms[0].is_crowded);
+        game.hosts[0].note_emptying(16, false, at(200));
+        assert!(!game.hosts[0].is_crowded);
         // More than a small socket could hold until the next time.
-        game.rooms[0].note_emptying(201, false, at(250));
-        assert!(game.rooms[0].is_crowded);
+        game.hosts[0].note_emptying(201, false, at(250));
+        assert!(game.hosts[0].is_crowded);
         game.note_arrival(0);
         assert_eq!(game.unread, [0], "to be taken now, whatever is due");
         game.receive(at(251));
-        assert!(!game.rooms[0].is_crowded, "nothing was there");
-        game.rooms[0].note_emptying(TURN, true, at(300));
-        assert!(game.rooms[0].is_unread && game.rooms[0].is_crowded);
+        assert!(!game.hosts[0].is_crowded, "nothing was there");
+        game.hosts[0].note_emptying(TURN, true, at(300));
+        assert!(game.hosts[0].is_unread && game.hosts[0].is_crowded);
     }
 
     #[test]
@@ -393,9 +393,9 @@ mod tests {
                     client.send_to(&[9; 300], address).expect("sent");
                 }
                 let before = allocations::count();
-                let (wanted, sent) = ((round + 1) * 100, game.rooms[0].traffic.datagrams_out);
-                while game.rooms[0].traffic.datagrams_in < wanted
-                    || game.rooms[0].traffic.datagrams_out == sent
+                let (wanted, sent) = ((round + 1) * 100, game.hosts[0].traffic.datagrams_out);
+                while game.hosts[0].traffic.datagrams_in < wanted
+                    || game.hosts[0].traffic.datagrams_out == sent
                 {
                     game.turn(&mut events).expect("a turn");
                 }

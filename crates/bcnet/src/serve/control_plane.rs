@@ -7,18 +7,19 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::{Value, json};
 
-use super::clock::wall_now;
-use super::game::{Game, Orders};
-use super::{masters, start};
+use super::game_loop::{CommandSender, GameLoop};
+use super::start;
 use crate::bans::{self, Ban, Bans, Moment, Network};
+use crate::clock::wall_now;
 use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Settings, Value as _};
-use crate::ctl::protocol::{Envelope, Refusal, Request};
+use crate::control::{Envelope, Refusal, Request};
+use crate::masters;
 
 /// Everything about the server that the game itself does not know.
-pub(super) struct Plane {
+pub(super) struct ControlPlane {
     pub(super) flags: Flags,
-    pub(super) orders: Orders,
+    pub(super) commands: CommandSender,
     /// What some settings are until the end.
     started: Settings,
     state: Mutex<State>,
@@ -33,12 +34,12 @@ struct State {
     bans: Bans,
 }
 
-impl Plane {
-    pub(super) fn new(flags: Flags, settings: Settings, bans: Bans, orders: Orders) -> Self {
+impl ControlPlane {
+    pub(super) fn new(flags: Flags, settings: Settings, bans: Bans, commands: CommandSender) -> Self {
         let started = settings.clone();
         let plane = Self {
             flags,
-            orders,
+            commands,
             started,
             state: Mutex::new(State { settings, bans }),
             changed: Condvar::new(),
@@ -49,7 +50,7 @@ impl Plane {
     }
 
     /// Does what `bcnet ctl` asks.
-    pub(super) fn carry_out(&self, envelope: Envelope) -> Result<Value, Refusal> {
+    pub(super) fn dispatch(&self, envelope: Envelope) -> Result<Value, Refusal> {
         match envelope.request {
             Request::Ban { target, expiry, reason, by } => {
                 let network = self.network(envelope.session, &target)?;
@@ -75,7 +76,7 @@ impl Plane {
     }
 
     fn ask(&self, envelope: Envelope) -> Result<Value, Refusal> {
-        self.orders.ask(move |game, now| game.answer(&envelope, now)).unwrap_or_else(|| Err(ending()))
+        self.commands.ask(move |game, now| game.answer(&envelope, now)).unwrap_or_else(|| Err(ending()))
     }
 
     /// Puts a ban in force, from now on.
@@ -129,9 +130,9 @@ impl Plane {
 
     fn enforce(&self, state: &State) {
         let networks: Vec<(Ipv4Addr, u8)> = state.bans.networks().collect();
-        self.orders.give(move |game, now| {
-            for room in &mut game.rooms {
-                room.session.set_bans(networks.clone(), now);
+        self.commands.give(move |game, now| {
+            for host in &mut game.hosts {
+                host.session.set_bans(networks.clone(), now);
             }
         });
     }
@@ -143,8 +144,8 @@ impl Plane {
             Err(problem) if looks_like_address(target) => Err(Refusal(problem)),
             Err(_) => {
                 let name = target.to_owned();
-                let find = move |game: &mut Game, now| game.find_in(session.as_deref(), &name, now);
-                let player = self.orders.ask(find).unwrap_or_else(|| Err(ending()))?;
+                let find = move |game: &mut GameLoop, now| game.find_in(session.as_deref(), &name, now);
+                let player = self.commands.ask(find).unwrap_or_else(|| Err(ending()))?;
                 Ok(Network::around(*player.address.ip(), 32))
             }
         }
@@ -176,10 +177,10 @@ impl Plane {
         let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
         *state = State { settings: loaded.settings, bans };
         self.enforce(&state);
-        self.orders.give(move |game, now| {
-            for (room, mut config) in game.rooms.iter_mut().zip(configs.drain(..)) {
-                config.masters.clone_from(&room.session.config().masters);
-                room.reconfigure(config, now);
+        self.commands.give(move |game, now| {
+            for (host, mut config) in game.hosts.iter_mut().zip(configs.drain(..)) {
+                config.masters.clone_from(&host.session.config().masters);
+                host.reconfigure(config, now);
             }
         });
         self.changed.notify_all();
@@ -187,7 +188,7 @@ impl Plane {
     }
 
     /// Looks after what changes by itself, for ever: bans end, masters move.
-    pub(super) fn keep_house(&self) {
+    pub(super) fn housekeep(&self) {
         loop {
             let names = self.state().settings.server.masters.clone();
             let masters = masters::resolve(&names);
@@ -195,9 +196,9 @@ impl Plane {
             if state.settings.server.masters != names {
                 continue;
             }
-            self.orders.give(move |game, now| {
-                for room in &mut game.rooms {
-                    room.set_masters(&masters, now);
+            self.commands.give(move |game, now| {
+                for host in &mut game.hosts {
+                    host.set_masters(&masters, now);
                 }
             });
             let is_same = |state: &mut State| state.settings.server.masters == names;

@@ -6,7 +6,7 @@ use bcnet_transport::Time;
 
 /// Lets a few through at once, and then one at a time.
 #[derive(Debug)]
-pub(crate) struct Limit {
+pub(crate) struct LineLimit {
     burst: u32,
     every: Duration,
     left: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Limit {
     held_back: u64,
 }
 
-impl Limit {
+impl LineLimit {
     pub(crate) const fn new(burst: u32, every: Duration) -> Self {
         Self { burst, every, left: burst, since: Time::ZERO, held_back: 0 }
     }
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_flood_passes_at_its_rate_and_the_rest_is_counted() {
-        let mut limit = Limit::new(3, Duration::from_secs(1));
+        let mut limit = LineLimit::new(3, Duration::from_secs(1));
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         let passed: Vec<_> = (0..10).map(|_| limit.pass(at(10))).collect();
         assert_eq!(passed[..4], [Some(0), Some(0), Some(0), None]);

@@ -1,6 +1,6 @@
 //! What runs beside the game: the control socket, signals, the end of bans.
 //!
-//! All of it may wait for people and disks, so it has threads of its own. They hand orders to the game, which
+//! All of it may wait for people and disks, so it has threads of its own. They hand commands to the game, which
 //! carries them out between two looks at its sockets and answers at once.
 
 use std::fs::{self, Permissions};
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::plane::Plane;
-use crate::ctl::protocol::{Answer, Envelope, LONGEST_REQUEST, Refusal};
+use super::control_plane::ControlPlane;
+use crate::control::{Answer, Envelope, LONGEST_REQUEST, Refusal};
 
 /// The control socket. It is gone when this is dropped.
 pub(super) struct ControlSocket {
@@ -25,7 +25,7 @@ pub(super) struct ControlSocket {
 
 impl ControlSocket {
     /// Listens at `path`, for this user only.
-    pub(super) fn start(path: &Path, plane: Arc<Plane>) -> anyhow::Result<Self> {
+    pub(super) fn start(path: &Path, plane: Arc<ControlPlane>) -> anyhow::Result<Self> {
         let listener = listen(path).with_context(|| format!("control socket {}", path.display()))?;
         let serve = move || accept(&listener, &plane);
         thread::Builder::new().name("control".into()).spawn(serve)?;
@@ -58,7 +58,7 @@ fn listen(path: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
-fn accept(listener: &UnixListener, plane: &Arc<Plane>) {
+fn accept(listener: &UnixListener, plane: &Arc<ControlPlane>) {
     let clients = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
@@ -98,7 +98,7 @@ impl Drop for Place {
 }
 
 /// Answers requests until the client has no more, says something too long, or does not read its answers.
-fn talk(stream: &UnixStream, plane: &Plane) -> io::Result<()> {
+fn talk(stream: &UnixStream, plane: &ControlPlane) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(IDLE))?;
     let mut input = BufReader::new(stream);
@@ -114,7 +114,7 @@ fn talk(stream: &UnixStream, plane: &Plane) -> io::Result<()> {
             return Err(ErrorKind::InvalidData.into());
         }
         let reply = match Envelope::parse(&line) {
-            Ok(envelope) => plane.carry_out(envelope).into(),
+            Ok(envelope) => plane.dispatch(envelope).into(),
             Err(error) => refuse(format!("not a request: {error}")),
         };
         answer(stream, &reply)?;

@@ -9,13 +9,13 @@ use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 #[derive(Debug)]
-pub(crate) struct Locals {
+pub(crate) struct ReplyAddresses {
     players: Vec<(SocketAddrV4, Ipv4Addr)>,
     others: Box<[Option<(SocketAddrV4, Ipv4Addr)>]>,
     hasher: RandomState,
 }
 
-impl Locals {
+impl ReplyAddresses {
     pub(crate) fn new() -> Self {
         Self { players: Vec::new(), others: vec![None; OTHERS].into(), hasher: RandomState::new() }
     }
@@ -63,20 +63,20 @@ mod tests {
     fn players_are_remembered_whoever_else_comes() {
         let address = |n: u32| SocketAddrV4::new(Ipv4Addr::from(n), 22101);
         let ours = |n| Ipv4Addr::new(192, 0, 2, n);
-        let mut locals = Locals::new();
-        locals.note(address(1), ours(1));
-        assert_eq!(locals.find(address(1)), Some(ours(1)));
-        locals.keep([address(1), address(2)].into_iter());
+        let mut addresses = ReplyAddresses::new();
+        addresses.note(address(1), ours(1));
+        assert_eq!(addresses.find(address(1)), Some(ours(1)));
+        addresses.keep([address(1), address(2)].into_iter());
         for n in 3..10_000 {
-            locals.note(address(n), ours(9));
-            assert_eq!(locals.find(address(n)), Some(ours(9)));
+            addresses.note(address(n), ours(9));
+            assert_eq!(addresses.find(address(n)), Some(ours(9)));
         }
-        assert_eq!(locals.find(address(1)), Some(ours(1)));
-        locals.note(address(1), ours(2));
-        assert_eq!(locals.find(address(1)), Some(ours(2)));
-        let remembered = (3..10_000).filter(|n| locals.find(address(*n)).is_some()).count();
+        assert_eq!(addresses.find(address(1)), Some(ours(1)));
+        addresses.note(address(1), ours(2));
+        assert_eq!(addresses.find(address(1)), Some(ours(2)));
+        let remembered = (3..10_000).filter(|n| addresses.find(address(*n)).is_some()).count();
         assert!(remembered <= OTHERS, "{remembered}");
-        locals.keep(std::iter::empty());
-        assert_eq!(locals.players.len(), 0);
+        addresses.keep(std::iter::empty());
+        assert_eq!(addresses.players.len(), 0);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Counts of all players together.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(super) struct SwarmTotals {
     /// Copies that were heard as they were said, and how long they took: how many by milliseconds.
     pub(super) delivered: u64,
     delays: Vec<u64>,
@@ -51,7 +51,7 @@ pub(super) struct Datagrams {
 
 impl Default for Datagrams {
     fn default() -> Self {
-        Self { count: 0, bytes: 0, sizes: vec![0; crate::net::ROOM + 1] }
+        Self { count: 0, bytes: 0, sizes: vec![0; crate::udp::ROOM + 1] }
     }
 }
 
@@ -63,7 +63,7 @@ impl Datagrams {
     }
 }
 
-impl Default for Figures {
+impl Default for SwarmTotals {
     fn default() -> Self {
         Self {
             delivered: 0,
@@ -93,7 +93,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl SwarmTotals {
     pub(super) fn delivered(&mut self, delay: Duration) {
         self.delivered += 1;
         self.worst = self.worst.max(delay);

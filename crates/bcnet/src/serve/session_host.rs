@@ -6,19 +6,19 @@ use std::time::Duration;
 use bcnet_session::{Config, Event, Session};
 use bcnet_transport::{Cause, Time};
 
-use super::journal::Journal;
-use super::limit::Limit;
-use super::locals::Locals;
-use super::masters::Resolved;
-use crate::net::{Batch, Head, Socket, Unsent};
+use super::event_log::EventLog;
+use crate::log::LineLimit;
+use crate::masters::Resolved;
+use crate::reply_addresses::ReplyAddresses;
+use crate::udp::{Batch, Head, Socket, Unsent};
 
 /// A session, the socket it has, and what passes through.
-pub(super) struct Room {
+pub(super) struct SessionHost {
     pub(super) session: Session,
     pub(super) socket: Socket,
     /// Where the socket is bound.
     pub(super) address: SocketAddrV4,
-    pub(super) journal: Journal,
+    pub(super) event_log: EventLog,
     pub(super) traffic: Traffic,
     /// When datagrams left last.
     pub(super) flushed: Time,
@@ -28,10 +28,10 @@ pub(super) struct Room {
     pub(super) is_crowded: bool,
     /// When the socket was emptied last.
     emptied: Time,
-    locals: Option<Locals>,
+    reply_addresses: Option<ReplyAddresses>,
     ineffective: Ineffective,
-    rejections: Limit,
-    failures: Limit,
+    rejections: LineLimit,
+    failures: LineLimit,
 }
 
 /// Datagrams that had no effect, by the causes of the transport and then [`OTHER_CAUSES`].
@@ -53,23 +53,23 @@ pub(super) struct Traffic {
     pub(super) unsent: u64,
 }
 
-impl Room {
+impl SessionHost {
     pub(super) fn new(mut config: Config, seed: u64, socket: Socket, address: SocketAddrV4) -> Self {
         advertise(&mut config, address);
         Self {
             session: Session::new(config, seed),
             socket,
             address,
-            journal: Journal::new(address.port()),
+            event_log: EventLog::new(address.port()),
             traffic: Traffic::default(),
             flushed: Time::ZERO,
             is_unread: false,
             is_crowded: false,
             emptied: Time::ZERO,
-            locals: address.ip().is_unspecified().then(Locals::new),
+            reply_addresses: address.ip().is_unspecified().then(ReplyAddresses::new),
             ineffective: Ineffective::default(),
-            rejections: Limit::new(5, LOG_EVERY),
-            failures: Limit::new(5, LOG_EVERY),
+            rejections: LineLimit::new(5, LOG_EVERY),
+            failures: LineLimit::new(5, LOG_EVERY),
         }
     }
 
@@ -96,8 +96,8 @@ impl Room {
             self.traffic.oversized += 1;
             return;
         }
-        if let (Some(locals), Some(local)) = (&mut self.locals, head.local) {
-            locals.note(head.remote, local);
+        if let (Some(reply_addresses), Some(local)) = (&mut self.reply_addresses, head.local) {
+            reply_addresses.note(head.remote, local);
         }
         self.session.handle_datagram(head.remote, bytes, now);
     }
@@ -111,12 +111,13 @@ impl Room {
 
     /// Puts the next datagram to send into `batch`. `false` if there is none, or no room.
     pub(super) fn transmit(&mut self, owner: u32, batch: &mut Batch, now: Time) -> bool {
-        let Self { session, locals, traffic, .. } = self;
-        batch.push(|room| {
-            let transmit = session.poll_transmit(room, now)?;
+        let Self { session, reply_addresses, traffic, .. } = self;
+        batch.push(|buffer| {
+            let transmit = session.poll_transmit(buffer, now)?;
             traffic.datagrams_out += 1;
             traffic.bytes_out += transmit.len as u64;
-            let local = locals.as_ref().and_then(|locals| locals.find(transmit.to));
+            let local =
+                reply_addresses.as_ref().and_then(|reply_addresses| reply_addresses.find(transmit.to));
             Some(Head { owner, remote: transmit.to, local, len: transmit.len, cut: false })
         })
     }
@@ -126,10 +127,10 @@ impl Room {
         let mut moved = false;
         while let Some(event) = self.session.poll_event() {
             moved |= matches!(event, Event::Joining { .. } | Event::Left { .. });
-            self.journal.write(event, now);
+            self.event_log.write(event, now);
         }
-        if let (true, Some(locals)) = (moved, &mut self.locals) {
-            locals.keep(self.session.players(now).map(|player| player.address));
+        if let (true, Some(reply_addresses)) = (moved, &mut self.reply_addresses) {
+            reply_addresses.keep(self.session.players(now).map(|player| player.address));
         }
         self.report_rejections(now);
     }

@@ -7,28 +7,28 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{BootReason, PeerId};
 use serde_json::{Value, json};
 
-use super::game::Game;
-use super::room::Room;
-use crate::ctl::protocol::{Envelope, Refusal, Request};
+use super::game_loop::GameLoop;
+use super::session_host::SessionHost;
+use crate::control::{Envelope, Refusal, Request};
 
-impl Game {
+impl GameLoop {
     /// Does what is asked. What needs files is not asked of the game.
     pub(super) fn answer(&mut self, envelope: &Envelope, now: Time) -> Result<Value, Refusal> {
-        let rooms = self.select(envelope.session.as_deref())?;
+        let hosts = self.select(envelope.session.as_deref())?;
         match &envelope.request {
-            Request::Players => Ok(json!({ "players": self.players(&rooms, now, |_| true) })),
-            Request::Say { to, text } => self.say(&rooms, to.as_deref(), &text.join(" "), now),
-            Request::Kick { player } => self.kick(&rooms, player, now),
-            Request::Search { text } => Ok(self.search(&rooms, text, now)),
+            Request::Players => Ok(json!({ "players": self.players(&hosts, now, |_| true) })),
+            Request::Say { to, text } => self.say(&hosts, to.as_deref(), &text.join(" "), now),
+            Request::Kick { player } => self.kick(&hosts, player, now),
+            Request::Search { text } => Ok(self.search(&hosts, text, now)),
             Request::Restart => {
-                for &index in &rooms {
-                    self.rooms[index].session.restart(now);
+                for &index in &hosts {
+                    self.hosts[index].session.restart(now);
                 }
-                let begin = if rooms.len() == 1 { "begins" } else { "begin" };
-                Ok(json!({ "done": format!("{} {begin} the next round", sessions(rooms.len())) }))
+                let begin = if hosts.len() == 1 { "begins" } else { "begin" };
+                Ok(json!({ "done": format!("{} {begin} the next round", sessions(hosts.len())) }))
             }
-            Request::Status => Ok(self.status(&rooms, now)),
-            Request::Queues { player } => self.queues(&rooms, player.as_deref(), now),
+            Request::Status => Ok(self.status(&hosts, now)),
+            Request::Queues { player } => self.queues(&hosts, player.as_deref(), now),
             Request::Stop => {
                 self.stop(now);
                 Ok(json!({ "done": "the server says goodbye and ends" }))
@@ -45,14 +45,14 @@ impl Game {
     }
 
     /// The player with a name or a peer id; `#` before a number says that it is the id, whatever players call themselves.
-    fn find(&self, rooms: &[usize], player: &str, now: Time) -> Result<(usize, Player), Refusal> {
+    fn find(&self, hosts: &[usize], player: &str, now: Time) -> Result<(usize, Player), Refusal> {
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
         let is_meant =
             |one: &Player| Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(player));
-        let all = rooms
+        let all = hosts
             .iter()
-            .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one)));
+            .flat_map(|&index| self.hosts[index].session.players(now).map(move |one| (index, one)));
         let mut found: Vec<_> = all.filter(|(_, one)| is_meant(one)).collect();
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
@@ -64,7 +64,7 @@ impl Game {
     /// Names some of those whom `player` may mean.
     fn ambiguous(&self, player: &str, found: &[(usize, Player)]) -> Refusal {
         let show = |(index, one): &(usize, Player)| {
-            format!("'#{}' ({}, port {})", one.id.0, one.name, self.rooms[*index].address.port())
+            format!("'#{}' ({}, port {})", one.id.0, one.name, self.hosts[*index].address.port())
         };
         let shown: Vec<_> = found.iter().take(MAX_SHOWN).map(show).collect();
         let (shown, more) = (shown.join(", "), if found.len() > MAX_SHOWN { ", …" } else { "" });
@@ -73,72 +73,72 @@ impl Game {
     }
 
     fn select(&self, session: Option<&str>) -> Result<Vec<usize>, Refusal> {
-        let Some(wanted) = session else { return Ok((0..self.rooms.len()).collect()) };
-        let fits = |room: &Room| {
-            room.address.port().to_string() == wanted
-                || room.session.config().name.eq_ignore_ascii_case(wanted)
+        let Some(wanted) = session else { return Ok((0..self.hosts.len()).collect()) };
+        let fits = |host: &SessionHost| {
+            host.address.port().to_string() == wanted
+                || host.session.config().name.eq_ignore_ascii_case(wanted)
         };
         let found: Vec<usize> =
-            self.rooms.iter().enumerate().filter(|(_, room)| fits(room)).map(|(index, _)| index).collect();
+            self.hosts.iter().enumerate().filter(|(_, host)| fits(host)).map(|(index, _)| index).collect();
         if found.is_empty() {
             return Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")));
         }
         Ok(found)
     }
 
-    fn players(&self, rooms: &[usize], now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
+    fn players(&self, hosts: &[usize], now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
         let mut list = Vec::new();
-        for room in rooms.iter().map(|&index| &self.rooms[index]) {
-            list.extend(room.session.players(now).filter(&wanted).map(|one| describe(room, &one, now)));
+        for host in hosts.iter().map(|&index| &self.hosts[index]) {
+            list.extend(host.session.players(now).filter(&wanted).map(|one| describe(host, &one, now)));
         }
         list
     }
 
-    fn say(&mut self, rooms: &[usize], to: Option<&str>, text: &str, now: Time) -> Result<Value, Refusal> {
+    fn say(&mut self, hosts: &[usize], to: Option<&str>, text: &str, now: Time) -> Result<Value, Refusal> {
         if text.trim().is_empty() {
             return Err(Refusal("there is nothing to say".into()));
         }
         let Some(player) = to else {
-            for &index in rooms {
-                let room = &mut self.rooms[index];
-                tracing::info!(event = "say", port = room.address.port(), text);
-                room.session.say(text, now);
+            for &index in hosts {
+                let host = &mut self.hosts[index];
+                tracing::info!(event = "say", port = host.address.port(), text);
+                host.session.say(text, now);
             }
-            return Ok(json!({ "done": format!("said in {}", sessions(rooms.len())) }));
+            return Ok(json!({ "done": format!("said in {}", sessions(hosts.len())) }));
         };
-        let (index, player) = self.find(rooms, player, now)?;
-        let room = &mut self.rooms[index];
-        if room.session.say_to(player.id, text, now) {
-            tracing::info!(event = "say", port = room.address.port(), to = player.name, text);
+        let (index, player) = self.find(hosts, player, now)?;
+        let host = &mut self.hosts[index];
+        if host.session.say_to(player.id, text, now) {
+            tracing::info!(event = "say", port = host.address.port(), to = player.name, text);
             Ok(json!({ "done": format!("said to {}", player.name) }))
         } else {
             Err(Refusal(format!("{} is not in the game yet", player.name)))
         }
     }
 
-    fn kick(&mut self, rooms: &[usize], player: &str, now: Time) -> Result<Value, Refusal> {
-        let (index, player) = self.find(rooms, player, now)?;
-        let room = &mut self.rooms[index];
-        if !room.session.kick(player.id, BootReason::KICKED, now) {
+    fn kick(&mut self, hosts: &[usize], player: &str, now: Time) -> Result<Value, Refusal> {
+        let (index, player) = self.find(hosts, player, now)?;
+        let host = &mut self.hosts[index];
+        if !host.session.kick(player.id, BootReason::KICKED, now) {
             return Err(Refusal(format!("{} is leaving already", player.name)));
         }
-        let port = room.address.port();
+        let port = host.address.port();
         tracing::info!(event = "kicked", port, peer = player.id.0, player = player.name, address = %player.address);
         Ok(json!({ "done": format!("{} is out", player.name), "address": player.address.to_string() }))
     }
 
-    fn search(&self, rooms: &[usize], text: &str, now: Time) -> Value {
+    fn search(&self, hosts: &[usize], text: &str, now: Time) -> Value {
         let text = text.to_lowercase();
         let has = |name: &str, address: &str| name.to_lowercase().contains(&text) || address.contains(&text);
-        let players = self.players(rooms, now, |one| has(&one.name, &one.address.to_string()));
+        let players = self.players(hosts, now, |one| has(&one.name, &one.address.to_string()));
         let mut left = Vec::new();
-        for room in rooms.iter().map(|&index| &self.rooms[index]) {
+        for host in hosts.iter().map(|&index| &self.hosts[index]) {
             let found =
-                room.journal.leavers.iter().filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
+                host.event_log.leavers.iter().filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
             left.extend(found.rev().map(|leaver| {
                 json!({
-                    "session": room.session.config().name,
-                    "port": room.address.port(),
+                    "session": host.session.config().name,
+                    "port": host.address.port(),
                     "name": leaver.name,
                     "address": leaver.address.to_string(),
                     "reason": leaver.reason,
@@ -149,8 +149,8 @@ impl Game {
         json!({ "players": players, "left": left })
     }
 
-    fn status(&self, rooms: &[usize], now: Time) -> Value {
-        let sessions: Vec<_> = rooms.iter().map(|&index| status(&self.rooms[index], now)).collect();
+    fn status(&self, hosts: &[usize], now: Time) -> Value {
+        let sessions: Vec<_> = hosts.iter().map(|&index| status(&self.hosts[index], now)).collect();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(Time::ZERO).as_secs(),
@@ -159,22 +159,22 @@ impl Game {
         })
     }
 
-    fn queues(&self, rooms: &[usize], player: Option<&str>, now: Time) -> Result<Value, Refusal> {
+    fn queues(&self, hosts: &[usize], player: Option<&str>, now: Time) -> Result<Value, Refusal> {
         let players: Vec<(usize, PeerId)> = match player {
-            Some(player) => self.find(rooms, player, now).map(|(index, player)| vec![(index, player.id)])?,
-            None => rooms
+            Some(player) => self.find(hosts, player, now).map(|(index, player)| vec![(index, player.id)])?,
+            None => hosts
                 .iter()
-                .flat_map(|&index| self.rooms[index].session.players(now).map(move |one| (index, one.id)))
+                .flat_map(|&index| self.hosts[index].session.players(now).map(move |one| (index, one.id)))
                 .collect(),
         };
         let queues: Vec<_> = players
             .into_iter()
             .filter_map(|(index, peer)| {
-                let room = &self.rooms[index];
-                let snapshot = room.session.snapshot(peer, now)?;
+                let host = &self.hosts[index];
+                let snapshot = host.session.snapshot(peer, now)?;
                 Some(json!({
-                    "session": room.session.config().name,
-                    "port": room.address.port(),
+                    "session": host.session.config().name,
+                    "port": host.address.port(),
                     "peer": peer.0,
                     "unacknowledged": snapshot.unacknowledged.len(),
                     "acks": snapshot.acks.len(),
@@ -193,7 +193,7 @@ impl Game {
     }
 }
 
-fn describe(room: &Room, player: &Player, now: Time) -> Value {
+fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
     let state = match player.state {
         PlayerState::Connecting => "connecting".into(),
         PlayerState::Checking(round) => format!("checking {}/5", round + 1),
@@ -203,8 +203,8 @@ fn describe(room: &Room, player: &Player, now: Time) -> Value {
         _ => "unknown".into(),
     };
     json!({
-        "session": room.session.config().name,
-        "port": room.address.port(),
+        "session": host.session.config().name,
+        "port": host.address.port(),
         "peer": player.id.0,
         "slot": player.slot,
         "name": player.name,
@@ -219,13 +219,13 @@ fn describe(room: &Room, player: &Player, now: Time) -> Value {
     })
 }
 
-fn status(room: &Room, now: Time) -> Value {
-    let (status, traffic) = (room.session.status(now), room.traffic);
+fn status(host: &SessionHost, now: Time) -> Value {
+    let (status, traffic) = (host.session.status(now), host.traffic);
     let counters = status.counters;
     json!({
-        "name": room.session.config().name,
-        "port": room.address.port(),
-        "address": room.address.ip().to_string(),
+        "name": host.session.config().name,
+        "port": host.address.port(),
+        "address": host.address.ip().to_string(),
         "players": status.players,
         "in_game": status.in_game,
         "limit": status.player_limit,
@@ -240,7 +240,7 @@ fn status(room: &Room, now: Time) -> Value {
         "bytes_out": traffic.bytes_out,
         "oversized": traffic.oversized,
         "unsent": traffic.unsent,
-        "rejected": room.session.rejected().total(),
+        "rejected": host.session.rejected().total(),
         "queries": counters.queries,
         "queries_answered": counters.queries_answered,
         "queries_limited": counters.queries_limited,
@@ -255,8 +255,8 @@ fn status(room: &Room, now: Time) -> Value {
             "address": master.to_string(),
             "seen_s": seen.map(|ago| ago.as_secs()),
         })).collect::<Vec<_>>(),
-        "mismatches": room.journal.misfits.iter().rev().map(|misfit| json!({
-            "session": room.session.config().name,
+        "mismatches": host.event_log.misfits.iter().rev().map(|misfit| json!({
+            "session": host.session.config().name,
             "name": misfit.name,
             "address": misfit.address.to_string(),
             "round": misfit.mismatch.round,

@@ -14,15 +14,15 @@ use bcnet_transport::Time;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use crate::net::{Batch, Head, Received, Socket};
-use crate::serve::limit::Limit;
-use crate::serve::locals::Locals;
+use crate::log::LineLimit;
+use crate::reply_addresses::ReplyAddresses;
+use crate::udp::{Batch, Head, Received, Socket};
 
 /// The socket that players talk to.
 pub(super) const LISTENING: u32 = 0;
 
 /// Sockets, and what is to leave through them.
-pub(super) struct Legs {
+pub(super) struct Sockets {
     poll: Poll,
     events: Events,
     sockets: Vec<Option<Socket>>,
@@ -32,27 +32,27 @@ pub(super) struct Legs {
     /// Which of it is still to be ciphered.
     plain: Vec<bool>,
     /// Which of our addresses each client talks to, if there may be several.
-    locals: Option<Locals>,
-    failures: Limit,
+    reply_addresses: Option<ReplyAddresses>,
+    failures: LineLimit,
     unsent: u64,
 }
 
-impl Legs {
+impl Sockets {
     pub(super) fn new(listening: Socket) -> io::Result<Self> {
         let any = listening.local()?.ip().is_unspecified();
-        let mut legs = Self {
+        let mut sockets = Self {
             poll: Poll::new()?,
             events: Events::with_capacity(1024),
             sockets: Vec::new(),
             unread: VecDeque::new(),
             outbound: Batch::new(),
             plain: Vec::new(),
-            locals: any.then(Locals::new),
-            failures: Limit::new(5, LOG_EVERY),
+            reply_addresses: any.then(ReplyAddresses::new),
+            failures: LineLimit::new(5, LOG_EVERY),
             unsent: 0,
         };
-        legs.attach(LISTENING, listening)?;
-        Ok(legs)
+        sockets.attach(LISTENING, listening)?;
+        Ok(sockets)
     }
 
     /// Interrupts [`wait`](Self::wait), from any thread.
@@ -104,9 +104,9 @@ impl Legs {
                 self.unread.push_back(number);
             }
         }
-        if let (Some(locals), LISTENING) = (&mut self.locals, number) {
+        if let (Some(reply_addresses), LISTENING) = (&mut self.reply_addresses, number) {
             for (head, _) in inbound.iter_mut() {
-                head.local.into_iter().for_each(|local| locals.note(head.remote, local));
+                head.local.into_iter().for_each(|local| reply_addresses.note(head.remote, local));
             }
         }
     }
@@ -114,9 +114,11 @@ impl Legs {
     /// Adds a datagram to what is to leave.
     pub(super) fn push(&mut self, leg: Leg, upstream: SocketAddrV4, bytes: Bytes<'_>) {
         let (owner, remote, local) = match leg {
-            Leg::Client(client) => {
-                (LISTENING, client, self.locals.as_ref().and_then(|locals| locals.find(client)))
-            }
+            Leg::Client(client) => (
+                LISTENING,
+                client,
+                self.reply_addresses.as_ref().and_then(|reply_addresses| reply_addresses.find(client)),
+            ),
             Leg::Server(source) => (source + 1, upstream, None),
         };
         let (is_plain, bytes) = (matches!(bytes, Bytes::Plain(_)), bytes.as_slice());
@@ -179,8 +181,8 @@ impl Legs {
 
     /// These are the players now: what is known of them is kept whoever else comes.
     pub(super) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
-        if let Some(locals) = &mut self.locals {
-            locals.keep(players);
+        if let Some(reply_addresses) = &mut self.reply_addresses {
+            reply_addresses.keep(players);
         }
     }
 }

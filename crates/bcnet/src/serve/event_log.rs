@@ -7,17 +7,17 @@ use std::time::Duration;
 use bcnet_session::{Event, Mismatch, Summary};
 use bcnet_transport::{Leave, Time};
 
-use super::limit::Limit;
+use crate::log::LineLimit;
 
 /// The log of one session.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct EventLog {
     port: u16,
     /// The last ones to leave, the latest at the back.
     pub(super) leavers: VecDeque<Leaver>,
     /// The last ones whose files were not those of a manifest, the latest at the back.
     pub(super) misfits: VecDeque<Misfit>,
-    lines: Limit,
+    lines: LineLimit,
 }
 
 /// Somebody who has left.
@@ -38,9 +38,9 @@ pub(super) struct Misfit {
     pub(super) at: Time,
 }
 
-impl Journal {
+impl EventLog {
     pub(super) const fn new(port: u16) -> Self {
-        let lines = Limit::new(LINES_AT_ONCE, LINE_EVERY);
+        let lines = LineLimit::new(LINES_AT_ONCE, LINE_EVERY);
         Self { port, leavers: VecDeque::new(), misfits: VecDeque::new(), lines }
     }
 
