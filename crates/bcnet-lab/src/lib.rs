@@ -18,7 +18,7 @@ pub mod stock;
 mod world;
 
 pub use battle::{Battle, Shot};
-pub use engine::{Engine, Manner};
+pub use engine::{LabEngine, Manner};
 pub use figure::{Figure, Measure, Value};
 pub use habits::Habits;
 pub use link::{Faults, Link, Passage, Script, Tally};

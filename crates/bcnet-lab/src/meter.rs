@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId};
 use bcnet_transport::{Event, Leave, Time};
 
-use crate::engine::Engine;
+use crate::engine::LabEngine;
 use crate::observer::{Observer, Passing};
 use crate::stock::HandledAck;
 
@@ -329,24 +329,25 @@ impl Meter {
     }
 }
 
-impl Observer<dyn Engine> for Meter {
+impl Observer<dyn LabEngine> for Meter {
     fn on_event(
         &mut self,
         node: usize,
         event: Event,
         bytes: &[u8],
-        engine: &mut (dyn Engine + 'static),
+        engine: &mut (dyn LabEngine + 'static),
         now: Time,
     ) {
         match event {
-            Event::Request { from, .. } => engine.admit(from, now),
+            // It may have given up.
+            Event::Request { from, .. } => drop(engine.admit(from, now)),
             Event::Received { .. } => self.deliver(node, bytes, now),
             Event::Left { reason: Leave::Silent, .. } if now >= self.start => self.totals[node].silent += 1,
             _ => {}
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], sender: &dyn Engine) {
+    fn on_sent(&mut self, passing: Passing, bytes: &[u8], sender: &dyn LabEngine) {
         let Passing { from, to, now, .. } = passing;
         if !sender.has_frames() {
             self.handle_taken(from, now);
@@ -388,7 +389,7 @@ impl Observer<dyn Engine> for Meter {
         }
     }
 
-    fn on_taken(&mut self, node: usize, from: usize, bytes: &[u8], engine: &dyn Engine, now: Time) {
+    fn on_taken(&mut self, node: usize, from: usize, bytes: &[u8], engine: &dyn LabEngine, now: Time) {
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
         if self.present.get(node) != Some(&true) {
             return;
@@ -404,7 +405,7 @@ impl Observer<dyn Engine> for Meter {
         }
     }
 
-    fn on_serviced(&mut self, node: usize, engine: &dyn Engine, now: Time) {
+    fn on_serviced(&mut self, node: usize, engine: &dyn LabEngine, now: Time) {
         // A frame sends before it receives.
         self.handle_taken(node, now);
         if now < self.start {

@@ -2,7 +2,7 @@
 
 use bcnet_transport::{Endpoint, Event, Time};
 
-use crate::engine::Engine;
+use crate::engine::LabEngine;
 
 /// Which datagram an [`Observer`] sees, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Passing {
 }
 
 /// Hears and sees everything that happens in a [`World`](crate::World). Nodes are told by their number.
-pub trait Observer<E: Engine + ?Sized = Endpoint> {
+pub trait Observer<E: LabEngine + ?Sized = Endpoint> {
     /// `node` has something to tell; `bytes` belong to the event. Its engine may be used at once.
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time);
 
@@ -43,7 +43,7 @@ pub trait Observer<E: Engine + ?Sized = Endpoint> {
 /// An observer of events only.
 pub(crate) struct Listener<F>(pub(crate) F);
 
-impl<E: Engine + ?Sized, F: FnMut(usize, Event, &[u8], &mut E, Time)> Observer<E> for Listener<F> {
+impl<E: LabEngine + ?Sized, F: FnMut(usize, Event, &[u8], &mut E, Time)> Observer<E> for Listener<F> {
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time) {
         (self.0)(node, event, bytes, engine, now);
     }

@@ -6,7 +6,7 @@ use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Quality, Time};
 
 use crate::battle::{Battle, Shot};
-use crate::engine::{Engine, Manner, Nobody};
+use crate::engine::{LabEngine, Manner};
 use crate::link::Faults;
 use crate::meter::{Meter, Totals};
 use crate::observer::Passing;
@@ -52,7 +52,7 @@ struct Runner<'a> {
     engine: Kind,
     seed: u64,
     start: Time,
-    world: World<dyn Engine>,
+    world: World<dyn LabEngine>,
     meter: Meter,
     /// What is still to be done, with the next time of each.
     actions: Vec<(Time, &'a Timed)>,
@@ -201,7 +201,7 @@ impl<'a> Runner<'a> {
                         match what {
                             Content::Size(size) => self.send(*from, peer, *size, *manner),
                             Content::Bytes(bytes) => {
-                                let taken = self.world.node_mut(*from).send(peer, bytes, *manner, now);
+                                let taken = self.world.node_mut(*from).send_as(peer, bytes, *manner, now);
                                 self.meter.gave(*from, taken, false);
                             }
                         }
@@ -211,10 +211,11 @@ impl<'a> Runner<'a> {
             Action::Identify { from } => {
                 let name: Vec<u8> = "lab".encode_utf16().flat_map(u16::to_le_bytes).collect();
                 let name = Text::new(&name).unwrap_or_default();
-                self.world.node_mut(*from).identify(*address(*from).ip(), name, now);
+                // There may be nobody to tell yet.
+                let _ = self.world.node_mut(*from).identify(name, now);
             }
             Action::Inject { into, from, datagram } => self.world.put(*from, *into, datagram),
-            Action::Leave { node } => self.world.node_mut(*node).leave(*address(*node).ip(), now),
+            Action::Leave { node } => self.world.node_mut(*node).leave(now),
         }
     }
 
@@ -246,7 +247,7 @@ impl<'a> Runner<'a> {
             // Not worth a number: there are many of them, and nobody asks when they arrive.
             let now = self.world.now();
             let (state, manner) = (&STATE[..shot.size.min(STATE.len())], Manner::Plain(shot.quality));
-            let taken = self.world.node_mut(from).send(peer, state, manner, now);
+            let taken = self.world.node_mut(from).send_as(peer, state, manner, now);
             return self.meter.gave(from, taken, false);
         }
         self.send(from, peer, shot.size, Manner::Plain(shot.quality));
@@ -259,7 +260,7 @@ impl<'a> Runner<'a> {
         let unreliable = manner == Manner::Plain(Quality::Unreliable);
         let reliable = !unreliable || size > LARGEST_UNRELIABLE;
         self.meter.stamp(&mut payload, from, size, reliable, now);
-        let taken = self.world.node_mut(from).send(to, &payload, manner, now);
+        let taken = self.world.node_mut(from).send_as(to, &payload, manner, now);
         self.meter.gave(from, taken, true);
         self.payload = payload;
     }
@@ -338,15 +339,15 @@ fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
 }
 
 /// The engine of a node.
-fn build(node: &Node, number: usize, scenario: &Scenario, engine: Kind) -> Box<dyn Engine> {
+fn build(node: &Node, number: usize, scenario: &Scenario, engine: Kind) -> Box<dyn LabEngine> {
     let host = address(scenario.host().unwrap_or(0));
     let own = *address(number).ip();
     let nonce = 0x0A5F + u32::try_from(number).unwrap_or(0);
     let now = Time::ZERO;
     match (node.role, node.engine.unwrap_or(engine)) {
-        (NodeRole::Nobody, _) => Box::new(Nobody),
+        (NodeRole::Nobody, _) => Box::new(Stock::closed()),
         (NodeRole::Host, Kind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
-        (NodeRole::Host, Kind::Bcnet) => Box::new(Endpoint::host(config(node))),
+        (NodeRole::Host, Kind::Bcnet) => Box::new(Endpoint::host(Config { address: own, ..config(node) })),
         (NodeRole::Client, Kind::Stock) => Box::new(Stock::connect(params(node), host, own, nonce, &[], now)),
         (NodeRole::Client, Kind::Bcnet) => {
             Box::new(Endpoint::connect(config(node), host, own, nonce, Text::default(), now))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Deadlines, Endpoint, Event, Time};
 
-use crate::engine::Engine;
+use crate::engine::LabEngine;
 use crate::habits::Habits;
 use crate::link::{Faults, Link, Script, Tally};
 use crate::observer::{Listener, Observer, Passing};
@@ -28,7 +28,7 @@ struct Node<E: ?Sized> {
     engine: Box<E>,
 }
 
-impl<E: Engine + ?Sized> Node<E> {
+impl<E: LabEngine + ?Sized> Node<E> {
     /// When it is serviced if something is due at `due`: at the next tick, a frame only once.
     fn service_at(&self, due: Time) -> Time {
         let again = self.engine.has_frames() && self.services.1 > 0;
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-impl<E: Engine + ?Sized> World<E> {
+impl<E: LabEngine + ?Sized> World<E> {
     /// An empty world whose links all have these faults, each with a chance of its own.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
@@ -321,7 +321,7 @@ impl<E: Engine + ?Sized> World<E> {
             node.engine.handle_datagram(from, &mut bytes, clock);
             self.spare.push(bytes);
         }
-        node.engine.service(clock);
+        node.engine.handle_timeout(clock);
         while let Some(event) = node.engine.poll_event(&mut self.payload) {
             observer.on_event(number, event, &self.payload, &mut node.engine, now);
         }
@@ -352,7 +352,7 @@ impl<E: Engine + ?Sized> World<E> {
     /// Notes when a node is to be serviced for its own sake.
     fn schedule(&mut self, number: usize) {
         let node = &self.nodes[number];
-        let due = node.engine.next_due().map(|due| node.service_at(due.max(self.now)));
+        let due = node.engine.next_timeout().map(|due| node.service_at(due.max(self.now)));
         self.services.set(key(number), due);
     }
 

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Datagram, Kind, PeerId, Role};
-use bcnet_transport::{self as transport, Endpoint, Quality, SendError, Time, Transmit, cipher};
+use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, Time, Transmit, cipher};
 
 use crate::config::{Config, Rules};
 use crate::event::Event;
@@ -30,9 +30,9 @@ pub use view::{Player, PlayerState, Status};
 /// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), then sleep until
 /// [`next_timeout`](Self::next_timeout) or the next datagram.
 #[derive(Debug)]
-pub struct Session {
+pub struct Session<E: Engine = Endpoint> {
     config: Config,
-    endpoint: Endpoint,
+    endpoint: E,
     /// By peer id.
     members: Vec<Option<Box<Member>>>,
     /// S-33: who gets copies, in the order of arrival.
@@ -70,10 +70,19 @@ impl Session {
     /// A session that nobody is in. The same seed and input give the same output.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
+        let engine = Endpoint::host(config.transport.clone());
+        Self::with_engine(config, engine, seed)
+    }
+}
+
+impl<E: Engine> Session<E> {
+    /// As [`new`](Session::new), on an engine that is a host and that nobody is in.
+    #[must_use]
+    pub fn with_engine(config: Config, engine: E, seed: u64) -> Self {
         let mut masters = Masters::default();
         masters.set(&config.masters);
         Self {
-            endpoint: Endpoint::host(config.transport.clone()),
+            endpoint: engine,
             members: Vec::new(),
             in_game: Vec::new(),
             bans: Vec::new(),
@@ -196,7 +205,7 @@ impl Session {
     pub fn shutdown(&mut self, now: Time) {
         self.closing = true;
         self.masters.set(&[]);
-        self.endpoint.leave(Ipv4Addr::UNSPECIFIED, now);
+        self.endpoint.leave(now);
         self.pump(now);
     }
 
@@ -219,7 +228,7 @@ impl Session {
                 transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
                 transport::Event::Left { peer, reason } => self.left(peer, reason, now),
                 transport::Event::Query { from } => self.queried(from, &received, now),
-                _ => {}
+                transport::Event::Joined { .. } | transport::Event::Rejected { .. } => {}
             }
         }
         if self.waiting.is_some_and(|look| look <= now) {

@@ -1,5 +1,6 @@
 //! Every tunable of an endpoint, with its default.
 
+use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use crate::inbox::Hold;
@@ -11,6 +12,8 @@ use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 pub struct Config {
     /// Cipher datagrams. Without it they are not wire-compatible, unless the caller does it (in batches, say).
     pub cipher: bool,
+    /// The own address as far as it is known: peers are told it with a connect request, a name and a goodbye.
+    pub address: Ipv4Addr,
     /// The largest datagram to send, in bytes (T-04). It has room for a control message, so less than 414 counts as that.
     pub datagram_limit: usize,
     /// The largest message to send before it is split, in bytes with its header (T-23). It must fit a datagram and its own
@@ -65,6 +68,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             cipher: true,
+            address: Ipv4Addr::UNSPECIFIED,
             datagram_limit: MAX_DATAGRAM,
             message_limit: MAX_MESSAGE,
             peers: 124,
@@ -96,6 +100,7 @@ impl Default for Config {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) cipher: bool,
+    pub(crate) address: Ipv4Addr,
     pub(crate) datagram_limit: usize,
     pub(crate) message_limit: usize,
     pub(crate) peers: usize,
@@ -128,6 +133,7 @@ impl From<Config> for Settings {
         let micros = |time| micros(time).min(FOREVER);
         Self {
             cipher: config.cipher,
+            address: config.address,
             datagram_limit,
             message_limit,
             peers: config.peers.min(MAX_PEERS),

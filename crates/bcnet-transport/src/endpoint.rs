@@ -10,6 +10,7 @@ mod table;
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::time::Duration;
 
 use crate::cipher;
 use crate::config::{Config, Settings};
@@ -20,7 +21,7 @@ use crate::queue::Queue;
 use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
 use crate::time::{Deadlines, Time};
-use crate::wire::{Body, BootReason, PeerId, Role, Text};
+use crate::wire::{Body, BootReason, Channel, PeerId, Role, Text};
 pub use admission::{AdmitError, BootError};
 use control::MAX_NAME;
 use send::check_live;
@@ -80,7 +81,7 @@ impl Endpoint {
         password: Text<'_>,
         now: Time,
     ) -> Self {
-        let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
+        let mut endpoint = Self::new(Config { address, ..config }, Role::Client, PeerId::UNASSIGNED);
         let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
         peer.nonce = nonce;
         let password = cut(password, MAX_PASSWORD);
@@ -126,6 +127,26 @@ impl Endpoint {
     #[must_use]
     pub fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
         self.peer(peer).map(|peer| peer.snapshot(&self.config, now))
+    }
+
+    /// Whether a peer has everything that was queued for it on a channel so far, as its ACKs tell. Nothing waits for a
+    /// peer that is gone, so it has.
+    #[must_use]
+    pub fn has_everything(&self, peer: PeerId, channel: Channel) -> bool {
+        let outbox = self.peer(peer).and_then(Peer::outbox_ref);
+        outbox.is_none_or(|outbox| outbox.is_settled(channel))
+    }
+
+    /// How long ago something was heard of a peer.
+    #[must_use]
+    pub fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
+        self.peer(peer).map(|peer| now.since(peer.last_heard))
+    }
+
+    /// The smoothed round trip to a peer, if one was measured.
+    #[must_use]
+    pub fn round_trip(&self, peer: PeerId) -> Option<Duration> {
+        self.peer(peer)?.round_trip().smoothed().map(|micros| Duration::from_micros(micros.into()))
     }
 
     /// What a peer has sent and received so far.
@@ -348,6 +369,10 @@ impl Endpoint {
             peer.alarm = None;
             list(peer, place, &mut self.ready);
         }
+    }
+
+    pub(crate) const fn own_address(&self) -> Ipv4Addr {
+        self.config.address
     }
 
     fn peer(&self, id: PeerId) -> Option<&Peer> {

@@ -12,7 +12,6 @@ use crate::wire::{BootReason, Channel, PeerId};
 /// Something that happened. Bytes that belong to it are put into the buffer given to
 /// [`poll_event`](crate::Endpoint::poll_event).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// To a host: a client asks to be let in. Answer with [`admit`](crate::Endpoint::admit) or
     /// [`refuse`](crate::Endpoint::refuse). The bytes are the password, UTF-16LE.

@@ -79,6 +79,7 @@ extern crate alloc;
 pub mod cipher;
 mod config;
 mod endpoint;
+mod engine;
 mod event;
 mod fragment;
 mod inbox;
@@ -94,6 +95,7 @@ pub mod wire;
 
 pub use config::Config;
 pub use endpoint::{AdmitError, BootError, Endpoint, Quality, SendError, Transmit};
+pub use engine::Engine;
 pub use event::{Event, Leave};
 pub use snapshot::{QueuedAck, QueuedMessage, Queues, Receiving, Snapshot, Unacknowledged};
 pub use stats::{Cause, Counters, Kinds, Rejected};

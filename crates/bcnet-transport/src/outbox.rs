@@ -222,9 +222,12 @@ impl Outbox {
         self.control.retained()
     }
 
-    /// Whether every control message was acknowledged.
-    pub(crate) fn is_control_settled(&self) -> bool {
-        self.control.is_empty()
+    /// Whether every reliable message of a channel was acknowledged.
+    pub(crate) fn is_settled(&self, channel: Channel) -> bool {
+        match channel {
+            Channel::Control => self.control.is_empty(),
+            Channel::Game => self.game.is_empty(),
+        }
     }
 
     fn unit(&self, channel: Channel, seq: Seq, part: u8) -> Option<&Unit> {

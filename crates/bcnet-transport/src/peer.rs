@@ -141,6 +141,10 @@ impl Peer {
         pace.timeout.saturating_mul(1 + u64::from(pace.patience(sends)))
     }
 
+    pub(crate) const fn round_trip(&self) -> RoundTrip {
+        self.trip
+    }
+
     /// Round trip, timeout in microseconds, budget in bytes.
     pub(crate) fn pace(&self, config: &Settings) -> (RoundTrip, u64, usize) {
         (self.trip, self.timeout(config), self.budget.bytes())
@@ -311,7 +315,7 @@ impl Peer {
 
     /// Whether everything that must be acknowledged before leaving is.
     pub(crate) fn is_settled(&self) -> bool {
-        self.outbox.as_ref().is_none_or(|outbox| outbox.is_control_settled() && !outbox.owes())
+        self.outbox.as_ref().is_none_or(|outbox| outbox.is_settled(Channel::Control) && !outbox.owes())
     }
 
     /// A new alarm, if the one that is set would be too late.

@@ -1,6 +1,6 @@
 //! Who is let in, what is said about others, and when someone is gone.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{BootReason, Kind, PeerId, Role};
 use bcnet_transport::{Event, Leave, Time};
@@ -158,11 +158,33 @@ impl Stock {
             self.tell(Event::Joined { peer: self.id }, &[]);
             return;
         }
-        if let Some(reason) = self.refusal(message) {
-            let target = self.peers.get(place).map_or(PeerId::UNASSIGNED, |peer| peer.id);
-            self.queue(place, boot(reason, target)).ok();
-            return;
+        if self.params.ask {
+            return self.ask(place, message);
         }
+        match self.refusal(message) {
+            Some(reason) => self.turn_away(place, reason),
+            None => drop(self.let_in(place)),
+        }
+    }
+
+    /// Leaves it to the session who is let in.
+    fn ask(&mut self, place: usize, message: &Message) {
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        peer.asks = true;
+        let port = self.ports.get(&peer.address).copied().unwrap_or(super::DEFAULT_PORT);
+        let from = SocketAddrV4::new(peer.address, port);
+        let password = if message.payload.len() >= MIN_REQUEST { message.text(8) } else { &[] };
+        self.tell(Event::Request { from, address: message.address(0) }, password);
+    }
+
+    pub(super) fn turn_away(&mut self, place: usize, reason: BootReason) {
+        let Some(peer) = self.peers.get_mut(place) else { return };
+        peer.asks = false;
+        let target = peer.id;
+        self.queue(place, boot(reason, target)).ok();
+    }
+
+    pub(super) fn let_in(&mut self, place: usize) -> PeerId {
         let id = self.assign();
         let place = self.peers.rename(place, id);
         self.queue(place, Message::new(Kind::CONNECT, vec![id.0])).ok();
@@ -172,6 +194,7 @@ impl Stock {
             self.queue(place, Message::new(Kind::IDENTITY, payload)).ok();
         }
         self.tell(Event::Joined { peer: id }, &[]);
+        id
     }
 
     /// Why a request is turned down, if it is.

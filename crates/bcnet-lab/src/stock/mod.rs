@@ -59,6 +59,7 @@ mod connection;
 mod dispatch;
 mod due;
 mod dump;
+mod engine;
 mod incoming;
 mod message;
 mod params;
@@ -156,6 +157,11 @@ impl Stock {
         stock.now = stock.clock.at(now);
         (stock.host_heard, stock.host_queued) = (stock.now, stock.now);
         stock
+    }
+
+    /// One that has left: it takes everything and says nothing.
+    pub(crate) fn closed() -> Self {
+        Self { state: State::Closed, ..Self::host(Params::default()) }
     }
 
     fn new(params: Params, role: Role, id: PeerId, address: Ipv4Addr, host: SocketAddrV4) -> Self {

@@ -32,6 +32,9 @@ pub struct Params {
     pub trace: bool,
     /// A host's own address.
     pub address: Ipv4Addr,
+    /// Whether a host asks its session who is let in, by [`Event::Request`](bcnet_transport::Event::Request). The original
+    /// decides by itself, with what follows.
+    pub ask: bool,
     /// What a host asks for, UTF-16LE.
     pub password: Option<Vec<u8>>,
     /// Addresses that a host does not let in.
@@ -54,6 +57,7 @@ impl Default for Params {
             cipher: true,
             trace: false,
             address: Ipv4Addr::LOCALHOST,
+            ask: false,
             password: None,
             banned: Vec::new(),
         }

@@ -23,6 +23,8 @@ pub(super) struct Peer {
     /// Its address as it sees itself.
     pub(super) own_view: Ipv4Addr,
     pub(super) nonce: u32,
+    /// It waits for the session to let it in.
+    pub(super) asks: bool,
     /// UTF-16LE.
     pub(super) name: Vec<u8>,
     /// The numbers that are next to be sent and to be received, by channel.
@@ -44,6 +46,7 @@ impl Peer {
             address,
             own_view: address,
             nonce: 0,
+            asks: false,
             name: UNKNOWN.encode_utf16().flat_map(u16::to_le_bytes).collect(),
             sending: [0; 2],
             expected: [0; 2],

@@ -3,8 +3,8 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_transport::Time;
 use bcnet_transport::wire::{BootReason, Channel, PeerId};
+use bcnet_transport::{Engine, Time};
 
 use super::{Session, is_banned};
 use crate::config::Checksums;
@@ -15,7 +15,7 @@ use crate::message::{ROUNDS, Score, op};
 use crate::stats::Anomaly;
 use crate::text;
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// S-13: whether somebody without an id is listened to: who asks to be let in, or is in and did not hear of it.
     pub(super) fn is_heard(&mut self, from: SocketAddrV4, now: Time) -> bool {
         let known = self.members.iter().flatten().any(|member| member.address == from);
@@ -280,7 +280,7 @@ impl Session {
                     let known = member.name.is_some() && self.is_introduced(peer, since, now);
                     if known { self.enter(peer, now) } else { waits = true }
                 }
-                State::Refused { .. } if self.has_read(peer, Channel::Game, now) => {
+                State::Refused { .. } if self.endpoint.has_everything(peer, Channel::Game) => {
                     self.boot(peer, BootReason::KICKED, now);
                 }
                 State::Refused { .. } => waits = true,
@@ -297,18 +297,10 @@ impl Session {
     /// waited for, and nobody for long.
     fn is_introduced(&self, peer: PeerId, since: Time, now: Time) -> bool {
         now.since(since) >= INTRODUCING
-            || [&[peer], self.in_game.as_slice()].concat().iter().all(|peer| {
-                let silent = self.endpoint.snapshot(*peer, now).is_none_or(|it| it.silent_for >= SILENT);
-                silent || self.has_read(*peer, Channel::Control, now)
+            || self.in_game.iter().chain([&peer]).all(|peer| {
+                self.endpoint.has_everything(*peer, Channel::Control)
+                    || self.endpoint.silent_for(*peer, now).is_none_or(|silence| silence >= SILENT)
             })
-    }
-
-    /// Whether everything that was sent to `peer` on a channel has arrived.
-    fn has_read(&self, peer: PeerId, channel: Channel, now: Time) -> bool {
-        self.endpoint.snapshot(peer, now).is_none_or(|snapshot| {
-            let waits = snapshot.unacknowledged.iter().any(|message| message.id.channel == channel);
-            snapshot.fresh == 0 && !waits
-        })
     }
 
     /// S-30, S-31: a newcomer enters the game.

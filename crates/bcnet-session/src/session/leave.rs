@@ -4,14 +4,14 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{Leave, Time};
+use bcnet_transport::{Engine, Leave, Time};
 
 use super::Session;
 use crate::event::Event;
 use crate::member::Member;
 use crate::message::Score;
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// S-50: the others are told, the score is kept, id and slot are free again.
     pub(super) fn left(&mut self, peer: PeerId, reason: Leave, now: Time) {
         let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::take) else { return };

@@ -1,7 +1,7 @@
 //! What players in the game say (S-32 to S-40).
 
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Quality, SendError, Time};
+use bcnet_transport::{Engine, Quality, SendError, Time};
 
 use super::Session;
 use crate::config::{Config, SayAs};
@@ -13,7 +13,7 @@ use crate::relay::{self, Rule};
 use crate::stats::Anomaly;
 use crate::text::{self, latin1};
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// A player in the game says something, which came in this quality. `payload` is changed where the copies differ.
     pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
         self.counters.messages_in += 1;

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddrV4;
 
-use bcnet_transport::Time;
+use bcnet_transport::{Engine, Time};
 
 use super::Session;
 use crate::event::Event;
 use crate::master::heartbeat;
 use crate::query::{Query, Reply, validate};
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// S-05, S-07: somebody asks what is played here.
     pub(super) fn queried(&mut self, from: SocketAddrV4, text: &[u8], now: Time) {
         self.counters.queries += 1;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Engine, Time};
 
 use super::Session;
 use crate::config::{Config, System};
@@ -70,7 +70,7 @@ impl Round {
     }
 }
 
-impl Session {
+impl<E: Engine> Session<E> {
     /// The first player enters: time begins to count.
     pub(super) fn start_clock(&mut self, now: Time) {
         if self.round.started.is_none() {

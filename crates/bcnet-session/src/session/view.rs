@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{self as transport, Snapshot, Time};
+use bcnet_transport::{self as transport, Engine, Snapshot, Time};
 
 use super::Session;
 use crate::config::System;
@@ -80,13 +80,13 @@ pub struct Status {
     pub counters: Counters,
 }
 
-impl Session {
-    /// Everyone who was let in, by peer id. The round trips are measured at `now`.
-    pub fn players(&self, now: Time) -> impl Iterator<Item = Player> {
-        self.members.iter().flatten().map(move |member| self.player(member, now))
+impl<E: Engine> Session<E> {
+    /// Everyone who was let in, by peer id.
+    pub fn players(&self, _now: Time) -> impl Iterator<Item = Player> {
+        self.members.iter().flatten().map(|member| self.player(member))
     }
 
-    fn player(&self, member: &Member, now: Time) -> Player {
+    fn player(&self, member: &Member) -> Player {
         let state = match member.state {
             State::Refused { .. } => PlayerState::Refused,
             _ if member.slot.is_none() => PlayerState::Connecting,
@@ -104,7 +104,7 @@ impl Session {
             ship: member.ship.alive.then_some(member.ship.species),
             team: member.team,
             joined: member.joined,
-            round_trip: self.endpoint.snapshot(member.id, now).and_then(|snapshot| snapshot.round_trip),
+            round_trip: self.endpoint.round_trip(member.id),
             anomalies: member.anomalies,
         }
     }
@@ -134,7 +134,7 @@ impl Session {
 
     /// What the transport could not use, from nobody in particular.
     #[must_use]
-    pub const fn rejected(&self) -> transport::Rejected {
+    pub fn rejected(&self) -> transport::Rejected {
         self.endpoint.rejected()
     }
 

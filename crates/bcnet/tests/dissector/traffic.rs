@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Engine, Faults, Habits, Manner, Observer, Options, Passing, Rng, Scenario, World, capture};
+use bcnet_lab::{
+    Faults, Habits, LabEngine, Manner, Observer, Options, Passing, Rng, Scenario, World, capture,
+};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
 use serde_json::Value;
@@ -123,7 +125,7 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
         jitter: Duration::from_millis(5),
         ..Faults::default()
     };
-    let mut world: World<dyn Engine> = World::new(faults, seed);
+    let mut world: World<dyn LabEngine> = World::new(faults, seed);
     for number in 0..=CLIENTS {
         let habits = Habits { tick: Duration::from_millis(10), ..Habits::default() };
         world.add_node(engine(number, mix), habits);
@@ -148,7 +150,7 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
 }
 
 /// Node 0 is the host; of a mix, every second client is stock. No stock host: it dies of parts from several clients.
-fn engine(number: usize, mix: Mix) -> Box<dyn Engine> {
+fn engine(number: usize, mix: Mix) -> Box<dyn LabEngine> {
     let (host, own) = (World::address(0), *World::address(number).ip());
     let nonce = u32::try_from(number).expect("few");
     if number == 0 {
@@ -162,11 +164,12 @@ fn engine(number: usize, mix: Mix) -> Box<dyn Engine> {
 }
 
 /// A node says something to all it knows.
-fn speak(node: &mut dyn Engine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
+fn speak(node: &mut dyn LabEngine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
     let name = ["Cady2", "Žofie \u{1F680}", "K\u{1}'mpec \"\\", ""][rng.size(4)];
     if rng.chance(0.02) {
         let name = Text::encode(name).expect("a name");
-        node.identify(Ipv4Addr::new(192, 168, 0, 7), Text::new(&name).expect("a name"), now);
+        // Whoever is not let in yet tells nobody.
+        let _ = node.identify(Text::new(&name).expect("a name"), now);
     }
     for peer in node.peer_ids() {
         let mut payload = payloads[rng.size(payloads.len())].clone();
@@ -180,7 +183,7 @@ fn speak(node: &mut dyn Engine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) 
         }
         let quality = if rng.chance(0.5) { Quality::Reliable } else { Quality::Unreliable };
         // A peer that is not let in yet takes nothing.
-        let _ = node.send(peer, &payload, Manner::Plain(quality), now);
+        let _ = node.send_as(peer, &payload, Manner::Plain(quality), now);
     }
 }
 
@@ -234,18 +237,18 @@ impl Tap {
     }
 }
 
-impl Observer<dyn Engine> for Tap {
+impl Observer<dyn LabEngine> for Tap {
     fn on_event(
         &mut self,
         _node: usize,
         event: Event,
         bytes: &[u8],
-        engine: &mut (dyn Engine + 'static),
+        engine: &mut (dyn LabEngine + 'static),
         now: Time,
     ) {
         match event {
             Event::Request { from, .. } => {
-                engine.admit(from, now);
+                engine.admit(from, now).expect("room");
             }
             Event::Received { .. } if bytes.len() > 407 && self.swarm.captured.len() < self.count => {
                 self.swarm.large.push(bytes.to_vec());
@@ -254,7 +257,7 @@ impl Observer<dyn Engine> for Tap {
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _sender: &(dyn Engine + 'static)) {
+    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _sender: &(dyn LabEngine + 'static)) {
         if passing.from == 0 {
             self.capture(passing, bytes);
         }
