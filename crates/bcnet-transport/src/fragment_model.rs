@@ -5,11 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-
-fn random(state: &mut u64, below: u64) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from((*state >> 33) % below).unwrap_or(0)
-}
+use crate::lcg::Lcg;
 
 /// T-67: the parts of a payload are its bytes in order, the first one byte shorter than the others, at most 255.
 #[test]
@@ -46,21 +42,21 @@ fn splitting_cuts_a_payload_into_the_pieces_that_stock_cuts() {
 #[test]
 fn the_pool_keeps_what_a_map_keeps() {
     for seed in 1..=40 {
-        let mut state = seed;
+        let mut random = Lcg(seed);
         let mut pool = Pool::default();
         let mut kept: Vec<(Chain, Vec<u8>)> = Vec::new();
         let (mut used, mut most) = (0, 0);
         for step in 0..3000_usize {
-            if random(&mut state, 100) < 52 && kept.len() < 40 {
-                let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random(&mut state, 1300)];
+            if random.index(100) < 52 && kept.len() < 40 {
+                let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random.index(1300)];
                 used += bytes.len().div_ceil(BLOCK);
                 most = most.max(used);
                 kept.push((pool.store(&bytes), bytes));
             } else if !kept.is_empty() {
-                let (chain, bytes) = kept.swap_remove(random(&mut state, kept.len() as u64));
+                let (chain, bytes) = kept.swap_remove(random.index(kept.len()));
                 used -= bytes.len().div_ceil(BLOCK);
                 assert_eq!(chain.len(), bytes.len());
-                if random(&mut state, 4) == 0 {
+                if random.index(4) == 0 {
                     pool.free(chain);
                 } else {
                     let mut out = vec![0; chain.len()];
@@ -82,14 +78,14 @@ fn the_pool_keeps_what_a_map_keeps() {
 fn a_set_gives_back_what_a_map_of_parts_gives_back() {
     let mut pool = Pool::default();
     for seed in 1..=400 {
-        let mut state = seed;
-        let total = u8::try_from(1 + random(&mut state, 255)).unwrap_or(1);
+        let mut random = Lcg(seed);
+        let total = u8::try_from(1 + random.index(255)).unwrap_or(1);
         let total = NonZeroU8::new(total).expect("at least one");
         let mut set = pool.set();
         let mut naive: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
         let mut told = false;
         while !set.is_complete() {
-            let index = u8::try_from(random(&mut state, 255)).unwrap_or(0);
+            let index = u8::try_from(random.index(255)).unwrap_or(0);
             let part = match NonZeroU8::new(index) {
                 Some(index) => Part::Later { index },
                 None => Part::First { total },
@@ -105,7 +101,7 @@ fn a_set_gives_back_what_a_map_of_parts_gives_back() {
             assert_eq!(set.check(part), expected, "seed {seed} part {index} of {total}");
             // Parts beyond the total would keep the set from ever getting complete.
             if expected.is_ok() && index < total.get() {
-                let bytes = vec![index; random(&mut state, 500)];
+                let bytes = vec![index; random.index(500)];
                 set.insert(part, pool.store(&bytes));
                 naive.insert(index, bytes);
                 told |= index == 0;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
 use super::*;
+use crate::lcg::Lcg;
 
 /// The same rules without any care for cost.
 #[derive(Default)]
@@ -76,23 +77,14 @@ impl Naive {
     }
 }
 
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % below
-}
-
-fn draw_part(state: &mut u64) -> Option<Part> {
+fn draw_part(random: &mut Lcg) -> Option<Part> {
     // Mostly of sets of four, so that some get complete and some are contradicted.
-    let index = u8::try_from([0, 1, 2, 3, 3, 4, 254, 255][below(state, 8)]).ok()?;
-    match (random(state, 5), NonZeroU8::new(index)) {
+    let index = u8::try_from([0, 1, 2, 3, 3, 4, 254, 255][random.index(8)]).ok()?;
+    match (random.below(5), NonZeroU8::new(index)) {
         (0, _) => None,
         (_, Some(index)) => Some(Part::Later { index }),
         (kind, None) => Some(Part::First { total: NonZeroU8::new(if kind == 1 { 2 } else { 4 })? }),
     }
-}
-
-fn below(state: &mut u64, bound: usize) -> usize {
-    usize::try_from(random(state, bound as u64)).unwrap_or(0)
 }
 
 /// T-68, T-69: whatever comes in whatever order, the same is accepted, refused and delivered; with little room, only what
@@ -100,7 +92,7 @@ fn below(state: &mut u64, bound: usize) -> usize {
 #[test]
 fn the_inbox_does_what_a_naive_one_does() {
     for seed in 1..=60 {
-        let mut state = seed;
+        let mut random = Lcg(seed);
         let limit = if seed % 3 == 0 { 4 << 10 } else { usize::MAX / 2 };
         let hold = Hold::new(limit, 900);
         let (mut inbox, mut naive, mut pool) = (Inbox::default(), Naive::default(), Pool::default());
@@ -112,17 +104,17 @@ fn the_inbox_does_what_a_naive_one_does() {
         }
         let mut full = 0;
         for step in 0..4000_u64 {
-            let ahead = match random(&mut state, 40) {
+            let ahead = match random.below(40) {
                 0 => 0x4000,
-                3 => 0x4000 + i64::try_from(random(&mut state, 0x3FF0)).unwrap_or(0),
-                1 => -i64::try_from(random(&mut state, 100)).unwrap_or(0),
+                3 => 0x4000 + i64::try_from(random.below(0x3FF0)).unwrap_or(0),
+                1 => -i64::try_from(random.below(100)).unwrap_or(0),
                 2 if limit > 1 << 20 => 0x3FFF,
-                _ => i64::try_from(random(&mut state, 8)).unwrap_or(0),
+                _ => i64::try_from(random.below(8)).unwrap_or(0),
             };
             let number = naive.expected + ahead;
             let seq = Seq(u16::try_from(number & 0xFFFF).unwrap_or(0));
-            let part = draw_part(&mut state);
-            let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); below(&mut state, 900)];
+            let part = draw_part(&mut random);
+            let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random.index(900)];
             let accepted = inbox.accept(seq, part, &bytes, hold, &mut pool);
             if accepted == Accepted::Refused(Refusal::Full) {
                 assert!(ahead > 0, "seed {seed} step {step}: what is waited for finds no room");

@@ -83,6 +83,8 @@ mod engine;
 mod event;
 mod fragment;
 mod inbox;
+#[cfg(test)]
+mod lcg;
 mod outbox;
 mod peer;
 mod queue;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
 use super::*;
+use crate::lcg::Lcg;
 use crate::retry::RoundTrip;
 use crate::wire::{Body, Control, Data, Datagram, Delivery, Message, Part, PeerId, Role, Writer};
 
@@ -148,11 +149,6 @@ impl Naive {
     }
 }
 
-fn random(state: &mut u64, below: usize) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from((*state >> 33) % below as u64).unwrap_or(0)
-}
-
 fn number(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload[..4].try_into().expect("a number"))
 }
@@ -167,7 +163,7 @@ fn encoded(message: &Message<'_>) -> Vec<u8> {
 
 /// Both outboxes, and what the test needs to feed them.
 struct Pair {
-    state: u64,
+    random: Lcg,
     outbox: Outbox,
     naive: Naive,
     seqs: [Seq; 2],
@@ -203,10 +199,10 @@ impl Pair {
     }
 
     fn queue_game(&mut self) {
-        let (channel, urgent) = (Channel::Game, random(&mut self.state, 5) == 0);
+        let (channel, urgent) = (Channel::Game, self.random.index(5) == 0);
         let seq = self.take_seq(channel);
-        let total = u8::try_from(random(&mut self.state, 6).saturating_sub(1)).unwrap_or(0);
-        let payload = vec![7; random(&mut self.state, 400)];
+        let total = u8::try_from(self.random.index(6).saturating_sub(1)).unwrap_or(0);
+        let payload = vec![7; self.random.index(400)];
         let mut add = |delivery: Delivery| {
             let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
             let part = delivery.part().map(Part::index);
@@ -228,7 +224,7 @@ impl Pair {
 
     fn queue_loose(&mut self) {
         self.numbers += 1;
-        let mut payload = vec![7; 4 + random(&mut self.state, 300)];
+        let mut payload = vec![7; 4 + self.random.index(300)];
         payload[..4].copy_from_slice(&self.numbers.to_le_bytes());
         let delivery = Delivery::Unreliable;
         let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
@@ -239,17 +235,17 @@ impl Pair {
 
     fn owe(&mut self) {
         let channel = Channel::Game;
-        let seq = Seq(u16::try_from(random(&mut self.state, 0x1_0000)).unwrap_or(0));
-        let part = (random(&mut self.state, 2) == 0).then_some(3);
+        let seq = Seq(u16::try_from(self.random.index(0x1_0000)).unwrap_or(0));
+        let part = (self.random.index(2) == 0).then_some(3);
         let id = MessageId { channel, seq, part };
         assert!(self.outbox.owe(id, 1));
         self.naive.acks.push(id);
     }
 
     fn fill(&mut self) {
-        let budget = [600, 2000, 50_000][random(&mut self.state, 3)];
+        let budget = [600, 2000, 50_000][self.random.index(3)];
         let mut buffer = [0; 512];
-        if random(&mut self.state, 4) > 0
+        if self.random.index(4) > 0
             && let Some(len) = self.fill_lone(&mut buffer, budget)
         {
             return self.naive.sent(buffer.get(..len), budget, self.now);
@@ -276,7 +272,7 @@ impl Pair {
     fn settle(&mut self) {
         let sent: Vec<usize> = (0..self.naive.items.len())
             .filter(|at| !matches!(self.naive.items[*at].state, State::Fresh))
-            .filter(|at| self.naive.items[*at].state != State::Done || random(&mut self.state, 50) == 0)
+            .filter(|at| self.naive.items[*at].state != State::Done || self.random.index(50) == 0)
             .collect();
         if sent.is_empty() {
             return;
@@ -285,7 +281,7 @@ impl Pair {
         let tired = sent
             .iter()
             .position(|at| self.naive.items[*at].sends >= 7 && self.naive.items[*at].state != State::Done);
-        let pick = tired.unwrap_or_else(|| random(&mut self.state, sent.len().min(12)));
+        let pick = tired.unwrap_or_else(|| self.random.index(sent.len().min(12)));
         let item = &mut self.naive.items[sent[pick]];
         let settled = self.outbox.settle(item.id, &RoundTrip::default(), self.now);
         self.outbox.trim();
@@ -331,22 +327,22 @@ fn the_outbox_does_what_a_naive_one_does() {
         // Close to the wrap of the numbers.
         let seqs = [Seq(0xFFF0), Seq(0xFF80)];
         let now = Time::from_micros(1);
-        let mut pair = Pair { state: seed, outbox, naive, seqs, numbers: 0, now, lone: 0 };
+        let mut pair = Pair { random: Lcg(seed), outbox, naive, seqs, numbers: 0, now, lone: 0 };
         for step in 0..1500 {
             // In half of the runs little is queued, so that often there is only one thing to send.
-            let quiet = if seed % 2 == 0 && random(&mut pair.state, 4) > 0 { 6 } else { 0 };
-            match quiet + random(&mut pair.state, 20 - quiet) {
+            let quiet = if seed % 2 == 0 && pair.random.index(4) > 0 { 6 } else { 0 };
+            match quiet + pair.random.index(20 - quiet) {
                 0 => pair.queue_control(),
                 1..3 => pair.queue_game(),
                 3 => pair.queue_loose(),
                 4 | 5 => {
                     let most = if seed % 2 == 0 { 3 } else { 12 };
-                    (0..random(&mut pair.state, most)).for_each(|_| pair.owe());
+                    (0..pair.random.index(most)).for_each(|_| pair.owe());
                 }
                 6..11 => pair.fill(),
                 11..18 => pair.settle(),
                 _ => {
-                    pair.now = pair.now.plus(u64::try_from(random(&mut pair.state, 30_000)).unwrap_or(0));
+                    pair.now = pair.now.plus(pair.random.below(30_000));
                     let (now, timeout) = (pair.now, 40_000);
                     assert_eq!(
                         pair.outbox.find_lost(Pace { timeout, patient_from: 8 }, now),

@@ -122,30 +122,27 @@ const SMALLEST: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
     use alloc::collections::VecDeque;
 
     #[test]
     fn it_is_a_queue_however_it_wraps_and_grows() {
-        let mut state = 3_u64;
-        let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut random = Lcg(3);
         let mut queue = Queue { first: usize::MAX - 5, ..Queue::default() };
         let mut model = VecDeque::new();
         for step in 0..20_000_u64 {
-            match random(if step % 4000 < 2000 { 5 } else { 3 }) {
+            match random.below(if step % 4000 < 2000 { 5 } else { 3 }) {
                 0 => {
-                    let count = usize::try_from(random(3)).expect("small").min(model.len());
+                    let count = random.index(3).min(model.len());
                     queue.skip(count);
                     model.drain(..count);
                 }
-                2 if random(20) == 0 => {
+                2 if random.below(20) == 0 => {
                     let value = model.get(model.len() / 2).copied().unwrap_or(0);
                     queue.remove(value);
                     model.retain(|other| *other != value);
                 }
-                1 if random(2) == 0 => {
+                1 if random.below(2) == 0 => {
                     if let (Some(ours), Some(theirs)) = (queue.back_mut(), model.back_mut()) {
                         (*ours, *theirs) = (step, step);
                     }

@@ -128,22 +128,19 @@ const SMALLEST: u32 = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
     use alloc::collections::VecDeque;
 
     #[test]
     fn pieces_stay_whole_while_the_ring_wraps_and_grows() {
         for seed in 1..20_u64 {
-            let mut state = seed;
-            let mut random = move |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
+            let mut random = Lcg(seed);
             // Near the wrap of u32, so that offsets wrap as well.
             let mut ring = ByteRing { head: 0xFFFF_F000, tail: 0xFFFF_F000, ..ByteRing::default() };
             let mut model: VecDeque<(u32, Vec<u8>)> = VecDeque::new();
             for step in 0..3000_u64 {
-                if random(100) < 48 || model.is_empty() {
-                    let len = usize::try_from(random(700)).expect("small");
+                if random.below(100) < 48 || model.is_empty() {
+                    let len = random.index(700);
                     let piece = vec![u8::try_from(step % 251).expect("small"); len];
                     let (at, _) = ring.store(|[], _| (), &piece).expect("short enough");
                     model.push_back((at, piece));

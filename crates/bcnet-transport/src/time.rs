@@ -197,20 +197,17 @@ const ABSENT: u32 = u32::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lcg::Lcg;
     use alloc::collections::BTreeMap;
 
     #[test]
     fn the_earliest_deadline_is_always_first() {
-        let mut state = 7_u64;
-        let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut random = Lcg(7);
         let mut deadlines = Deadlines::new();
         let mut model = BTreeMap::new();
         for _ in 0..20_000 {
-            let key = u32::try_from(random(60)).expect("small");
-            let deadline = (random(4) > 0).then(|| Time::from_micros(random(50)));
+            let key = u32::try_from(random.below(60)).expect("small");
+            let deadline = (random.below(4) > 0).then(|| Time::from_micros(random.below(50)));
             deadlines.set(key, deadline);
             model.remove(&key);
             if let Some(time) = deadline {

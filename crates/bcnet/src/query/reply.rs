@@ -124,6 +124,7 @@ const MAX_TEXT: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bcnet_lab::Rng;
 
     /// The reply to the last of `datagrams`, the others being incomplete.
     fn reply(datagrams: &[&[u8]]) -> Option<Reply> {
@@ -194,15 +195,13 @@ mod tests {
     fn random_replies_stay_within_bounds() {
         const WORDS: [&[u8]; 8] =
             [b"\\", b"final", b"queryid", b"1.1", b"2.", b"player_0", b"\xFF", b"99999999999.2"];
-        let mut state = 0x5EED_u64;
+        let mut random = Rng::new(0x5EED);
         for _ in 0..2_000 {
             let mut assembly = Assembly::default();
             for _ in 0..20 {
                 let mut datagram = b"\\".to_vec();
                 for _ in 0..30 {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    datagram.extend(WORDS[(state >> 61) as usize]);
+                    datagram.extend(WORDS[random.size(WORDS.len())]);
                 }
                 let pairs = assembly.add(&datagram).map_or(0, |reply| reply.pairs.len());
                 assert!(pairs <= MAX_PAIRS * MAX_PIECES as usize && assembly.replies.len() <= MAX_REPLIES);
