@@ -7,6 +7,7 @@ mod life;
 mod manifest;
 mod player;
 mod proxy;
+mod proxy_run;
 mod server;
 mod sockets;
 mod whole;
