@@ -20,6 +20,7 @@ mod inspect {
         mod source;
 
         use bcnet_observe::{Limits, Observer};
+        use bcnet_transport::wire::MessageBuffer;
         use source::{Batch, Source, Step};
 
         pub(crate) fn read(bytes: &[u8]) {
@@ -32,9 +33,11 @@ mod inspect {
                 batch.clear();
                 let step = source.read(&mut batch).expect("memory can be read");
                 batch.decipher();
+                let mut messages = MessageBuffer::default();
                 for (packet, plain) in batch.iter() {
                     assert!(packet.offset < size && plain.len() as u64 <= size);
-                    observer.observe_plain(packet.number, packet.time, packet.from, packet.to, plain);
+                    let content = messages.read(plain, None);
+                    observer.observe(packet.number, packet.time, packet.from, packet.to, &content);
                     while observer.poll_finding().is_some() {}
                 }
                 assert!(source.offset() <= size);

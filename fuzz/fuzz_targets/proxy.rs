@@ -5,8 +5,10 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_proxy::{Config, Proxy, Seen};
-use bcnet_transport::wire::{Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
+use bcnet_proxy::{Config, Inbound, Proxy};
+use bcnet_transport::wire::{
+    Body, Control, Datagram, Message, MessageBuffer, PeerId, Role, Seq, Text, Writer,
+};
 use bcnet_transport::{Time, cipher};
 use libfuzzer_sys::fuzz_target;
 
@@ -36,10 +38,11 @@ fuzz_target!(|input: &[u8]| {
 fn pass(proxy: &mut Proxy, sender: Role, plain: &[u8], now: Time) -> bool {
     let mut wire = plain.to_vec();
     cipher::encrypt(&mut wire);
-    let seen = Seen { wire: &wire, plain };
+    let mut buffer = MessageBuffer::default();
+    let inbound = Inbound { wire: &wire, content: &buffer.read(plain, Some(sender)) };
     let output = match sender {
-        Role::Client => proxy.handle_client(PLAYER, seen, now),
-        Role::Host => proxy.handle_server(0, seen, now),
+        Role::Client => proxy.handle_client(PLAYER, inbound, now),
+        Role::Host => proxy.handle_server(0, inbound, now),
     };
     if let Some((_, answer)) = output.answer {
         assert!(messages(&answer.to_wire(), Role::Client).is_some_and(|acks| !acks.is_empty()));

@@ -11,7 +11,7 @@ use crate::stock::{LINGER, ROOM, Rhythm, SECOND, TIMEOUT};
 use crate::traffic::opcode;
 use crate::{ConversationId, Limits, Side, Teller};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Channel, Control, Datagram, Message, MessageId, PeerId, Seq};
+use bcnet_transport::wire::{Body, Channel, Control, Message, MessageId, Parsed, PeerId, Seq};
 
 /// The message that ends a conversation.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ impl Talk {
     pub(super) fn observe(
         &mut self,
         side: Side,
-        datagram: &Datagram<'_>,
+        datagram: &Parsed<'_>,
         limits: &Limits,
         tell: &mut Teller<'_>,
     ) {
@@ -118,7 +118,7 @@ impl Talk {
     }
 
     /// Ids that are given, and the beginning of a connection.
-    fn note_session(&mut self, side: Side, datagram: &Datagram<'_>) {
+    fn note_session(&mut self, side: Side, datagram: &Parsed<'_>) {
         for message in datagram.messages() {
             let Message::Control(control) = message else { continue };
             match control.body {
@@ -133,7 +133,7 @@ impl Talk {
         }
     }
 
-    fn note_leaving(&mut self, side: Side, at: Time, datagram: &Datagram<'_>) {
+    fn note_leaving(&mut self, side: Side, at: Time, datagram: &Parsed<'_>) {
         for message in datagram.messages() {
             let Message::Control(control) = message else { continue };
             match control.body {
@@ -262,8 +262,8 @@ struct Contents {
 }
 
 impl Contents {
-    fn of(datagram: &Datagram<'_>) -> Self {
-        datagram.messages().fold(Self::default(), |found, message| Self {
+    fn of(datagram: &Parsed<'_>) -> Self {
+        datagram.messages().iter().fold(Self::default(), |found, message| Self {
             control: found.control || matches!(message, Message::Control(_)),
             reliable: found.reliable || message.id().is_some(),
         })
@@ -287,10 +287,10 @@ struct Passage<'a, 'b> {
 }
 
 /// From a client without an id a host hears only requests and goodbyes.
-fn is_heard(datagram: &Datagram<'_>) -> bool {
+fn is_heard(datagram: &Parsed<'_>) -> bool {
     datagram.sender() != PeerId::UNASSIGNED
         || matches!(
-            datagram.messages().next(),
+            datagram.messages().first(),
             Some(Message::Control(Control {
                 body: Body::ConnectRequest { .. } | Body::Disconnect { .. },
                 ..
@@ -299,7 +299,7 @@ fn is_heard(datagram: &Datagram<'_>) -> bool {
 }
 
 impl Passage<'_, '_> {
-    fn run(&mut self, datagram: &Datagram<'_>, reliable: bool) {
+    fn run(&mut self, datagram: &Parsed<'_>, reliable: bool) {
         let (at, side, limits) = (self.tell.at, self.side, self.limits);
         let tell = &mut *self.tell;
         self.sender.read_before(at, datagram, limits, |id, times| {
@@ -307,37 +307,27 @@ impl Passage<'_, '_> {
         });
         // The network makes copies of whole datagrams; only those with reliable messages matter.
         let copy = reliable && self.sender.is_copy(fingerprint(datagram.as_bytes()), at);
-        let leading = self.leading_acks(datagram);
         let mut filled = Filled { at, bytes: datagram.as_bytes().len() - 2, leading_acks: 0 };
         let (mut only_acks, mut first_fresh) = (true, None);
         for message in datagram.messages() {
-            self.sender.traffic.note(&message);
+            self.sender.traffic.note(message);
             only_acks &= matches!(message, Message::Ack(_));
             if only_acks {
                 filled.leading_acks += message.wire_len();
             }
             if let Message::Ack(ack) = message {
-                self.ack(ack.id, &leading, copy);
+                self.ack(ack.id, datagram.messages(), copy);
             } else if let Some(id) = message.id() {
-                let fresh = self.reliable(id, &message, copy);
+                let fresh = self.reliable(id, message, copy);
                 first_fresh = first_fresh.or_else(|| fresh.then(|| message.wire_len()));
             }
-            self.note_oddities(&message);
+            self.note_oddities(message);
         }
         self.check_starvation(filled, first_fresh);
         self.after(datagram, filled);
     }
 
-    /// The ACKs in front, in the order in which the sender has them, if a retransmission waits to be explained by them.
-    fn leading_acks(&self, datagram: &Datagram<'_>) -> Vec<MessageId> {
-        if self.receiver.sent.open.is_empty() {
-            return Vec::new();
-        }
-        let ack = |message| if let Message::Ack(ack) = message { Some(ack.id) } else { None };
-        datagram.messages().map_while(ack).collect()
-    }
-
-    fn after(&mut self, datagram: &Datagram<'_>, filled: Filled) {
+    fn after(&mut self, datagram: &Parsed<'_>, filled: Filled) {
         let (at, side, limits) = (self.tell.at, self.side, self.limits);
         let tell = &mut *self.tell;
         let mut repeated = |id, times| tell.tell(side, What::RepeatedAck { id, times });
@@ -362,7 +352,7 @@ impl Passage<'_, '_> {
     }
 
     /// The sender acknowledges what the receiver has sent.
-    fn ack(&mut self, id: MessageId, leading: &[MessageId], copy: bool) {
+    fn ack(&mut self, id: MessageId, together: &[Message<'_>], copy: bool) {
         let (at, side, limits) = (self.tell.at, self.side, self.limits);
         if !copy {
             let (waited, over) = self.sender.owed.send(id, at, limits.messages);
@@ -399,7 +389,7 @@ impl Passage<'_, '_> {
         if queued {
             self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
         }
-        self.explain(key, leading);
+        self.explain(key, together);
     }
 
     /// An ACK for something that was not seen.
@@ -418,7 +408,7 @@ impl Passage<'_, '_> {
     }
 
     /// An ACK came for a message that was sent again: does it tell why?
-    fn explain(&mut self, key: Key, leading: &[MessageId]) {
+    fn explain(&mut self, key: Key, together: &[Message<'_>]) {
         if self.receiver.sent.open.is_empty() {
             return;
         }
@@ -429,7 +419,7 @@ impl Passage<'_, '_> {
             if open.key != key {
                 return true;
             }
-            let cause = cause(open, leading, self.receiver, at);
+            let cause = cause(open, together, self.receiver, at);
             (open.looks, open.last_ack) = (open.looks + 1, at);
             explained.extend(cause.map(|cause| (*open, cause)));
             cause.is_none()
@@ -574,7 +564,7 @@ impl Passage<'_, '_> {
 }
 
 /// Why a message was sent again, if the ACK that comes now at `at` is enough to tell.
-fn cause(open: &mut Open, leading: &[MessageId], sender: &Half, at: Time) -> Option<RetransmitCause> {
+fn cause(open: &mut Open, together: &[Message<'_>], sender: &Half, at: Time) -> Option<RetransmitCause> {
     let (since, trip) = (at.micros_since(open.at), sender.round_trip);
     let for_previous = trip.is_impossible(since) && trip.is_likely(at.micros_since(open.previous));
     // A stock receiver repeats an ACK sooner than after its usual time only if the message came again meanwhile.
@@ -582,7 +572,7 @@ fn cause(open: &mut Open, leading: &[MessageId], sender: &Half, at: Time) -> Opt
     if open.looks == 0 && for_previous || open.looks > 0 && restarted {
         return Some(RetransmitCause::AckLate);
     }
-    open.arrived = open.arrived.or_else(|| arrived_before(open, leading, &sender.sent, at));
+    open.arrived = open.arrived.or_else(|| arrived_before(open, together, &sender.sent, at));
     match open.arrived {
         Some(false) => Some(RetransmitCause::AckNeverSent),
         Some(true) if open.looks > 0 => Some(RetransmitCause::AckLost),
@@ -593,11 +583,17 @@ fn cause(open: &mut Open, leading: &[MessageId], sender: &Half, at: Time) -> Opt
 }
 
 /// Whether the receiver had the message before the retransmission, from the order of its ACKs: it keeps them in the
-/// order of arrival. What was sent between the two copies and is acknowledged with it tells.
-fn arrived_before(open: &Open, leading: &[MessageId], sent: &Ledger, at: Time) -> Option<bool> {
-    let own = leading.iter().position(|id| Key::new(*id) == open.key)?;
-    leading.iter().enumerate().find_map(|(place, id)| {
-        let other = sent.get(Key::new(*id))?;
+/// order of arrival and sends them in front of everything else. What was sent between the two copies and is acknowledged
+/// with it tells.
+fn arrived_before(open: &Open, together: &[Message<'_>], sent: &Ledger, at: Time) -> Option<bool> {
+    let key = |message: &Message<'_>| match message {
+        Message::Ack(ack) => Some(Key::new(ack.id)),
+        Message::Keepalive | Message::Control(_) | Message::Data(_) => None,
+    };
+    let leading = || together.iter().map_while(key).enumerate();
+    let (own, _) = leading().find(|(_, key)| *key == open.key)?;
+    leading().find_map(|(place, key)| {
+        let other = sent.get(key)?;
         let between = other.first > open.previous && other.first < open.at && other.sends == 1;
         // ACKs that had their free sends come last, whatever their order.
         let free = at.micros_since(other.first) < FREE_FOR;

@@ -13,7 +13,7 @@ use crate::outbox::{Manner, Outbox};
 use crate::stock::SECOND;
 use crate::traffic::Traffic;
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Datagram, Message, MessageId, NonStock, PeerId, Seq};
+use bcnet_transport::wire::{Channel, Message, MessageId, NonStock, Parsed, PeerId, Seq};
 
 /// Something that has reached a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Half {
     pub(super) fn read_before(
         &mut self,
         at: Time,
-        datagram: &Datagram<'_>,
+        datagram: &Parsed<'_>,
         limits: &Limits,
         restarted: impl FnMut(MessageId, u32),
     ) {
@@ -161,7 +161,7 @@ impl Half {
     }
 
     /// How many of the unread arrivals the node must have read before it made `datagram`.
-    fn shown_read(&self, at: Time, datagram: &Datagram<'_>) -> usize {
+    fn shown_read(&self, at: Time, datagram: &Parsed<'_>) -> usize {
         let ticked = |(arrived, _): &&(Time, Arrival)| arrived.plus(self.tick) <= at;
         let mut read = self.unread.iter().take_while(ticked).count();
         let mut unread_from = self.unread.len();

@@ -31,8 +31,7 @@ use core::time::Duration;
 
 use bcnet_transport::Queues;
 use bcnet_transport::Time;
-use bcnet_transport::cipher;
-use bcnet_transport::wire::{Channel, Datagram, PeerId, Reason, Role, Seq, WireError};
+use bcnet_transport::wire::{Channel, Content, Parsed, PeerId, Reason, Role, Seq, WireError};
 use conversation::Talk;
 pub use finding::{About, Finding, Missed, RetransmitCause, What};
 pub use traffic::{Count, Traffic};
@@ -79,15 +78,15 @@ impl Side {
     }
 }
 
-/// What a datagram turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+/// What a datagram turned out to be, with what was read of it.
+#[derive(Debug, Clone, Copy)]
+pub enum Observed<'a> {
     /// A part of a conversation, sent by this side.
-    Passed(ConversationId, Side),
+    Datagram(&'a Parsed<'a>, ConversationId, Side),
     /// GameSpy text.
-    GameSpy,
+    GameSpy(&'a [u8]),
     /// Unreadable, but between addresses that talk to each other.
-    Malformed(ConversationId, Side, WireError),
+    Malformed(WireError, ConversationId, Side),
     /// Unreadable, and nobody knows the addresses: probably something else.
     Foreign(WireError),
 }
@@ -100,7 +99,6 @@ pub struct Observer {
     by_addresses: BTreeMap<Pair, ConversationId>,
     next: u32,
     findings: Findings,
-    scratch: Vec<u8>,
     /// When `advance` looked at all conversations last.
     looked: Time,
 }
@@ -115,57 +113,35 @@ impl Observer {
             by_addresses: BTreeMap::new(),
             next: 0,
             findings: Findings { waiting: VecDeque::new(), most: limits.findings, lost: 0 },
-            scratch: Vec::new(),
             looked: Time::ZERO,
         }
     }
 
-    /// A datagram passes, as it is on the wire. Findings about it carry `mark`: a packet number, a place in a file.
-    pub fn observe(
+    /// A datagram passes. Findings about it carry `mark`: a packet number, a place in a file.
+    pub fn observe<'a>(
         &mut self,
         mark: u64,
         at: Time,
         from: SocketAddrV4,
         to: SocketAddrV4,
-        bytes: &[u8],
-    ) -> Seen {
-        if bytes.first() == Some(&PeerId::GAMESPY.0) {
-            return Seen::GameSpy;
-        }
-        let mut plain = core::mem::take(&mut self.scratch);
-        plain.clear();
-        plain.extend_from_slice(bytes);
-        cipher::decrypt(&mut plain);
-        let seen = self.observe_plain(mark, at, from, to, &plain);
-        self.scratch = plain;
-        seen
-    }
-
-    /// As [`observe`](Self::observe), of a datagram that is deciphered already.
-    pub fn observe_plain(
-        &mut self,
-        mark: u64,
-        at: Time,
-        from: SocketAddrV4,
-        to: SocketAddrV4,
-        plain: &[u8],
-    ) -> Seen {
-        if plain.first() == Some(&PeerId::GAMESPY.0) {
-            return Seen::GameSpy;
-        }
+        content: &'a Content<'a>,
+    ) -> Observed<'a> {
         let known = self.by_addresses.get(&unordered(from, to)).copied();
-        let datagram = match (Datagram::parse(plain, None), known) {
-            (Ok(datagram), _) => datagram,
-            (Err(error), None) => return Seen::Foreign(error),
-            (Err(error), Some(id)) => return self.malformed(id, mark, at, from, error),
+        let datagram = match (content, known) {
+            (Content::Datagram(datagram), _) => datagram,
+            (Content::GameSpy(text), _) => return Observed::GameSpy(text),
+            (Content::Malformed(error), None) => return Observed::Foreign(*error),
+            (Content::Malformed(error), Some(id)) => return self.malformed(id, mark, at, from, *error),
         };
         let id = known.unwrap_or_else(|| self.begin(at, from, to));
-        let Some(talk) = self.talks.get_mut(&id) else { return Seen::Passed(id, Side::First) };
+        let Some(talk) = self.talks.get_mut(&id) else {
+            return Observed::Datagram(datagram, id, Side::First);
+        };
         let side = talk.side(from);
         let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
-        talk.observe(side, &datagram, &self.limits, &mut tell);
+        talk.observe(side, datagram, &self.limits, &mut tell);
         self.advance(at);
-        Seen::Passed(id, side)
+        Observed::Datagram(datagram, id, side)
     }
 
     fn malformed(
@@ -175,8 +151,8 @@ impl Observer {
         at: Time,
         from: SocketAddrV4,
         error: WireError,
-    ) -> Seen {
-        let Some(talk) = self.talks.get_mut(&id) else { return Seen::Foreign(error) };
+    ) -> Observed<'static> {
+        let Some(talk) = self.talks.get_mut(&id) else { return Observed::Foreign(error) };
         let side = talk.side(from);
         talk.half_mut(side).traffic.malformed += 1;
         let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
@@ -187,7 +163,7 @@ impl Observer {
                 _ => What::Malformed(error),
             },
         );
-        Seen::Malformed(id, side, error)
+        Observed::Malformed(error, id, side)
     }
 
     fn begin(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) -> ConversationId {

@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_observe::{ConversationId, Limits, Missed, Observer, RetransmitCause, Seen, Side, What};
-use bcnet_transport::wire::{Channel, Kind, NonStock, Seq};
-use bcnet_transport::{Time, cipher};
+use bcnet_observe::{ConversationId, Limits, Missed, Observed, Observer, RetransmitCause, Side, What};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{Channel, Content, Kind, MessageBuffer, NonStock, Seq};
 
 /// An observer with a host and a client.
 struct Tap {
@@ -18,13 +18,16 @@ impl Tap {
     }
 
     /// A datagram, plain and as hex; the first byte tells who sends it.
-    fn see(&mut self, seconds: f64, hex: &str) -> Seen {
-        let bytes = hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex"));
-        let mut bytes: Vec<u8> = bytes.collect();
-        cipher::encrypt(&mut bytes);
+    fn see(&mut self, seconds: f64, hex: &str) {
+        self.see_as(seconds, hex, |_| {});
+    }
+
+    /// As [`see`](Self::see), for who wants to know what it turned out to be.
+    fn see_as<R>(&mut self, seconds: f64, hex: &str, told: impl FnOnce(Observed<'_>) -> R) -> R {
+        let bytes = bytes(hex);
         let (from, to) = if bytes[0] == 1 { (HOST, CLIENT) } else { (CLIENT, HOST) };
         self.mark += 1;
-        self.observer.observe(self.mark, at(seconds), from, to, &bytes)
+        read(&bytes, |content| told(self.observer.observe(self.mark, at(seconds), from, to, content)))
     }
 
     fn found(&mut self) -> Vec<What> {
@@ -34,6 +37,15 @@ impl Tap {
     fn dump(&self, side: Side, seconds: f64) -> String {
         self.observer.queues(ConversationId(0), side, at(seconds)).expect("known").to_string()
     }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect()
+}
+
+/// Reads a deciphered datagram of which nobody says who sent it.
+fn read<R>(plain: &[u8], use_it: impl FnOnce(&Content<'_>) -> R) -> R {
+    use_it(&MessageBuffer::default().read(plain, None))
 }
 
 fn at(seconds: f64) -> Time {
@@ -184,10 +196,9 @@ fn a_new_connection_ends_a_goodbye() {
     tap.see(0.1, "01 01 02");
     tap.see(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02");
     let request = "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00";
-    let mut bytes: Vec<u8> =
-        request.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
-    cipher::encrypt(&mut bytes);
-    tap.observer.observe(9, at(1.0), CLIENT, HOST, &bytes);
+    read(&bytes(request), |content| {
+        tap.observer.observe(9, at(1.0), CLIENT, HOST, content);
+    });
     tap.see(1.1, "01 01 03 06 C0 00 00 02");
     tap.see(2.1, "01 01 03 06 C0 00 00 02");
     tap.observer.finish(at(12.0));
@@ -225,14 +236,18 @@ fn game_data_that_waits_behind_acks_is_starved() {
 #[test]
 fn unknown_types_and_oddities_are_told_and_strangers_are_not() {
     let mut tap = Tap::new();
-    assert!(matches!(tap.see(0.0, "02 01 77 00"), Seen::Foreign(_)));
+    assert!(tap.see_as(0.0, "02 01 77 00", |seen| matches!(seen, Observed::Foreign(_))));
     tap.see(0.1, "02 01 02");
-    assert!(matches!(tap.see(0.2, "02 01 77 00"), Seen::Malformed(..)));
+    assert!(tap.see_as(0.2, "02 01 77 00", |seen| matches!(seen, Observed::Malformed(..))));
     tap.see(0.3, "02 01 32 04 40 19");
     tap.see(0.4, "02 01 32 04 40 19");
     assert_eq!(tap.found(), [What::UnknownType(Kind(0x77)), What::NonStock(NonStock::DATA_URGENT)]);
-    let seen = tap.observer.observe(9, at(0.5), HOST, CLIENT, b"\\status\\");
-    assert_eq!(seen, Seen::GameSpy);
+    let text = b"\\status\\";
+    let seen = |content: &Content<'_>| match tap.observer.observe(9, at(0.5), HOST, CLIENT, content) {
+        Observed::GameSpy(seen) => seen == text,
+        Observed::Datagram(..) | Observed::Malformed(..) | Observed::Foreign(_) => false,
+    };
+    assert!(read(text, seen));
 }
 
 #[test]
@@ -242,12 +257,12 @@ fn memory_is_bounded_by_its_limits() {
     for port in 1..=20 {
         let from = SocketAddrV4::new(*CLIENT.ip(), port);
         for seq in 0..200_u8 {
-            let mut bytes = [2, 1, 0x32, 6, 0x80, seq, 0, 0x19];
-            cipher::encrypt(&mut bytes);
-            observer.observe(0, at(f64::from(port)), from, HOST, &bytes);
-            let mut ack = [1, 1, 1, seq.wrapping_mul(7), 0, 0];
-            cipher::encrypt(&mut ack);
-            observer.observe(0, at(f64::from(port)), HOST, from, &ack);
+            read(&[2, 1, 0x32, 6, 0x80, seq, 0, 0x19], |data| {
+                observer.observe(0, at(f64::from(port)), from, HOST, data);
+            });
+            read(&[1, 1, 1, seq.wrapping_mul(7), 0, 0], |ack| {
+                observer.observe(0, at(f64::from(port)), HOST, from, ack);
+            });
         }
     }
     assert_eq!(observer.conversations().count(), 3);
@@ -269,9 +284,9 @@ fn repeats_that_nothing_explains_are_told_before_there_are_too_many() {
     for mark in 0..1000_u64 {
         // No two datagrams are equal: this is no copy that the network made.
         let [low, high, ..] = mark.to_le_bytes();
-        let mut bytes = [2, 2, 0x32, 6, 0x80, 0, 0, 0x19, 0x32, 5, 0, low, high];
-        cipher::encrypt(&mut bytes);
-        observer.observe(mark, at(1.0), CLIENT, HOST, &bytes);
+        read(&[2, 2, 0x32, 6, 0x80, 0, 0, 0x19, 0x32, 5, 0, low, high], |content| {
+            observer.observe(mark, at(1.0), CLIENT, HOST, content);
+        });
         while let Some(finding) = observer.poll_finding() {
             // The oldest first; the first sending is none.
             told += 1;

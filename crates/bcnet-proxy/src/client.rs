@@ -4,9 +4,9 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Control, Datagram, Kind, Message, PeerId, Role};
+use bcnet_transport::wire::{Body, Control, Message, Parsed, PeerId};
 
-use crate::heal::{Healed, Healer, Seen, Way, asks_to_join};
+use crate::heal::{Healed, Healer, Inbound, Way};
 use crate::proxy::Source;
 
 /// How often something happens in a second.
@@ -63,15 +63,15 @@ impl Client {
     }
 
     /// A datagram passes. Whether it is the one that ends the conversation.
-    pub(crate) fn note(&mut self, way: Way, seen: Seen<'_>, now: Time) -> bool {
+    pub(crate) fn note(&mut self, way: Way, inbound: Inbound<'_>, now: Time) -> bool {
         self.heard = now;
         self.answered |= way == Way::Down;
-        if let (Way::Up, Some(sender)) = (way, seen.wire.first()) {
+        if let (Way::Up, Some(sender)) = (way, inbound.wire.first()) {
             self.id = PeerId(*sender);
             // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
-            self.parted = self.parted.filter(|_| !wants_in(seen)).map(|_| now);
+            self.parted = self.parted.filter(|_| !inbound.asks_to_join()).map(|_| now);
         }
-        let parts = self.player && self.parted.is_none() && says_goodbye(self.id, way, seen);
+        let parts = self.player && self.parted.is_none() && says_goodbye(self.id, way, inbound);
         if parts {
             self.parted = Some(now);
         }
@@ -79,35 +79,15 @@ impl Client {
     }
 }
 
-/// Whether a client asks to become a player.
-pub(crate) fn wants_in(seen: Seen<'_>) -> bool {
-    read(seen).is_some_and(|datagram| asks_to_join(&datagram))
-}
-
-/// A datagram of a client, if it is well formed.
-pub(crate) fn read(seen: Seen<'_>) -> Option<Datagram<'_>> {
-    Datagram::parse(seen.plain, Some(Role::Client)).ok()
-}
-
 /// Whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when somebody goes.
-fn says_goodbye(own: PeerId, way: Way, seen: Seen<'_>) -> bool {
-    if !may_say_goodbye(seen.plain) {
-        return false;
-    }
-    let Ok(datagram) = Datagram::parse(seen.plain, Some(way.sender())) else { return false };
+fn says_goodbye(own: PeerId, way: Way, inbound: Inbound<'_>) -> bool {
     let ends = |who| way == Way::Up || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
-    datagram.messages().any(|message| match message {
-        Message::Control(Control { body: Body::Disconnect { peer, .. }, .. }) => ends(peer),
-        Message::Control(Control { body: Body::Boot { target, .. }, .. }) => way == Way::Down && ends(target),
+    let messages = inbound.content.datagram().map(Parsed::messages).unwrap_or_default();
+    messages.iter().any(|message| match message {
+        Message::Control(Control { body: Body::Disconnect { peer, .. }, .. }) => ends(*peer),
+        Message::Control(Control { body: Body::Boot { target, .. }, .. }) => {
+            way == Way::Down && ends(*target)
+        }
         _ => false,
-    })
-}
-
-/// Whether the type and the size of a boot or a disconnect are in it anywhere. Nearly no other datagram has to be read then,
-/// and this has no branches to take for each byte.
-fn may_say_goodbye(plain: &[u8]) -> bool {
-    let pairs = plain.iter().zip(plain.get(1..).unwrap_or_default());
-    pairs.fold(false, |found, (kind, size)| {
-        found | (*kind == Kind::BOOT.0) & (*size == 7) | (*kind == Kind::DISCONNECT.0) & (*size == 10)
     })
 }

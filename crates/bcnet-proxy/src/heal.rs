@@ -1,7 +1,7 @@
 //! One conversation, healed.
 
 use bcnet_transport::wire::{
-    Ack, Body, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Writer,
+    Ack, Body, Content, Control, Data, Delivery, Kind, Message, MessageId, Parsed, PeerId, Role, Writer,
 };
 use bcnet_transport::{Time, cipher};
 use std::time::Duration;
@@ -52,20 +52,25 @@ pub struct Healed {
     pub bytes: u64,
 }
 
-/// A datagram, ciphered and deciphered. Who has many deciphers them together, which is several times faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen<'a> {
+/// A datagram that came, as it is on the wire and as it was read. Who has many deciphers them together, which is several
+/// times faster, and what was read is there for others as well.
+#[derive(Debug, Clone, Copy)]
+pub struct Inbound<'a> {
     /// As it is on the wire.
     pub wire: &'a [u8],
-    /// The same, deciphered ([`cipher::decrypt`]).
-    pub plain: &'a [u8],
+    /// What it is, read as coming from the side that sent it.
+    pub content: &'a Content<'a>,
 }
 
-impl Seen<'_> {
+impl Inbound<'_> {
     /// Whether it is GameSpy text, which is not ciphered.
-    #[must_use]
-    pub fn is_text(&self) -> bool {
-        self.wire.first() == Some(&PeerId::GAMESPY.0)
+    pub(crate) const fn is_text(&self) -> bool {
+        matches!(self.content, Content::GameSpy(_))
+    }
+
+    /// Whether a client asks to become a player.
+    pub(crate) fn asks_to_join(&self) -> bool {
+        self.content.datagram().is_some_and(asks_to_join)
     }
 }
 
@@ -127,23 +132,12 @@ impl Side {
 }
 
 /// Heals one conversation between a client and a server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Healer {
     up: Side,
     down: Side,
     forward: Vec<u8>,
     answer: Vec<u8>,
-}
-
-impl Default for Healer {
-    fn default() -> Self {
-        Self {
-            up: Side::default(),
-            down: Side::default(),
-            forward: vec![0; LARGEST],
-            answer: vec![0; LARGEST],
-        }
-    }
 }
 
 impl Healer {
@@ -157,24 +151,24 @@ impl Healer {
     }
 
     /// Takes a datagram and says what to send. Text and what is not well formed goes on as it is.
-    pub fn pass<'a>(&'a mut self, way: Way, seen: Seen<'a>, now: Time) -> Passed<'a> {
-        let unchanged = Passed { forward: Some(Bytes::Wire(seen.wire)), answer: None };
-        if seen.is_text() || seen.wire.len() > LARGEST {
-            return unchanged;
+    pub fn pass<'a>(&'a mut self, way: Way, inbound: Inbound<'a>, now: Time) -> Passed<'a> {
+        let unchanged = Passed { forward: Some(Bytes::Wire(inbound.wire)), answer: None };
+        match inbound.content {
+            Content::Datagram(datagram) if datagram.as_bytes().len() <= MAX_HEALED => {
+                let (is_whole, answer) = self.sift(way, datagram, now);
+                let forward =
+                    if is_whole { unchanged.forward } else { plain(&self.forward, self.forward.len()) };
+                Passed { forward, answer: plain(&self.answer, answer) }
+            }
+            Content::Datagram(_) | Content::GameSpy(_) | Content::Malformed(_) => unchanged,
         }
-        let Ok(datagram) = Datagram::parse(seen.plain, Some(way.sender())) else { return unchanged };
-        let (kept, answer) = self.sift(way, &datagram, now);
-        let forward = match kept {
-            Kept::All => Some(Bytes::Wire(seen.wire)),
-            Kept::Some(len) => plain(&self.forward, len),
-        };
-        Passed { forward, answer: plain(&self.answer, answer) }
     }
 
-    /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered.
-    fn sift(&mut self, way: Way, datagram: &Datagram<'_>, now: Time) -> (Kept, usize) {
+    /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered. Returns whether
+    /// everything is left, and the length of the answer.
+    fn sift(&mut self, way: Way, datagram: &Parsed<'_>, now: Time) -> (bool, usize) {
         self.begin_anew(way, datagram);
-        let Self { up, down, forward, answer, .. } = self;
+        let Self { up, down, forward, answer } = self;
         let (near, far) = match way {
             Way::Up => (up, down),
             Way::Down => (down, up),
@@ -182,35 +176,37 @@ impl Healer {
         near.id = Some(datagram.sender());
         // Who has no id yet is not heard by a stock host, so nothing can be said in its name.
         let voice = far.id.filter(|id| *id != PeerId::UNASSIGNED);
+        answer.resize(MAX_HEALED, 0);
         let mut answers = voice.map(|id| Writer::new(answer, id));
-        let mut rest = Writer::with_limit(forward, datagram.sender(), LARGEST);
-        let (mut kept, mut written) = (0, true);
+        let mut rest = Rest::new(datagram.as_bytes(), forward);
         far.known.begin_datagram();
+        let mut at = HEADER;
         for message in datagram.messages() {
-            if sift_one(near, far, &message, answers.as_mut()) {
-                kept += 1;
-                written &= rest.push(&message);
+            let end = at + message.wire_len();
+            if !sift_one(near, far, message, answers.as_mut()) {
+                rest.take_out(at, end);
             }
+            at = end;
         }
         let answer = answers.and_then(Writer::finish).map_or(0, |datagram| datagram.len());
-        if kept == datagram.count() || !written {
-            near.passed = Some(now);
-            return (Kept::All, answer);
-        }
+        let taken = rest.taken;
+        let is_empty = usize::from(taken) == datagram.messages().len();
         // Something must be heard now and then, or the far side gives up.
-        let said = kept > 0 || near.is_quiet(now) && rest.push(&Message::Keepalive);
-        if said {
+        let stands_in = is_empty && near.is_quiet(now);
+        if !is_empty || stands_in {
             near.passed = Some(now);
         }
-        let len = rest.finish().map_or(0, |datagram| datagram.len());
-        near.healed.bytes += (datagram.as_bytes().len() - len) as u64;
-        near.healed.emptied += u64::from(kept == 0);
-        (Kept::Some(len), answer)
+        if taken > 0 {
+            rest.finish(stands_in);
+            near.healed.bytes += (datagram.as_bytes().len() - forward.len()) as u64;
+            near.healed.emptied += u64::from(is_empty);
+        }
+        (taken == 0, answer)
     }
 
     /// A client that asks to be let in starts a new conversation: numbers begin anew, and what was acknowledged before says
     /// nothing. Asking twice does no harm, there is little to forget by then.
-    fn begin_anew(&mut self, way: Way, datagram: &Datagram<'_>) {
+    fn begin_anew(&mut self, way: Way, datagram: &Parsed<'_>) {
         if way == Way::Up && asks_to_join(datagram) {
             for side in [&mut self.up, &mut self.down] {
                 *side = Side { healed: side.healed, ..Side::default() };
@@ -220,10 +216,49 @@ impl Healer {
 }
 
 /// Whether a datagram of a client holds a request to be let in.
-pub(crate) fn asks_to_join(datagram: &Datagram<'_>) -> bool {
+fn asks_to_join(datagram: &Parsed<'_>) -> bool {
     datagram
         .messages()
+        .iter()
         .any(|message| matches!(message, Message::Control(Control { body: Body::ConnectRequest { .. }, .. })))
+}
+
+/// What is left of a datagram: its own bytes, without those of messages that were taken out.
+struct Rest<'a> {
+    bytes: &'a [u8],
+    out: &'a mut Vec<u8>,
+    /// As many bytes were copied or left out.
+    done: usize,
+    taken: u8,
+}
+
+impl<'a> Rest<'a> {
+    fn new(bytes: &'a [u8], out: &'a mut Vec<u8>) -> Self {
+        out.clear();
+        Self { bytes, out, done: 0, taken: 0 }
+    }
+
+    fn take_out(&mut self, at: usize, end: usize) {
+        self.out.extend_from_slice(self.bytes.get(self.done..at).unwrap_or_default());
+        self.done = end;
+        self.taken += 1;
+    }
+
+    /// Adds what follows and says how many messages there are. If none is left there is nothing to send, but a keepalive
+    /// if one is wanted.
+    fn finish(self, keepalive: bool) {
+        self.out.extend_from_slice(self.bytes.get(self.done..).unwrap_or_default());
+        let Some(count) = self.out.get_mut(1) else { return };
+        *count -= self.taken;
+        match (*count, keepalive) {
+            (0, true) => {
+                *count = 1;
+                self.out.push(Kind::KEEPALIVE.0);
+            }
+            (0, false) => self.out.clear(),
+            _ => {}
+        }
+    }
 }
 
 /// Whether a message goes on.
@@ -289,14 +324,6 @@ fn accepted_form(id: MessageId, answers: u8) -> MessageId {
     MessageId { part: id.part.filter(|_| !plain), ..id }
 }
 
-/// What is left of a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
-    All,
-    /// As many bytes, or none at all.
-    Some(usize),
-}
-
 /// The first bytes of a buffer, if they are to be sent.
 fn plain(buffer: &[u8], len: usize) -> Option<Bytes<'_>> {
     buffer.get(..len).filter(|bytes| !bytes.is_empty()).map(Bytes::Plain)
@@ -308,4 +335,6 @@ const QUIET: Duration = Duration::from_secs(5);
 /// After so many answers another form is tried.
 const PATIENCE: u8 = 4;
 /// Larger datagrams pass as they are: no known sender makes them (T-04).
-const LARGEST: usize = 2048;
+const MAX_HEALED: usize = 2048;
+/// Sender and count, in front of the messages (T-01).
+const HEADER: usize = 2;

@@ -11,5 +11,5 @@ mod heal;
 mod known;
 mod proxy;
 
-pub use heal::{Bytes, Healed, Healer, Passed, Seen, Way};
+pub use heal::{Bytes, Healed, Healer, Inbound, Passed, Way};
 pub use proxy::{Config, Event, Leg, MAX_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};

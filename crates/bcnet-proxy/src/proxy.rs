@@ -8,8 +8,8 @@ use std::time::Duration;
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::client::{Client, Neighbours, Pace, read, wants_in};
-use crate::heal::{Bytes, Healed, Seen, Way};
+use crate::client::{Client, Neighbours, Pace};
+use crate::heal::{Bytes, Healed, Inbound, Way};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -287,24 +287,29 @@ impl Proxy {
         }
     }
 
-    /// A datagram came to the listening socket.
-    pub fn handle_client<'a>(&'a mut self, from: SocketAddrV4, seen: Seen<'a>, now: Time) -> Output<'a> {
-        match self.accept(from, seen, now) {
-            Ok(number) => self.pass(number, Way::Up, seen, now),
-            Err(refusal) => self.refuse(from, seen, refusal),
+    /// A datagram of a client came to the listening socket.
+    pub fn handle_client<'a>(
+        &'a mut self,
+        from: SocketAddrV4,
+        inbound: Inbound<'a>,
+        now: Time,
+    ) -> Output<'a> {
+        match self.accept(from, inbound, now) {
+            Ok(number) => self.pass(number, Way::Up, inbound, now),
+            Err(refusal) => self.refuse(from, inbound, refusal),
         }
     }
 
     /// A datagram came from the server to a source.
-    pub fn handle_server<'a>(&'a mut self, source: u32, seen: Seen<'a>, now: Time) -> Output<'a> {
-        self.pass(source, Way::Down, seen, now)
+    pub fn handle_server<'a>(&'a mut self, source: u32, inbound: Inbound<'a>, now: Time) -> Output<'a> {
+        self.pass(source, Way::Down, inbound, now)
     }
 
-    fn pass<'a>(&'a mut self, number: u32, way: Way, seen: Seen<'a>, now: Time) -> Output<'a> {
+    fn pass<'a>(&'a mut self, number: u32, way: Way, inbound: Inbound<'a>, now: Time) -> Output<'a> {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
-        if client.note(way, seen, now) {
+        if client.note(way, inbound, now) {
             self.expiry.set(number, Some(now + GOODBYE));
         }
         let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
@@ -313,9 +318,9 @@ impl Proxy {
             Way::Down => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
-            return Output { forward: Some((ahead, Bytes::Wire(seen.wire))), ..Output::default() };
+            return Output { forward: Some((ahead, Bytes::Wire(inbound.wire))), ..Output::default() };
         };
-        let passed = healer.pass(way, seen, now);
+        let passed = healer.pass(way, inbound, now);
         Output {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
@@ -324,19 +329,19 @@ impl Proxy {
     }
 
     /// The conversation that a datagram of a client belongs to; a new one if it may begin one.
-    fn accept(&mut self, from: SocketAddrV4, seen: Seen<'_>, now: Time) -> Result<u32, Refusal> {
+    fn accept(&mut self, from: SocketAddrV4, inbound: Inbound<'_>, now: Time) -> Result<u32, Refusal> {
         if self.is_banned(*from.ip()) {
             return Err(Refusal::Banned);
         }
-        let player = !seen.is_text();
+        let player = !inbound.is_text();
         if let Some(number) = self.by_address.get(&(from, player)).copied() {
             self.check_rate(number, now)?;
-            if player && self.config.drop_malformed && read(seen).is_none() {
+            if player && self.config.drop_malformed && inbound.content.datagram().is_none() {
                 return Err(Refusal::Malformed);
             }
             return Ok(number);
         }
-        if player && !wants_in(seen) {
+        if player && !inbound.asks_to_join() {
             return Err(Refusal::Stranger);
         }
         self.open(from, player, now)
@@ -411,14 +416,14 @@ impl Proxy {
         if client.pace.exceeds(self.config.rate, now) { Err(Refusal::Flood) } else { Ok(()) }
     }
 
-    fn refuse(&mut self, client: SocketAddrV4, seen: Seen<'_>, refusal: Refusal) -> Output<'_> {
+    fn refuse(&mut self, client: SocketAddrV4, inbound: Inbound<'_>, refusal: Refusal) -> Output<'_> {
         if let Some(count) = self.refused.get_mut(refusal as usize) {
             *count += 1;
         }
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(Event::Refused { client, refusal });
         }
-        let reason = refusal.boot().filter(|_| wants_in(seen));
+        let reason = refusal.boot().filter(|_| inbound.asks_to_join());
         let answer = reason.and_then(|reason| write_boot(&mut self.boot, reason));
         let answer = answer.map(|datagram| (Leg::Client(client), Bytes::Plain(datagram)));
         Output { forward: None, answer, refusal: Some(refusal) }

@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 
 use bcnet_transport::wire::{
-    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId,
-    Role, Seq, Text, Writer,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageBuffer, MessageId,
+    Part, PeerId, Role, Seq, Text, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -181,6 +181,7 @@ proptest! {
     #[test]
     fn whatever_parses_comes_back(role in prop_oneof![Just(None), Just(Some(Role::Host)), Just(Some(Role::Client))],
                                   bytes in plausible()) {
+        prop_assert!(readers_agree(&bytes, role));
         if let Ok(datagram) = Datagram::parse(&bytes, role) {
             let mut buffer = vec![0; bytes.len()];
             let len = buffer.len();
@@ -190,6 +191,20 @@ proptest! {
             prop_assert_eq!(&*written, &*bytes);
             prop_assert_eq!(datagram.messages().count(), usize::from(datagram.count()));
         }
+    }
+}
+
+/// Both readers find the same messages, or the same error at the same place.
+fn readers_agree(bytes: &[u8], role: Option<Role>) -> bool {
+    let mut buffer = MessageBuffer::default();
+    match (buffer.parse(bytes, role), Datagram::parse(bytes, role)) {
+        (Ok(decoded), Ok(checked)) => {
+            decoded.sender() == checked.sender()
+                && decoded.as_bytes() == bytes
+                && decoded.messages().iter().copied().eq(checked.messages())
+        }
+        (Err(decoded), Err(checked)) => decoded == checked,
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     }
 }
 
@@ -223,6 +238,7 @@ fn random_bytes_never_panic() {
             *kind %= 6;
         }
         for role in [None, Some(Role::Host), Some(Role::Client)] {
+            assert!(readers_agree(&bytes, role), "{bytes:02X?}");
             parsed += usize::from(
                 Datagram::parse(&bytes, role).is_ok_and(|datagram| datagram.messages().count() > 0),
             );

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bcnet_lab::stock::Dump;
 use bcnet_lab::{Faults, Rng};
 use bcnet_observe::{ConversationId, Finding, Limits, Observer, RetransmitCause, Side, What};
-use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId, Seq};
+use bcnet_transport::wire::{Datagram, Message, MessageBuffer, MessageId, PeerId, Seq};
 use bcnet_transport::{QueuedAck, QueuedMessage, Queues, Time, cipher};
 
 use duel::{ADDRESSES, Duel, Engine, Node, PEERS, Watcher};
@@ -155,7 +155,10 @@ impl Taps {
 
     fn observe(&mut self, node: usize, from: usize, number: u64, now: Time, bytes: &[u8]) {
         if !self.rng.chance(self.missing) {
-            self.observers[node].observe(number, now, ADDRESSES[from], ADDRESSES[1 - from], bytes);
+            let (mut plain, mut messages) = (bytes.to_vec(), MessageBuffer::default());
+            cipher::decrypt(&mut plain);
+            let content = messages.read(&plain, None);
+            self.observers[node].observe(number, now, ADDRESSES[from], ADDRESSES[1 - from], &content);
         }
         self.findings[node].extend(std::iter::from_fn(|| self.observers[node].poll_finding()));
     }

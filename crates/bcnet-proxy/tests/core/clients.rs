@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_proxy::{Bytes, Config, Event, Leg, MAX_PER_ADDRESS, Proxy, Refusal};
-use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Writer};
+use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Role, Writer};
 
 use crate::{Both, ack, at, boot, connect, data, disconnect, news, told};
 
@@ -18,7 +18,7 @@ fn pool(size: u8) -> Vec<Ipv4Addr> {
 }
 
 fn send(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> Option<(Leg, Vec<u8>)> {
-    let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    let output = proxy.handle_client(client(from), both.from(Role::Client), at(millis));
     assert!(output.refusal.is_none() || output.forward.is_none());
     let sent = output.forward.or(output.answer);
     sent.map(|(leg, bytes)| (leg, bytes.to_wire()))
@@ -39,7 +39,7 @@ fn joined(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
 }
 
 fn refused(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> (Refusal, Option<Vec<String>>) {
-    let output = proxy.handle_client(client(from), both.seen(), at(millis));
+    let output = proxy.handle_client(client(from), both.from(Role::Client), at(millis));
     assert_eq!(output.forward, None);
     let (why, answer) = (output.refusal, output.answer.map(|(leg, bytes)| (leg, bytes.to_wire())));
     if let Some((leg, _)) = &answer {
@@ -87,7 +87,7 @@ fn a_ban_ends_the_game_of_who_is_playing() {
     );
     assert_eq!(proxy.players().map(|player| player.address).collect::<Vec<_>>(), [client(2)]);
     let late = Both::new(PeerId::HOST, &[data(0)]);
-    assert_eq!(proxy.handle_server(0, late.seen(), at(1)).forward, None, "nobody is there");
+    assert_eq!(proxy.handle_server(0, late.from(Role::Host), at(1)).forward, None, "nobody is there");
     assert_eq!(refused(&mut proxy, 1, &Both::new(PeerId(2), &[data(0)]), 1).0, Refusal::Banned);
 }
 
@@ -119,13 +119,13 @@ fn one_address_cannot_empty_the_pool() {
     for (text, most) in [(false, MAX_PER_ADDRESS), (true, 2 * MAX_PER_ADDRESS)] {
         let ask = if text { Both::from_wire(b"\\status\\") } else { connect(1) };
         for port in 1..=300 {
-            proxy.handle_client(neighbour(port), ask.seen(), at(0));
+            proxy.handle_client(neighbour(port), ask.from(Role::Client), at(0));
         }
         assert_eq!(proxy.sources().count(), most);
         events(&mut proxy);
     }
     let request = connect(1);
-    let output = proxy.handle_client(neighbour(999), request.seen(), at(0));
+    let output = proxy.handle_client(neighbour(999), request.from(Role::Client), at(0));
     assert_eq!(output.refusal, Some(Refusal::AddressFull));
     assert!(says(output.answer.map(|(_, bytes)| told(&bytes.to_wire())), BootReason::FULL));
     events(&mut proxy);
@@ -135,7 +135,7 @@ fn one_address_cannot_empty_the_pool() {
     assert_eq!(proxy.players().count(), MAX_PER_ADDRESS + 1);
     proxy.handle_timeout(at(10_000));
     assert_eq!((proxy.players().count(), proxy.next_timeout()), (0, None));
-    let again = proxy.handle_client(neighbour(999), request.seen(), at(10_000));
+    let again = proxy.handle_client(neighbour(999), request.from(Role::Client), at(10_000));
     assert_eq!(again.refusal, None);
 }
 
@@ -144,7 +144,7 @@ fn a_rate_limits_how_fast_players_come_from_one_address() {
     let mut proxy = Proxy::new(Config { rate: 5, sources: pool(250), ..Config::default() });
     let came = |proxy: &mut Proxy, ports: std::ops::Range<u16>, millis| {
         let came = |port: &u16| {
-            proxy.handle_client(neighbour(*port), connect(1).seen(), at(millis)).refusal.is_none()
+            proxy.handle_client(neighbour(*port), connect(1).from(Role::Client), at(millis)).refusal.is_none()
         };
         ports.filter(came).count()
     };
@@ -178,7 +178,7 @@ fn without_a_free_source_a_player_is_told_that_the_game_is_full() {
 fn browsers_have_sources_of_their_own_but_not_too_many() {
     let mut proxy = Proxy::new(Config { browsers: 2, ..Config::default() });
     joined(&mut proxy, 1, 0);
-    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).seen(), at(0));
+    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).from(Role::Host), at(0));
     let query = Both::from_wire(b"\\status\\");
     // A player's machine may ask too.
     for from in [1, 2] {
@@ -188,7 +188,7 @@ fn browsers_have_sources_of_their_own_but_not_too_many() {
     }
     assert_eq!(refused(&mut proxy, 3, &query, 0), (Refusal::Crowded, None));
     let reply = Both::from_wire(b"\\gamename\\bcommander\\final\\");
-    let output = proxy.handle_server(2, reply.seen(), at(5));
+    let output = proxy.handle_server(2, reply.from(Role::Host), at(5));
     assert_eq!(output.forward, Some((Leg::Client(client(2)), Bytes::Wire(&reply.wire))));
     assert_eq!(proxy.players().count(), 1);
     // They are forgotten soon, and there is room again.
@@ -214,7 +214,7 @@ fn who_is_silent_both_ways_is_forgotten() {
     let mut proxy = Proxy::new(Config { idle: Duration::from_secs(60), ..Config::default() });
     joined(&mut proxy, 1, 0);
     let reply = Both::new(PeerId::HOST, &[news()]);
-    assert!(proxy.handle_server(0, reply.seen(), at(1)).forward.is_some());
+    assert!(proxy.handle_server(0, reply.from(Role::Host), at(1)).forward.is_some());
     send(&mut proxy, 1, &Both::new(PeerId(2), &[news()]), 30_000);
     proxy.handle_timeout(at(60_000));
     assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(90_000))));
@@ -231,7 +231,7 @@ fn playing(heal: bool) -> Proxy {
     let mut proxy = Proxy::new(Config { heal, ..Config::default() });
     joined(&mut proxy, 1, 0);
     send(&mut proxy, 1, &Both::new(PeerId(2), &[data(0)]), 100);
-    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).seen(), at(100));
+    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).from(Role::Host), at(100));
     proxy
 }
 
@@ -250,11 +250,11 @@ fn after_a_goodbye_the_source_is_soon_free() {
             if up {
                 send(&mut proxy, 1, &goodbye, 1_000);
             } else {
-                proxy.handle_server(0, goodbye.seen(), at(1_000));
+                proxy.handle_server(0, goodbye.from(Role::Host), at(1_000));
             }
             // The client repeats its goodbye or answers the server's, which may go on for much longer.
             send(&mut proxy, 1, &Both::new(PeerId(2), &[ack(1), disconnect(PeerId(2))]), 2_000);
-            proxy.handle_server(0, Both::new(PeerId::HOST, &[data(4)]).seen(), at(6_900));
+            proxy.handle_server(0, Both::new(PeerId::HOST, &[data(4)]).from(Role::Host), at(6_900));
             proxy.handle_timeout(at(6_999));
             assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(7_000))));
             proxy.handle_timeout(at(7_000));
@@ -286,7 +286,7 @@ fn the_goodbye_of_others_ends_nothing() {
     let payload = writer.finish().expect("a message").to_vec();
     let lookalike = Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload: &payload });
     for message in [boot(PeerId(3)), disconnect(PeerId(3)), lookalike] {
-        proxy.handle_server(0, Both::new(PeerId::HOST, &[message]).seen(), at(200));
+        proxy.handle_server(0, Both::new(PeerId::HOST, &[message]).from(Role::Host), at(200));
     }
     send(&mut proxy, 1, &Both::new(PeerId(2), &[boot(PeerId(2))]), 200);
     proxy.handle_timeout(at(60_199));
@@ -343,11 +343,12 @@ fn hostile_bytes_pass_or_are_dropped_and_nothing_else() {
             }
             let both = Both::from_plain(&bytes);
             let source = u32::try_from(rng.between(0, 5)).expect("small");
-            let down =
-                rng.chance(0.5).then(|| proxy.handle_server(source, both.seen(), at(step.into())).forward);
+            let down = rng
+                .chance(0.5)
+                .then(|| proxy.handle_server(source, both.from(Role::Host), at(step.into())).forward);
             let forward = match down {
                 Some(forward) => forward.filter(|_| source < 3),
-                None => proxy.handle_client(client(1), both.seen(), at(step.into())).forward,
+                None => proxy.handle_client(client(1), both.from(Role::Client), at(step.into())).forward,
             };
             if let Some((_, out)) = forward.filter(|_| !heal) {
                 assert_eq!(out, Bytes::Wire(&both.wire), "seed {seed} step {step}");

@@ -2,7 +2,7 @@
 
 use bcnet_lab::Rng;
 use bcnet_proxy::{Bytes, Healed, Healer, Way};
-use bcnet_transport::wire::{Message, PeerId};
+use bcnet_transport::wire::{Message, PeerId, Role};
 
 use crate::{Both, ack, at, connect, data, news, part, part_ack, texts, told};
 
@@ -18,7 +18,7 @@ struct Out {
 fn pass(healer: &mut Healer, way: Way, messages: &[Message<'_>], millis: u64) -> Out {
     let sender = if way == Way::Up { CLIENT } else { PeerId::HOST };
     let datagram = Both::new(sender, messages);
-    let passed = healer.pass(way, datagram.seen(), at(millis));
+    let passed = healer.pass(way, datagram.from(way.sender()), at(millis));
     if let Some(forward) = passed.forward {
         assert_eq!(forward.as_slice()[0], sender.0);
     }
@@ -154,7 +154,7 @@ fn asking_to_be_let_in_begins_anew() {
         let mut healer = Healer::default();
         for (round, nonce) in nonces.into_iter().enumerate() {
             let (asks, millis) = (connect(nonce), round as u64 * 10_000);
-            let passed = healer.pass(Way::Up, asks.seen(), at(millis));
+            let passed = healer.pass(Way::Up, asks.from(Role::Client), at(millis));
             assert_eq!((passed.forward, passed.answer), (Some(Bytes::Wire(&asks.wire)), None));
             for way in [Way::Down, Way::Up] {
                 assert_eq!(pass(&mut healer, way, &[data(0)], millis), forward(&[data(0)]), "round {round}");
@@ -185,7 +185,7 @@ fn text_and_what_is_malformed_or_too_long_passes_as_it_came() {
     let long = [1; 2049];
     for wire in [&b"\\status\\"[..], b"", b"\x01", b"\x01\x05\xFF\xFF", &[2; 300], &long] {
         let both = Both::from_wire(wire);
-        let passed = healer.pass(Way::Up, both.seen(), at(0));
+        let passed = healer.pass(Way::Up, both.from(Role::Client), at(0));
         assert_eq!((passed.forward, passed.answer), (Some(Bytes::Wire(wire)), None));
     }
 }

@@ -7,10 +7,10 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use bcnet_proxy::Seen;
+use bcnet_proxy::Inbound;
 use bcnet_transport::wire::{
-    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq,
-    Text, Writer,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageBuffer, MessageId,
+    Part, PeerId, Role, Seq, Text, Writer,
 };
 use bcnet_transport::{Time, cipher};
 
@@ -41,8 +41,11 @@ impl Both {
         Self { wire: wire.to_vec(), plain }
     }
 
-    fn seen(&self) -> Seen<'_> {
-        Seen { wire: &self.wire, plain: &self.plain }
+    /// As it comes from a side. What was read of it is never given back: tests are short.
+    fn from(&self, sender: Role) -> Inbound<'_> {
+        let messages = Box::leak(Box::new(MessageBuffer::default()));
+        let plain = self.plain.clone().leak();
+        Inbound { wire: &self.wire, content: Box::leak(Box::new(messages.read(plain, Some(sender)))) }
     }
 }
 

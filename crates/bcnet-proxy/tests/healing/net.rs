@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Habits, Link};
-use bcnet_proxy::{Config, Event, Leg, Output, Proxy, Seen};
-use bcnet_transport::wire::{Datagram, Message, PeerId, Text};
+use bcnet_proxy::{Config, Event, Inbound, Leg, Output, Proxy};
+use bcnet_transport::wire::{Datagram, Message, MessageBuffer, PeerId, Role, Text};
 use bcnet_transport::{Endpoint, Quality, Time, cipher};
 
 pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
@@ -216,11 +216,19 @@ impl Net {
     }
 
     /// Gives the proxy a datagram that goes up (0) or down (1), and sends what it says.
-    fn through(&mut self, way: usize, bytes: &[u8], pass: impl FnOnce(&mut Proxy, Time, Seen<'_>) -> Sent) {
+    fn through(
+        &mut self,
+        way: usize,
+        bytes: &[u8],
+        pass: impl FnOnce(&mut Proxy, Time, Inbound<'_>) -> Sent,
+    ) {
         count(&mut self.before[way], bytes);
         let mut plain = bytes.to_vec();
         cipher::decrypt(&mut plain);
-        let sent = pass(&mut self.proxy, self.now, Seen { wire: bytes, plain: &plain });
+        let mut messages = MessageBuffer::default();
+        let sender = if way == 0 { Role::Client } else { Role::Host };
+        let content = &messages.read(&plain, Some(sender));
+        let sent = pass(&mut self.proxy, self.now, Inbound { wire: bytes, content });
         if let Some(record) = &mut self.record {
             record.push((false, bytes.to_vec()));
             record.extend(sent[0].iter().map(|(_, bytes)| (true, bytes.clone())));

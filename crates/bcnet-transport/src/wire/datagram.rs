@@ -26,12 +26,7 @@ impl<'a> Datagram<'a> {
     /// The first thing that is wrong, with its field and its place. Nothing of the datagram is usable then.
     #[inline]
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
-        let (sender, count) = match bytes {
-            [] => return Err(WireError { at: 0, field: Field::Sender, reason: Reason::Truncated }),
-            [_] => return Err(WireError { at: 1, field: Field::Count, reason: Reason::Truncated }),
-            [_, 0, ..] => return Err(WireError { at: 1, field: Field::Count, reason: Reason::CountZero }),
-            [sender, count, ..] => (PeerId(*sender), *count),
-        };
+        let (sender, count) = head(bytes)?;
         let origin = Origin { role: sent_by, sender: Some(sender) };
         let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
         for _ in 0..count {
@@ -43,11 +38,13 @@ impl<'a> Datagram<'a> {
                 parse::message(rest, bytes.len() - rest.len(), origin)?.1
             };
         }
-        if !rest.is_empty() {
-            let at = bytes.len() - rest.len();
-            return Err(WireError { at, field: Field::Message, reason: Reason::Trailing });
-        }
+        check_end(bytes, rest)?;
         Ok(Self { bytes, origin })
+    }
+
+    /// A datagram that was checked already.
+    pub(super) const fn checked(bytes: &'a [u8], origin: Origin) -> Self {
+        Self { bytes, origin }
     }
 
     /// Who sent it.
@@ -120,12 +117,30 @@ impl<'a> Message<'a> {
     /// As [`Datagram::parse`], with offsets from the message's type byte.
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
         let (message, rest) = parse::message(bytes, 0, Origin { role: sent_by, sender: None })?;
-        if !rest.is_empty() {
-            let at = bytes.len() - rest.len();
-            return Err(WireError { at, field: Field::Message, reason: Reason::Trailing });
-        }
+        check_end(bytes, rest)?;
         Ok(message)
     }
+}
+
+/// The sender and the number of messages, in front of them (T-01).
+#[inline(always)]
+pub(super) fn head(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
+    match bytes {
+        [] => Err(WireError { at: 0, field: Field::Sender, reason: Reason::Truncated }),
+        [_] => Err(WireError { at: 1, field: Field::Count, reason: Reason::Truncated }),
+        [_, 0, ..] => Err(WireError { at: 1, field: Field::Count, reason: Reason::CountZero }),
+        [sender, count, ..] => Ok((PeerId(*sender), *count)),
+    }
+}
+
+/// Nothing may be left behind the last message.
+#[inline(always)]
+pub(super) fn check_end(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let at = bytes.len() - rest.len();
+    Err(WireError { at, field: Field::Message, reason: Reason::Trailing })
 }
 
 /// Iterates over the messages of a [`Datagram`].

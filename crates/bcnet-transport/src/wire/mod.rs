@@ -1,11 +1,12 @@
 //! The wire format of one datagram, after the cipher is removed and before it is applied.
 //!
-//! Owns rules T-01 to T-39: [`Datagram`] reads, [`Writer`] writes, and both speak [`Message`]. Reading is
+//! Owns rules T-01 to T-39: [`Datagram`] and [`MessageBuffer`] read, [`Writer`] writes, and all speak [`Message`]. Reading is
 //! whole-or-error: [`Datagram::parse`] looks at every byte before it gives anything out, so a caller never acts
 //! on half of a malformed datagram.
 //!
 //! # Contract
-//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`]), or read outside the slice it was given.
+//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`] and the 255 places of a
+//!   [`MessageBuffer`]), or read outside the slice it was given.
 //! - For every `bytes` that parse, writing the sender and the messages gives `bytes` again, odd forms included.
 //! - For every message a [`Writer`] accepts, parsing gives it back to a reader that knows who sent it.
 //! - What stock senders never produce but a reader can make sense of is decoded and told by
@@ -34,6 +35,7 @@ mod id;
 mod message;
 mod non_stock;
 mod parse;
+mod parsed;
 mod text;
 mod write;
 
@@ -44,6 +46,7 @@ pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
 pub(crate) use message::{FRAGMENT, RELIABLE};
 pub use non_stock::NonStock;
+pub use parsed::{Content, MessageBuffer, Parsed};
 pub use text::Text;
 pub use write::Writer;
 pub(crate) use write::plain_ack;

@@ -22,14 +22,15 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     write!(out, "{line:>4} {mark} ")?;
     match &entry.decoded {
         Decoded::Datagram(datagram) => {
-            writeln!(out, "{datagram}{}{comment}", odd(datagram.non_stock()))?;
+            let head = datagram.datagram();
+            writeln!(out, "{head}{}{comment}", odd(head.non_stock()))?;
             if explain {
-                rows(out, explain::datagram(datagram))?;
+                rows(out, explain::datagram(head))?;
             }
             let mut at = explain::DATAGRAM_HEADER;
             for each in datagram.messages() {
-                writeln!(out, "{INDENT}{}", message(&each))?;
-                fields(out, &each, at, explain)?;
+                writeln!(out, "{INDENT}{}", message(each))?;
+                fields(out, each, at, explain)?;
                 at += each.wire_len();
             }
             Ok(())

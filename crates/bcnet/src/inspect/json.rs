@@ -47,18 +47,18 @@ impl Json {
                 self.direction(entry.sent_by);
                 if explain {
                     self.name("fields");
-                    self.fields(explain::datagram(datagram));
+                    self.fields(explain::datagram(datagram.datagram()));
                 }
                 let mut at = explain::DATAGRAM_HEADER;
                 self.name("messages");
-                let places = datagram.messages().map(|each| {
+                let places = datagram.messages().iter().map(|each| {
                     let place = at;
                     at += each.wire_len();
                     (place, each)
                 });
                 let kept = places.filter(|(_, each)| wanted(each));
-                self.array(kept, |json, (at, each)| json.message(&each, explain, at));
-                self.non_stock(datagram.non_stock());
+                self.array(kept, |json, (at, each)| json.message(each, explain, at));
+                self.non_stock(datagram.datagram().non_stock());
             }
             Decoded::Message(each) => {
                 self.member("sender", ());

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use bcnet_transport::cipher;
-use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
+use bcnet_transport::wire::{Content, Message, MessageBuffer, Parsed, PeerId, Role, WireError};
 
 use crate::Verdict;
 use hex::{BadHex, Line};
@@ -84,12 +84,22 @@ pub(crate) struct Args {
 
 /// What a line of input turned out to be.
 enum Decoded<'a> {
-    Datagram(Datagram<'a>),
+    Datagram(Parsed<'a>),
     Message(Message<'a>),
     Payload(&'a [u8]),
     GameSpy(&'a [u8]),
     BadHex(BadHex),
     Malformed(WireError),
+}
+
+impl<'a> From<Content<'a>> for Decoded<'a> {
+    fn from(content: Content<'a>) -> Self {
+        match content {
+            Content::Datagram(datagram) => Self::Datagram(datagram),
+            Content::GameSpy(text) => Self::GameSpy(text),
+            Content::Malformed(error) => Self::Malformed(error),
+        }
+    }
 }
 
 /// Where in the input something is.
@@ -180,9 +190,10 @@ impl<W: Write> Write for Output<W> {
 
 /// Decodes and prints one line. `false` if it could not be decoded.
 fn show(args: &Args, mut line: Line, json: &mut Json, out: &mut impl Write) -> io::Result<bool> {
+    let mut messages = MessageBuffer::default();
     let decoded = match &mut line.bytes {
         Err(error) => Decoded::BadHex(*error),
-        Ok(bytes) => decode(args, bytes, line.sent_by),
+        Ok(bytes) => decode(args, bytes, line.sent_by, &mut messages),
     };
     let entry =
         Entry { place: Place::Line(line.number), sent_by: line.sent_by, comment: line.comment, decoded };
@@ -195,20 +206,22 @@ fn show(args: &Args, mut line: Line, json: &mut Json, out: &mut impl Write) -> i
     Ok(!matches!(entry.decoded, Decoded::BadHex(_) | Decoded::Malformed(_)))
 }
 
-fn decode<'a>(args: &Args, bytes: &'a mut [u8], sent_by: Option<Role>) -> Decoded<'a> {
+fn decode<'a, 'b: 'a>(
+    args: &Args,
+    bytes: &'b mut [u8],
+    sent_by: Option<Role>,
+    messages: &'a mut MessageBuffer<'b>,
+) -> Decoded<'a> {
     if args.payload {
         return Decoded::Payload(bytes);
     }
     if args.message {
         return Message::parse(bytes, sent_by).map_or_else(Decoded::Malformed, Decoded::Message);
     }
-    if bytes.first() == Some(&PeerId::GAMESPY.0) {
-        return Decoded::GameSpy(bytes);
-    }
-    if !args.plain {
+    if !args.plain && bytes.first() != Some(&PeerId::GAMESPY.0) {
         cipher::decrypt(bytes);
     }
-    Datagram::parse(bytes, sent_by).map_or_else(Decoded::Malformed, Decoded::Datagram)
+    messages.read(bytes, sent_by).into()
 }
 
 fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead>> {

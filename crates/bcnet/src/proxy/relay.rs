@@ -1,15 +1,17 @@
 //! The loop of a proxy: datagrams from its sockets to the core and back, and what is to be done besides.
 
 use std::io;
+use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_proxy::{Bytes, Config, Event, Leg, Output, Proxy, Refusal, Seen, Source};
+use bcnet_proxy::{Bytes, Config, Event, Inbound, Leg, Output, Proxy, Refusal, Source};
 use bcnet_session::{Masters, answer_challenge, heartbeat};
 use bcnet_transport::Time;
+use bcnet_transport::wire::{MessageBuffer, Role};
 use mio::Waker;
 
 use super::metrics::{self, Metrics};
@@ -133,6 +135,7 @@ impl Relay {
     /// Passes datagrams on until it is told to stop.
     pub(super) fn run(&mut self) -> io::Result<()> {
         let (mut inbound, mut plain) = (Batch::new(), Batch::new());
+        let mut messages = MessageBuffer::default();
         loop {
             let wait = self.patience(self.clock.now());
             self.sockets.wait(wait)?;
@@ -144,9 +147,13 @@ impl Relay {
                 self.sockets.receive(&mut inbound, now);
                 plain.copy_from(&inbound);
                 plain.decrypt();
+                let mut buffer = mem::take(&mut messages).reuse();
                 for ((head, wire), (_, plain)) in inbound.iter_mut().zip(plain.iter_mut()) {
-                    self.handle(head, Seen { wire, plain }, now);
+                    let sender = if head.owner == LISTENING { Role::Client } else { Role::Host };
+                    let content = &buffer.read(plain, Some(sender));
+                    self.handle(head, Inbound { wire, content }, now);
                 }
+                messages = buffer.reuse();
             }
             self.proxy.handle_timeout(now);
             self.beat(now);
@@ -164,7 +171,7 @@ impl Relay {
     }
 
     /// Gives a datagram to the proxy, and what it says to what is to leave.
-    fn handle(&mut self, head: &Head, seen: Seen<'_>, now: Time) {
+    fn handle(&mut self, head: &Head, inbound: Inbound<'_>, now: Time) {
         let source = head.owner.checked_sub(LISTENING + 1);
         if head.cut {
             self.metrics.oversized += 1;
@@ -175,7 +182,7 @@ impl Relay {
             self.metrics.foreign += 1;
             return;
         }
-        if source.is_none() && self.answer_master(head.remote, seen.wire, now) {
+        if source.is_none() && self.answer_master(head.remote, inbound.wire, now) {
             return;
         }
         let way = match source {
@@ -186,11 +193,11 @@ impl Relay {
         let output = match source {
             Some(source) => {
                 self.silence.hear();
-                self.proxy.handle_server(source, seen, now)
+                self.proxy.handle_server(source, inbound, now)
             }
-            None => self.proxy.handle_client(head.remote, seen, now),
+            None => self.proxy.handle_client(head.remote, inbound, now),
         };
-        self.metrics.note(source.is_some(), seen.wire, &output);
+        self.metrics.note(source.is_some(), inbound.wire, &output);
         let Output { forward, answer, refusal } = output;
         if let Some((Leg::Server(_), _)) = forward {
             self.silence.ask(now);
@@ -201,9 +208,9 @@ impl Relay {
         // Who is turned away says nothing to the server, whose silence is no fault then. What a player says malformed is
         // part of its conversation whether it passes or not.
         if refusal.is_none_or(|refusal| refusal == Refusal::Malformed) {
-            let remark = self.watch.see((from, to), seen.plain, now);
+            let remark = self.watch.see((from, to), inbound.content, now);
             if let Some(recorder) = &mut self.recorder {
-                recorder.record_with(from, to, self.clock.wall(now), seen.wire, remark.as_deref());
+                recorder.record_with(from, to, self.clock.wall(now), inbound.wire, remark.as_deref());
             }
         }
         if self.sockets.is_nearly_full() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bcnet_observe::{Finding, Limits, Observer, Side};
 use bcnet_transport::Time;
+use bcnet_transport::wire::Content;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
 use crate::log::LineLimit;
@@ -50,15 +51,15 @@ impl Watch {
         self.found.iter().copied()
     }
 
-    /// A deciphered datagram goes from one address to another. What is wrong with it, if anything is and it is wanted.
+    /// A datagram goes from one address to another. What is wrong with it, if anything is and it is wanted.
     pub(super) fn see(
         &mut self,
         (from, to): (SocketAddrV4, SocketAddrV4),
-        plain: &[u8],
+        content: &Content<'_>,
         now: Time,
     ) -> Option<String> {
         self.passed += 1;
-        self.observer.observe_plain(self.passed, now, from, to, plain);
+        self.observer.observe(self.passed, now, from, to, content);
         self.take_findings(now)
     }
 

@@ -2,6 +2,7 @@
 
 use bcnet_lab::Rng;
 use bcnet_transport::cipher;
+use bcnet_transport::wire::MessageBuffer;
 
 use super::source::{Batch, Source, Step};
 use super::{Run, Sink};
@@ -38,8 +39,9 @@ fn read(bytes: Vec<u8>, seed: u64) -> u64 {
         batch.clear();
         let step = source.read(&mut batch).expect("memory can be read");
         batch.decipher();
+        let mut messages = MessageBuffer::default();
         for (packet, bytes) in batch.iter() {
-            run.look(packet, bytes, &mut source.skipped).expect("nobody is told");
+            run.look(packet, &messages.read(bytes, None), &mut source.skipped).expect("nobody is told");
         }
         if step != Step::More {
             run.finish("memory", &source.skipped, source.packets, source.offset()).expect("nobody is told");

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use bcnet_transport::wire::{Datagram, Message, PeerId, Role};
+use bcnet_transport::wire::{Message, MessageBuffer, PeerId, Role};
 
 use self::lives::{LifeId, Lives, MAX_LIVES};
 use self::pairs::{EARLY, Pairs, Standing};
@@ -78,14 +78,15 @@ impl Stream {
                 self.end = (step != Step::More).then_some(step);
             }
             self.batch.decipher();
+            let mut messages = MessageBuffer::default();
             for (packet, bytes) in self.batch.iter() {
-                let Ok(datagram) = Datagram::parse(bytes, None) else { continue };
+                let Ok(datagram) = messages.parse(bytes, None) else { continue };
                 let Some(life) = self.lives.of(packet.from, packet.to, &datagram) else { continue };
                 let micros = i64::try_from(packet.time.as_micros()).unwrap_or(i64::MAX);
                 let sender = datagram.sender();
                 let lives = &mut self.lives;
-                let sightings = datagram.messages().filter_map(|message| {
-                    let identity = identity(sender, &message)?;
+                let sightings = datagram.messages().iter().filter_map(|message| {
+                    let identity = identity(sender, message)?;
                     let is_early = lives.count(life) < EARLY;
                     Some(Sighting { identity, micros, life, from: role(sender), is_early })
                 });

@@ -24,14 +24,15 @@ mod view;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
-use bcnet_observe::{ConversationId, Finding, Limits, NO_MARK, Observer, Seen, Side};
+use bcnet_observe::{Finding, Limits, NO_MARK, Observed, Observer};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
+use bcnet_transport::wire::{Content, Message, MessageBuffer, PeerId, Role};
 
 use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;
@@ -82,16 +83,10 @@ impl Options {
 /// A datagram that was looked at, with all that is known of it.
 struct Sight<'a> {
     packet: &'a Packet,
-    what: What<'a>,
+    what: Observed<'a>,
     /// What was found in it.
     findings: &'a [Finding],
     observer: &'a Observer,
-}
-
-enum What<'a> {
-    Datagram(Datagram<'a>, ConversationId, Side),
-    GameSpy(&'a [u8]),
-    Malformed(WireError),
 }
 
 /// Whoever is told what a capture holds.
@@ -207,7 +202,7 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     let mut run = Run::new(sink);
     // Followed files are shown as they grow; others are deciphered many at a time.
     let most = if args.file.follow { 1 } else { BATCH };
-    let mut batch = Batch::default();
+    let (mut batch, mut messages) = (Batch::default(), MessageBuffer::default());
     let mut progress = Progress::new(source.size);
     let mut failure = None;
     let end = loop {
@@ -224,9 +219,11 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
             }
         };
         batch.decipher();
+        let mut buffer = mem::take(&mut messages).reuse();
         for (packet, bytes) in batch.iter() {
-            run.look(packet, bytes, &mut source.skipped)?;
+            run.look(packet, &buffer.read(bytes, None), &mut source.skipped)?;
         }
+        messages = buffer.reuse();
         progress.show(source.offset());
         if step != Step::More {
             break step;
@@ -319,25 +316,19 @@ impl<S: Sink> Run<S> {
         }
     }
 
-    /// Looks at one deciphered datagram.
-    fn look(&mut self, packet: &Packet, bytes: &[u8], skipped: &mut Skipped) -> io::Result<()> {
-        let seen = self.observer.observe_plain(packet.number, packet.time, packet.from, packet.to, bytes);
-        self.last = self.last.max(packet.time);
-        let what = match seen {
-            Seen::Foreign(_) => {
+    /// Looks at one datagram.
+    fn look(&mut self, packet: &Packet, content: &Content<'_>, skipped: &mut Skipped) -> io::Result<()> {
+        let Packet { number, time, from, to, .. } = *packet;
+        let what = self.observer.observe(number, time, from, to, content);
+        self.last = self.last.max(time);
+        match what {
+            Observed::Foreign(_) => {
                 skipped.foreign += 1;
                 return Ok(());
             }
-            Seen::GameSpy => What::GameSpy(bytes),
-            Seen::Malformed(_, _, error) => {
-                self.malformed += 1;
-                What::Malformed(error)
-            }
-            Seen::Passed(id, side) => match Datagram::parse(bytes, None) {
-                Ok(datagram) => What::Datagram(datagram, id, side),
-                Err(error) => What::Malformed(error),
-            },
-        };
+            Observed::Malformed(..) => self.malformed += 1,
+            Observed::Datagram(..) | Observed::GameSpy(_) => {}
+        }
         self.datagrams += 1;
         self.remember(Evidence { number: packet.number, offset: packet.offset });
         self.tell_earlier(packet.number)?;

@@ -8,14 +8,16 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use bcnet_observe::{Conversation, ConversationId, Finding, Observer, RetransmitCause, Side, What as Found};
+use bcnet_observe::{
+    Conversation, ConversationId, Finding, Observed, Observer, RetransmitCause, Side, What as Found,
+};
 use bcnet_transport::wire::Message;
 
 use super::filter::Filter;
 use super::plot::{Line, escape, plot};
 use super::series::{Series, Step};
 use super::summary::{Tallied, Tally, short_name, side_name, thousands};
-use super::{End, Evidence, Sight, Sink, What};
+use super::{End, Evidence, Sight, Sink};
 
 pub(super) struct Report {
     path: PathBuf,
@@ -180,11 +182,11 @@ impl Sink for Report {
         for finding in *findings {
             self.note(finding, Some(evidence), observer);
         }
-        let What::Datagram(datagram, id, side) = what else { return Ok(()) };
+        let Observed::Datagram(datagram, id, side) = what else { return Ok(()) };
         let Some(talk) = observer.conversation(*id).filter(|talk| self.filter.wants_talk(talk)) else {
             return Ok(());
         };
-        let acks = datagram.messages().filter(|message| matches!(message, Message::Ack(_)));
+        let acks = datagram.messages().iter().filter(|message| matches!(message, Message::Ack(_)));
         let ack_bytes: usize = acks.map(|message| message.wire_len()).sum();
         let bytes = datagram.as_bytes().len() as u64;
         for each in [*side, side.other()] {

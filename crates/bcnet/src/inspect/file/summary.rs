@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use bcnet_observe::{Conversation, Count, Finding, Observer, RetransmitCause, Side, Traffic, What};
+use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, RetransmitCause, Side, Traffic, What};
 use bcnet_session::payload::Opcode;
 use bcnet_transport::wire::{PeerId, Role};
 
@@ -184,7 +184,7 @@ impl<W: Write> Summary<W> {
 impl<W: Write> Sink for Summary<W> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let place = Evidence { number: sight.packet.number, offset: sight.packet.offset };
-        let gamespy = matches!(sight.what, super::What::GameSpy(_));
+        let gamespy = matches!(sight.what, Observed::GameSpy(_));
         self.gamespy += u64::from(gamespy && self.filter.wants(sight.packet, [None, None], 0));
         sight.findings.iter().try_for_each(|finding| self.find(finding, Some(place), sight.observer))
     }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use bcnet_observe::{Finding, Missed, Observer, What as Found};
+use bcnet_observe::{Finding, Missed, Observed, Observer, What as Found};
 use bcnet_session::payload::Opcode;
 use bcnet_transport::wire::{Channel, Message, MessageId};
 
 use super::filter::Filter;
-use super::{End, Evidence, Sight, Sink, What, opcode};
+use super::{End, Evidence, Sight, Sink, opcode};
 
 /// A message as columns.
 pub(super) struct Row {
@@ -56,7 +56,7 @@ impl<R: Rows> Sink for Table<R> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let packet = sight.packet;
         let start = *self.start.get_or_insert(packet.time.as_micros());
-        let What::Datagram(datagram, id, side) = &sight.what else { return Ok(()) };
+        let Observed::Datagram(datagram, id, side) = &sight.what else { return Ok(()) };
         let receiver = sight.observer.conversation(*id).and_then(|talk| talk.peer(side.other()));
         let faults = sight.findings.iter().any(|finding| finding.what.is_fault());
         if !self.filter.wants(packet, [Some(datagram.sender()), receiver], start)
@@ -64,8 +64,8 @@ impl<R: Rows> Sink for Table<R> {
         {
             return Ok(());
         }
-        for message in datagram.messages().filter(|message| self.filter.wants_message(message)) {
-            self.rows.row(&row(sight, datagram.sender().0, &message))?;
+        for message in datagram.messages().iter().filter(|message| self.filter.wants_message(message)) {
+            self.rows.row(&row(sight, datagram.sender().0, message))?;
         }
         if self.at_once { self.rows.flush() } else { Ok(()) }
     }

@@ -1,13 +1,14 @@
 //! Every message on its own line, for a person or as JSON, with what was found in it.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, NO_MARK, Observer};
-use bcnet_transport::wire::{Datagram, PeerId, Role};
+use bcnet_observe::{Finding, NO_MARK, Observed, Observer};
+use bcnet_transport::wire::{Parsed, PeerId, Role, WireError};
 
 use super::filter::Filter;
-use super::{End, Evidence, Packet, Sight, Sink, What, role};
+use super::{End, Evidence, Packet, Sight, Sink, role};
 use crate::inspect::json::{self, Json};
 use crate::inspect::{Decoded, Entry, Place, human, latin1};
 
@@ -44,16 +45,16 @@ impl<W: Write> View<W> {
         micros.saturating_sub(self.start.unwrap_or(micros)) as f64 / 1e6
     }
 
-    fn datagram(&mut self, packet: &Packet, datagram: &Datagram<'_>) -> io::Result<()> {
+    fn datagram(&mut self, packet: &Packet, datagram: &Parsed<'_>) -> io::Result<()> {
         if self.form == Form::Json {
             let decoded = Decoded::Datagram(*datagram);
             return self.json(packet, Some(role(datagram.sender())), decoded);
         }
         let head = self.head(packet, datagram.sender());
-        let odd = human::odd(datagram.non_stock());
+        let odd = human::odd(datagram.datagram().non_stock());
         let mut comment = comment(packet);
-        for message in datagram.messages().filter(|message| self.filter.wants_message(message)) {
-            writeln!(self.out, "{head}{}{odd}{comment}", human::message(&message))?;
+        for message in datagram.messages().iter().filter(|message| self.filter.wants_message(message)) {
+            writeln!(self.out, "{head}{}{odd}{comment}", human::message(message))?;
             comment.clear();
         }
         Ok(())
@@ -74,25 +75,26 @@ impl<W: Write> View<W> {
         self.json.write_many(&mut self.out)
     }
 
-    fn other(&mut self, packet: &Packet, what: &What<'_>) -> io::Result<()> {
+    fn gamespy(&mut self, packet: &Packet, text: &[u8]) -> io::Result<()> {
         if self.form == Form::Json {
-            return match what {
-                What::GameSpy(text) => self.json(packet, None, Decoded::GameSpy(text)),
-                What::Malformed(error) => self.json(packet, None, Decoded::Malformed(*error)),
-                What::Datagram(..) => Ok(()),
-            };
+            return self.json(packet, None, Decoded::GameSpy(text));
         }
+        let (size, shown) = (human::count(text), human::printable(&latin1(text)));
+        self.line(packet, format_args!("gamespy {size}: {shown}"))
+    }
+
+    fn malformed(&mut self, packet: &Packet, error: WireError) -> io::Result<()> {
+        if self.form == Form::Json {
+            return self.json(packet, None, Decoded::Malformed(error));
+        }
+        self.line(packet, format_args!("error: {error}"))
+    }
+
+    /// A packet of which nothing tells who sent it.
+    fn line(&mut self, packet: &Packet, shown: fmt::Arguments<'_>) -> io::Result<()> {
         let Packet { number, from, to, time, .. } = packet;
         let time = self.since(time.as_micros());
-        write!(self.out, "{number:>6} {time:>11.6}    {from} > {to}  ")?;
-        match what {
-            What::GameSpy(text) => {
-                let shown = human::printable(&latin1(text));
-                writeln!(self.out, "gamespy {}: {shown}{}", human::count(text), comment(packet))
-            }
-            What::Malformed(error) => writeln!(self.out, "error: {error}{}", comment(packet)),
-            What::Datagram(..) => Ok(()),
-        }
+        writeln!(self.out, "{number:>6} {time:>11.6}    {from} > {to}  {shown}{}", comment(packet))
     }
 
     fn finding(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
@@ -116,21 +118,24 @@ impl<W: Write> Sink for View<W> {
         if self.filter.anomalies && !faults {
             return Ok(());
         }
-        match what {
-            What::Datagram(datagram, id, side) => {
+        let wanted = match what {
+            Observed::Datagram(datagram, id, side) => {
                 let receiver = observer.conversation(*id).and_then(|talk| talk.peer(side.other()));
-                let any = || datagram.messages().any(|message| self.filter.wants_message(&message));
-                if !self.filter.wants(packet, [Some(datagram.sender()), receiver], start)
-                    || self.filter.selects_messages() && !any()
-                {
-                    return Ok(());
-                }
-                self.datagram(packet, datagram)?;
+                let any = || datagram.messages().iter().any(|message| self.filter.wants_message(message));
+                self.filter.wants(packet, [Some(datagram.sender()), receiver], start)
+                    && (!self.filter.selects_messages() || any())
             }
-            _ if self.filter.selects_messages() || !self.filter.wants(packet, [None, None], start) => {
-                return Ok(());
+            Observed::GameSpy(_) | Observed::Malformed(..) | Observed::Foreign(_) => {
+                !self.filter.selects_messages() && self.filter.wants(packet, [None, None], start)
             }
-            _ => self.other(packet, what)?,
+        };
+        if !wanted {
+            return Ok(());
+        }
+        match what {
+            Observed::Datagram(datagram, ..) => self.datagram(packet, datagram)?,
+            Observed::GameSpy(text) => self.gamespy(packet, text)?,
+            Observed::Malformed(error, ..) | Observed::Foreign(error) => self.malformed(packet, *error)?,
         }
         let place = Evidence { number: packet.number, offset: packet.offset };
         for finding in *findings {

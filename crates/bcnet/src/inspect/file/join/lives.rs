@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_transport::wire::{Body, Datagram, Message, PeerId, Role};
+use bcnet_transport::wire::{Body, Message, Parsed, PeerId, Role};
 
 use super::super::role;
 
@@ -67,7 +67,7 @@ impl Lives {
         &mut self,
         from: SocketAddrV4,
         to: SocketAddrV4,
-        datagram: &Datagram<'_>,
+        datagram: &Parsed<'_>,
     ) -> Option<LifeId> {
         let sender = role(datagram.sender());
         let addresses @ [client, _] = if sender == Role::Client { [from, to] } else { [to, from] };
@@ -111,8 +111,8 @@ impl Lives {
         LifeId::try_from(self.all.len() - 1).ok()
     }
 
-    fn of_client(&mut self, link: &mut Link, datagram: &Datagram<'_>) -> Option<LifeId> {
-        let request = datagram.messages().find_map(|message| match message {
+    fn of_client(&mut self, link: &mut Link, datagram: &Parsed<'_>) -> Option<LifeId> {
+        let request = datagram.messages().iter().find_map(|message| match message {
             Message::Control(control) => match control.body {
                 Body::ConnectRequest { address, nonce, .. } => Some((nonce, address)),
                 _ => None,
@@ -146,8 +146,8 @@ impl Lives {
         Some(link.asking)
     }
 
-    fn of_host(&mut self, link: &mut Link, datagram: &Datagram<'_>) -> Option<LifeId> {
-        let assigned = datagram.messages().find_map(|message| match message {
+    fn of_host(&mut self, link: &mut Link, datagram: &Parsed<'_>) -> Option<LifeId> {
+        let assigned = datagram.messages().iter().find_map(|message| match message {
             Message::Control(control) => match control.body {
                 Body::ConnectReply { assigned } => Some(assigned),
                 _ => None,
