@@ -8,7 +8,7 @@ use bcnet_transport::wire::{Datagram, Kind, Message, MessageId, Writer};
 /// How a node drives its engine and what it does to datagrams. The default drives it whenever something is due and
 /// changes nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Habits {
+pub struct NodeBehavior {
     /// Ticks are at multiples of this; zero is whenever something is due.
     pub tick: Duration,
     /// It answers parts of split messages with plain ACKs, as one reimplementation did. Needs datagrams in the clear.
@@ -18,10 +18,10 @@ pub struct Habits {
     /// When its program is blocked after it has looked at the clock, and for how long.
     pub blocks: Vec<(Time, Duration)>,
     /// How long one comparison of list entries takes it.
-    pub comparison: Duration,
+    pub comparison_cost: Duration,
 }
 
-impl Habits {
+impl NodeBehavior {
     /// The first tick at or after `due`. Ticks are exact multiples, rounded down to a microsecond.
     pub(crate) fn next_tick(&self, due: Time) -> Time {
         let tick = self.tick.as_nanos();
@@ -39,12 +39,12 @@ impl Habits {
     }
 
     /// How long so many comparisons take.
-    pub(crate) fn thinking(&self, comparisons: u64) -> Duration {
-        self.comparison.saturating_mul(u32::try_from(comparisons).unwrap_or(u32::MAX))
+    pub(crate) fn search_time(&self, comparisons: u64) -> Duration {
+        self.comparison_cost.saturating_mul(u32::try_from(comparisons).unwrap_or(u32::MAX))
     }
 
     /// Changes a datagram that is about to leave; tells its length.
-    pub fn say(&self, bytes: &mut [u8]) -> usize {
+    pub fn rewrite_outgoing(&self, bytes: &mut [u8]) -> usize {
         if !self.plain_acks {
             return bytes.len();
         }
@@ -58,7 +58,7 @@ impl Habits {
     }
 
     /// Changes a datagram that was taken out of the socket.
-    pub fn hear(&self, bytes: &mut Vec<u8>) {
+    pub fn rewrite_incoming(&self, bytes: &mut Vec<u8>) {
         if self.deaf_to_part_acks {
             let len = rewrite(bytes, |message| match message {
                 Message::Ack(ack) if ack.id.part.is_some() => None,

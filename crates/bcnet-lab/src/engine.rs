@@ -7,7 +7,7 @@ use crate::stock::{AckEntry, Dump, Options, Retx, Stock};
 
 /// How a payload is given to an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum SendMode {
     /// As both engines can.
     Plain(Quality),
     /// Reliably, with the original's flag that keeps two such messages out of one datagram. bcnet has no such flag.
@@ -26,7 +26,7 @@ pub trait LabEngine: Engine {
 
     /// Queues a payload. Returns `false` if it is not taken.
     #[must_use]
-    fn send_as(&mut self, to: PeerId, payload: &[u8], manner: Manner, now: Time) -> bool;
+    fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool;
 
     /// Returns what waits for a peer.
     fn dump(&self, peer: PeerId, now: Time) -> Option<Dump>;
@@ -56,11 +56,11 @@ impl LabEngine for Endpoint {
         self.peers().collect()
     }
 
-    fn send_as(&mut self, to: PeerId, payload: &[u8], manner: Manner, now: Time) -> bool {
-        let quality = match manner {
-            Manner::Plain(quality) => quality,
-            Manner::Apart => Quality::Reliable,
-            Manner::Keepalive => return false,
+    fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
+        let quality = match mode {
+            SendMode::Plain(quality) => quality,
+            SendMode::Apart => Quality::Reliable,
+            SendMode::Keepalive => return false,
         };
         self.send(to, payload, quality, now).is_ok()
     }
@@ -89,12 +89,12 @@ impl LabEngine for Stock {
         self.peers()
     }
 
-    fn send_as(&mut self, to: PeerId, payload: &[u8], manner: Manner, now: Time) -> bool {
+    fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
         let reliable = Options::from(Quality::Reliable);
-        let options = match manner {
-            Manner::Plain(quality) => quality.into(),
-            Manner::Apart => Options { aggregate: false, ..reliable },
-            Manner::Keepalive => Options { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
+        let options = match mode {
+            SendMode::Plain(quality) => quality.into(),
+            SendMode::Apart => Options { aggregate: false, ..reliable },
+            SendMode::Keepalive => Options { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
         };
         self.send_with(to, payload, options, now).is_ok()
     }

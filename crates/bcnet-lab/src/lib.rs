@@ -4,10 +4,10 @@
 //! Everything is deterministic: the same seed gives the same run, to the byte. Nothing here reads a clock.
 
 mod battle;
+mod behavior;
 mod engine;
-mod figure;
-mod habits;
 mod link;
+mod measurement;
 mod meter;
 mod observer;
 mod outcome;
@@ -18,13 +18,13 @@ pub mod stock;
 mod world;
 
 pub use battle::{Battle, Shot};
-pub use engine::{LabEngine, Manner};
-pub use figure::{Figure, Measure, Value};
-pub use habits::Habits;
-pub use link::{Faults, Link, Passage, Script, Tally};
+pub use behavior::NodeBehavior;
+pub use engine::{LabEngine, SendMode};
+pub use link::{Arrival, Faults, Link, LinkStats, Script};
+pub use measurement::{Measurement, Metric, Value};
 pub use meter::{Queues, Totals};
-pub use observer::{Observer, Passing};
-pub use outcome::{Missed, NodeOutcome, Outcome, Sample, Taken};
+pub use observer::{DatagramMeta, Observer};
+pub use outcome::{DumpRecord, FailedExpectation, NodeOutcome, Outcome, Sample};
 pub use rng::Rng;
 pub use run::{Options, capture, run};
 pub use scenario::Scenario;

@@ -73,7 +73,7 @@ pub struct Script {
 
 /// What happened on a link so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct LinkStats {
     /// Datagrams that were sent.
     pub sent: u64,
     /// Bytes that were sent.
@@ -92,7 +92,7 @@ pub struct Tally {
     pub corrupted: u64,
 }
 
-impl AddAssign for Tally {
+impl AddAssign for LinkStats {
     fn add_assign(&mut self, other: Self) {
         self.sent += other.sent;
         self.bytes += other.bytes;
@@ -107,7 +107,7 @@ impl AddAssign for Tally {
 
 /// How a datagram passes a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Passage {
+pub struct Arrival {
     /// When it arrives.
     pub at: Time,
     /// Which byte is XORed with what, if it is corrupted; the place is to be taken modulo the length.
@@ -126,7 +126,7 @@ pub struct Link {
     script: Script,
     /// How many datagrams were sent before the script began.
     scripted: u64,
-    tally: Tally,
+    stats: LinkStats,
 }
 
 impl Link {
@@ -140,14 +140,14 @@ impl Link {
             leaving: VecDeque::new(),
             script: Script::default(),
             scripted: 0,
-            tally: Tally::default(),
+            stats: LinkStats::default(),
         }
     }
 
     /// What happened so far.
     #[must_use]
-    pub const fn tally(&self) -> Tally {
-        self.tally
+    pub const fn stats(&self) -> LinkStats {
+        self.stats
     }
 
     /// Changes the faults from now on.
@@ -158,31 +158,31 @@ impl Link {
     /// Changes the script; the next datagram is its first.
     pub fn set_script(&mut self, script: Script) {
         self.script = script;
-        self.scripted = self.tally.sent;
+        self.scripted = self.stats.sent;
     }
 
     /// A datagram of `len` bytes enters. Up to two come out.
-    pub fn pass(&mut self, len: usize, now: Time) -> [Option<Passage>; 2] {
-        self.tally.sent += 1;
-        self.tally.bytes += len as u64;
+    pub fn pass(&mut self, len: usize, now: Time) -> [Option<Arrival>; 2] {
+        self.stats.sent += 1;
+        self.stats.bytes += len as u64;
         if self.faults.partitions.iter().any(|(from, to)| (*from..*to).contains(&now)) {
-            self.tally.cut += 1;
+            self.stats.cut += 1;
             return [None, None];
         }
-        let place = self.tally.sent - self.scripted;
+        let place = self.stats.sent - self.scripted;
         if self.is_lost() | self.script.lose.contains(&place) {
-            self.tally.lost += 1;
+            self.stats.lost += 1;
             return [None, None];
         }
         let Some(departs) = self.departs(len, now) else {
-            self.tally.dropped += 1;
+            self.stats.dropped += 1;
             return [None, None];
         };
-        let first = self.passage(departs);
+        let first = self.arrival(departs);
         let twice = self.rng.chance(self.faults.duplicate) | self.script.double.contains(&place);
         let second = twice.then(|| {
-            self.tally.duplicated += 1;
-            self.passage(departs)
+            self.stats.duplicated += 1;
+            self.arrival(departs)
         });
         [Some(first), second]
     }
@@ -214,19 +214,19 @@ impl Link {
         Some(departs)
     }
 
-    fn passage(&mut self, departs: Time) -> Passage {
+    fn arrival(&mut self, departs: Time) -> Arrival {
         let Faults { delay, jitter, .. } = self.faults;
         let swing = jitter.mul_f64(2.0 * self.rng.share());
         let mut at = departs + delay.saturating_sub(jitter) + swing;
         if self.rng.chance(self.faults.reorder) {
-            self.tally.reordered += 1;
+            self.stats.reordered += 1;
             at = at + self.faults.reorder_by;
         }
         let corrupt = self.rng.chance(self.faults.corrupt).then(|| {
-            self.tally.corrupted += 1;
+            self.stats.corrupted += 1;
             (self.rng.any(), 1 << self.rng.below(8))
         });
-        Passage { at, corrupt }
+        Arrival { at, corrupt }
     }
 }
 

@@ -6,18 +6,18 @@ use bcnet_transport::Time;
 
 use crate::meter::{Log, Sent};
 use crate::outcome::Outcome;
-use crate::scenario::{Scenario, Wanted, Whom};
+use crate::scenario::{PeerRef, Scenario, Wanted};
 use crate::stock::ACK_ENTRY_BYTES;
 
-/// A figure of a run: what, of whom, when.
+/// A measurement of a run: what, of whom, when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub struct Measurement {
     /// What is measured.
-    pub measure: Measure,
+    pub metric: Metric,
     /// At or from which node; `None` is all together.
     pub node: Option<usize>,
     /// For which peer.
-    pub peer: Option<Whom>,
+    pub peer: Option<PeerRef>,
     /// At which moment.
     pub at: Option<Time>,
     /// From this moment on.
@@ -28,18 +28,18 @@ pub struct Figure {
     pub part: Option<u8>,
 }
 
-impl Figure {
-    /// The figure, with whom and when, for people.
+impl Measurement {
+    /// The measurement, with whom and when, for people.
     #[must_use]
     pub fn describe(&self, scenario: &Scenario) -> String {
         let name = |node: usize| scenario.nodes.get(node).map_or("?", |node| node.name.as_str());
-        let mut text = self.measure.name().to_owned();
+        let mut text = self.metric.name().to_owned();
         if let Some(node) = self.node {
             text += &format!(" of {}", name(node));
         }
         match self.peer {
-            Some(Whom::Node(node)) => text += &format!(" for {}", name(node)),
-            Some(Whom::Id(id)) => text += &format!(" for peer {}", id.0),
+            Some(PeerRef::Node(node)) => text += &format!(" for {}", name(node)),
+            Some(PeerRef::Id(id)) => text += &format!(" for peer {}", id.0),
             None => {}
         }
         if let Some(part) = self.part {
@@ -93,9 +93,9 @@ impl fmt::Display for Wanted {
                 write!(f, "{}", Value::Many(values.clone()))?;
                 give_or_take(f, *within)
             }
-            Self::Between(least, most) if most.is_infinite() => write!(f, "at least {least}"),
-            Self::Between(least, most) if least.is_infinite() => write!(f, "at most {most}"),
-            Self::Between(least, most) => write!(f, "{least} to {most}"),
+            Self::Between(min, max) if max.is_infinite() => write!(f, "at least {min}"),
+            Self::Between(min, max) if min.is_infinite() => write!(f, "at most {max}"),
+            Self::Between(min, max) => write!(f, "{min} to {max}"),
         }
     }
 }
@@ -109,30 +109,30 @@ impl fmt::Display for Number {
     }
 }
 
-macro_rules! measures {
-    ($($(#[doc = $doc:literal])+ $measure:ident = $name:literal,)+) => {
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $metric:ident = $name:literal,)+) => {
         /// What can be measured.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Measure {
-            $($(#[doc = $doc])+ $measure,)+
+        pub enum Metric {
+            $($(#[doc = $doc])+ $metric,)+
         }
 
-        impl Measure {
+        impl Metric {
             /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$measure,)+];
+            pub const ALL: &'static [Self] = &[$(Self::$metric,)+];
 
             /// Its name in scenario files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Self::$measure => $name,)+
+                    $(Self::$metric => $name,)+
                 }
             }
         }
     };
 }
 
-measures! {
+metrics! {
     /// How often each ACK in the outbox was sent, in the order of the outbox.
     Acks = "acks",
     /// How often each message that waits for its ACK was sent again.
@@ -162,11 +162,11 @@ measures! {
     /// When each ACK was sent.
     AckTimes = "ack_times",
     /// The most bytes of ACKs in one datagram.
-    MostAckBytes = "most_ack_bytes",
+    MaxAckBytes = "most_ack_bytes",
     /// The most messages in one datagram.
-    MostMessages = "most_messages",
+    MaxMessages = "most_messages",
     /// The most ACKs in one datagram.
-    MostAcks = "most_acks",
+    MaxAcks = "most_acks",
     /// Datagrams in which ACKs left no room for the largest message.
     Crowded = "crowded",
     /// ACKs that cleared a message that waited.
@@ -208,14 +208,14 @@ measures! {
     /// The same, exceeded by one in a hundred.
     DelayP99 = "delay_p99",
     /// The same, the longest.
-    DelayMost = "delay_max",
+    DelayMax = "delay_max",
     /// Peers that were lost because nothing was heard of them.
     Silent = "silent",
     /// Bytes on the wire per payload delivered.
     BytesPerPayload = "bytes_per_payload",
 }
 
-impl Measure {
+impl Metric {
     /// Whether it is read from a dump.
     #[must_use]
     pub const fn is_of_queues(self) -> bool {
@@ -236,7 +236,7 @@ impl Measure {
         match self {
             Self::DelayMedian => Some(0.5),
             Self::DelayP99 => Some(0.99),
-            Self::DelayMost => Some(1.0),
+            Self::DelayMax => Some(1.0),
             _ => None,
         }
     }
@@ -247,16 +247,16 @@ impl Measure {
     }
 }
 
-impl Figure {
+impl Measurement {
     /// Whether the run must log everything that is sent.
     pub(crate) fn needs_log(&self) -> bool {
-        self.measure.is_of_the_log() || self.since.is_some() || self.until.is_some() || self.part.is_some()
+        self.metric.is_of_the_log() || self.since.is_some() || self.until.is_some() || self.part.is_some()
     }
 
-    /// Reads the figure from a run. `None` if there is nothing to read it from.
+    /// Reads the measurement from a run. `None` if there is nothing to read it from.
     #[must_use]
     pub fn of(&self, outcome: &Outcome) -> Option<Value> {
-        if self.measure.is_of_queues() {
+        if self.metric.is_of_queues() {
             return self.of_queues(outcome);
         }
         if self.needs_log() {
@@ -268,49 +268,49 @@ impl Figure {
         };
         let seconds = outcome.duration.as_secs_f64();
         let one = |value: u64| Some(value as f64);
-        let value = match self.measure {
-            Measure::Datagrams => one(total.datagrams),
-            Measure::Bytes => one(total.bytes),
-            Measure::AcksSent => one(total.acks),
-            Measure::AckBytes => one(total.ack_bytes),
-            Measure::MostAckBytes => one(total.most_ack_bytes),
-            Measure::MostAcks => one(total.most_acks),
-            Measure::MostMessages => one(total.most_messages),
-            Measure::Crowded => one(total.crowded),
-            Measure::UsefulAcks => one(total.useful_acks),
-            Measure::UselessAcks => one(total.useless_acks),
-            Measure::EmptyShare => ratio(total.empty_acks, total.useful_acks + total.useless_acks),
-            Measure::Retransmits => one(total.retransmits),
-            Measure::Keepalives => one(total.keepalives),
-            Measure::Comparisons => one(total.comparisons.unwrap_or(0)),
-            Measure::ComparisonRate => Some(total.comparisons.unwrap_or(0) as f64 / seconds),
-            Measure::PeakAcks => one(total.queues.peak_acks as u64),
-            Measure::PeakRetx => one(total.queues.peak_retx as u64),
-            Measure::MeanAcks => Some(total.queues.mean_acks()),
-            Measure::MeanRetx => Some(total.queues.mean_retx()),
-            Measure::PayloadsSent => one(total.payloads),
-            Measure::Refused => one(total.refused),
-            Measure::Delivered => one(total.delivered),
-            Measure::Missing => one(total.missing),
-            Measure::Garbled => one(total.garbled),
-            Measure::Silent => one(total.silent),
-            Measure::BytesPerPayload => ratio(total.bytes, total.delivered),
-            measure => measure.share_of_delays().and_then(|share| outcome.delay(self.node, share)),
+        let value = match self.metric {
+            Metric::Datagrams => one(total.datagrams),
+            Metric::Bytes => one(total.bytes),
+            Metric::AcksSent => one(total.acks),
+            Metric::AckBytes => one(total.ack_bytes),
+            Metric::MaxAckBytes => one(total.max_ack_bytes),
+            Metric::MaxAcks => one(total.max_acks),
+            Metric::MaxMessages => one(total.max_messages),
+            Metric::Crowded => one(total.crowded),
+            Metric::UsefulAcks => one(total.useful_acks),
+            Metric::UselessAcks => one(total.useless_acks),
+            Metric::EmptyShare => ratio(total.empty_acks, total.useful_acks + total.useless_acks),
+            Metric::Retransmits => one(total.retransmits),
+            Metric::Keepalives => one(total.keepalives),
+            Metric::Comparisons => one(total.comparisons.unwrap_or(0)),
+            Metric::ComparisonRate => Some(total.comparisons.unwrap_or(0) as f64 / seconds),
+            Metric::PeakAcks => one(total.queues.peak_acks as u64),
+            Metric::PeakRetx => one(total.queues.peak_retx as u64),
+            Metric::MeanAcks => Some(total.queues.mean_acks()),
+            Metric::MeanRetx => Some(total.queues.mean_retx()),
+            Metric::PayloadsSent => one(total.payloads),
+            Metric::Refused => one(total.refused),
+            Metric::Delivered => one(total.delivered),
+            Metric::Missing => one(total.missing),
+            Metric::Garbled => one(total.garbled),
+            Metric::Silent => one(total.silent),
+            Metric::BytesPerPayload => ratio(total.bytes, total.delivered),
+            metric => metric.share_of_delays().and_then(|share| outcome.delay(self.node, share)),
         };
         value.map(Value::One)
     }
 
-    /// Reads the figure from runs with different seeds: a delay from all payloads together, anything else as the mean.
+    /// Reads the measurement from runs with different seeds: a delay from all payloads together, anything else as the mean.
     /// `None` if a run has no such number.
     #[must_use]
     pub fn of_all(&self, runs: &[Outcome]) -> Option<f64> {
-        if let Some(share) = self.measure.share_of_delays() {
+        if let Some(share) = self.metric.share_of_delays() {
             return Outcome::pooled_delay(runs, self.node, share);
         }
         let each = runs.iter().map(|run| match self.of(run) {
             Some(Value::One(value)) => Some(value),
             // Nothing waits for a peer that is not there.
-            None if self.measure.is_of_queues() => Some(0.0),
+            None if self.metric.is_of_queues() => Some(0.0),
             _ => None,
         });
         let each = each.collect::<Option<Vec<f64>>>()?;
@@ -323,13 +323,13 @@ impl Figure {
         let dump = &taken.find(|dump| self.peer.is_none() || dump.asked == self.peer)?.dump;
         let acks = || dump.acks.iter();
         let retx = || dump.retx.iter();
-        Some(match self.measure {
-            Measure::Acks => Value::Many(acks().map(|ack| f64::from(ack.retx)).collect()),
-            Measure::AckNumbers => Value::Many(acks().map(|ack| f64::from(ack.seq)).collect()),
-            Measure::Retx => Value::Many(retx().map(|entry| f64::from(entry.retx)).collect()),
-            Measure::Intervals => Value::Many(retx().map(|entry| f64::from(entry.interval)).collect()),
-            Measure::AckEntries => Value::One(dump.acks.len() as f64),
-            Measure::AckMemory => Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
+        Some(match self.metric {
+            Metric::Acks => Value::Many(acks().map(|ack| f64::from(ack.retx)).collect()),
+            Metric::AckNumbers => Value::Many(acks().map(|ack| f64::from(ack.seq)).collect()),
+            Metric::Retx => Value::Many(retx().map(|entry| f64::from(entry.retx)).collect()),
+            Metric::Intervals => Value::Many(retx().map(|entry| f64::from(entry.interval)).collect()),
+            Metric::AckEntries => Value::One(dump.acks.len() as f64),
+            Metric::AckMemory => Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
             _ => Value::One(dump.retx.len() as f64),
         })
     }
@@ -355,17 +355,17 @@ impl Figure {
             Some(Value::Many(entries.map(|entry| entry.at.as_micros() as f64 / 1e6).collect()))
         };
         let count = |entries: usize| Some(Value::One(entries as f64));
-        match self.measure {
-            Measure::DatagramSizes => Some(Value::Many(sizes().collect())),
-            Measure::DatagramTimes => times(&mut datagrams()),
-            Measure::AckTimes => times(&mut acks()),
-            Measure::RetransmitTimes => times(&mut again()),
-            Measure::Datagrams => count(datagrams().count()),
-            Measure::AcksSent => count(acks().count()),
-            Measure::AckBytes => Some(Value::One(acks().map(|entry| f64::from(entry.len)).sum())),
-            Measure::Bytes => Some(Value::One(sizes().sum())),
-            Measure::Retransmits => count(again().count()),
-            Measure::Keepalives => count(of(|what| matches!(what, Sent::Keepalive)).count()),
+        match self.metric {
+            Metric::DatagramSizes => Some(Value::Many(sizes().collect())),
+            Metric::DatagramTimes => times(&mut datagrams()),
+            Metric::AckTimes => times(&mut acks()),
+            Metric::RetransmitTimes => times(&mut again()),
+            Metric::Datagrams => count(datagrams().count()),
+            Metric::AcksSent => count(acks().count()),
+            Metric::AckBytes => Some(Value::One(acks().map(|entry| f64::from(entry.len)).sum())),
+            Metric::Bytes => Some(Value::One(sizes().sum())),
+            Metric::Retransmits => count(again().count()),
+            Metric::Keepalives => count(of(|what| matches!(what, Sent::Keepalive)).count()),
             _ => None,
         }
     }

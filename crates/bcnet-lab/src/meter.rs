@@ -9,7 +9,7 @@ use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId};
 use bcnet_transport::{Event, Leave, Time};
 
 use crate::engine::LabEngine;
-use crate::observer::{Observer, Passing};
+use crate::observer::{DatagramMeta, Observer};
 use crate::stock::HandledAck;
 
 /// What one node did, or all together.
@@ -24,13 +24,13 @@ pub struct Totals {
     /// Bytes of those.
     pub ack_bytes: u64,
     /// The most bytes of ACKs in one datagram.
-    pub most_ack_bytes: u64,
+    pub max_ack_bytes: u64,
     /// Datagrams in which ACKs left no room for the largest message.
     pub crowded: u64,
     /// The most ACKs in one datagram.
-    pub most_acks: u64,
+    pub max_acks: u64,
     /// The most messages in one datagram.
-    pub most_messages: u64,
+    pub max_messages: u64,
     /// Bytes of messages that were sent again.
     pub again_bytes: u64,
     /// ACKs that came and cleared a message.
@@ -67,10 +67,10 @@ impl AddAssign for Totals {
         self.bytes += other.bytes;
         self.acks += other.acks;
         self.ack_bytes += other.ack_bytes;
-        self.most_ack_bytes = self.most_ack_bytes.max(other.most_ack_bytes);
+        self.max_ack_bytes = self.max_ack_bytes.max(other.max_ack_bytes);
         self.crowded += other.crowded;
-        self.most_acks = self.most_acks.max(other.most_acks);
-        self.most_messages = self.most_messages.max(other.most_messages);
+        self.max_acks = self.max_acks.max(other.max_acks);
+        self.max_messages = self.max_messages.max(other.max_messages);
         self.again_bytes += other.again_bytes;
         self.useful_acks += other.useful_acks;
         self.useless_acks += other.useless_acks;
@@ -224,7 +224,7 @@ pub(crate) struct Meter {
     pub(crate) log: Option<Vec<Log>>,
     pub(crate) trace: Option<Vec<(usize, HandledAck)>>,
     /// The first datagrams, as many as it has room for.
-    pub(crate) captured: Vec<(Passing, Vec<u8>)>,
+    pub(crate) captured: Vec<(DatagramMeta, Vec<u8>)>,
 }
 
 impl Meter {
@@ -300,10 +300,10 @@ impl Meter {
         self.taken = taken;
     }
 
-    fn note_log(&mut self, passing: Passing, len: usize, what: Sent) {
-        if let Some(log) = self.log.as_mut().filter(|_| passing.now >= self.start) {
-            let (at, len) = (Time::ZERO + passing.now.since(self.start), u32::try_from(len).unwrap_or(0));
-            log.push(Log { at, from: passing.from, len, what });
+    fn note_log(&mut self, meta: DatagramMeta, len: usize, what: Sent) {
+        if let Some(log) = self.log.as_mut().filter(|_| meta.now >= self.start) {
+            let (at, len) = (Time::ZERO + meta.now.since(self.start), u32::try_from(len).unwrap_or(0));
+            log.push(Log { at, from: meta.from, len, what });
         }
     }
 
@@ -347,14 +347,14 @@ impl Observer<dyn LabEngine> for Meter {
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], sender: &dyn LabEngine) {
-        let Passing { from, to, now, .. } = passing;
+    fn on_sent(&mut self, meta: DatagramMeta, bytes: &[u8], sender: &dyn LabEngine) {
+        let DatagramMeta { from, to, now, .. } = meta;
         if !sender.has_frames() {
             self.handle_taken(from, now);
         }
-        self.note_log(passing, bytes.len(), Sent::Datagram);
+        self.note_log(meta, bytes.len(), Sent::Datagram);
         if self.captured.len() < self.captured.capacity() {
-            self.captured.push((passing, bytes.to_vec()));
+            self.captured.push((meta, bytes.to_vec()));
         }
         let mut sum = Totals { datagrams: 1, bytes: bytes.len() as u64, ..Totals::default() };
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
@@ -378,13 +378,13 @@ impl Observer<dyn LabEngine> for Meter {
                     _ => Sent::Other,
                 },
             };
-            self.note_log(passing, len, what);
+            self.note_log(meta, len, what);
         }
         if now >= self.start {
-            sum.most_ack_bytes = sum.ack_bytes;
+            sum.max_ack_bytes = sum.ack_bytes;
             sum.crowded = u64::from(sum.ack_bytes > CROWD);
-            sum.most_acks = sum.acks;
-            sum.most_messages = u64::from(datagram.count());
+            sum.max_acks = sum.acks;
+            sum.max_messages = u64::from(datagram.count());
             self.totals[from] += sum;
         }
     }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-use crate::figure::Value;
+use crate::measurement::Value;
 use crate::meter::{Log, Totals};
-use crate::scenario::{Expect, Kind, Scenario, Wanted, Whom};
+use crate::scenario::{EngineKind, Expect, PeerRef, Scenario, Wanted};
 use crate::stock::{Dump, HandledAck};
 
 /// What came out of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The engine of nodes that name none.
-    pub engine: Kind,
+    pub engine: EngineKind,
     /// The seed.
     pub seed: u64,
     /// How long the experiment lasted, in virtual time.
@@ -21,12 +21,12 @@ pub struct Outcome {
     /// What each node did.
     pub nodes: Vec<NodeOutcome>,
     /// The dumps, in the order of time.
-    pub dumps: Vec<Taken>,
+    pub dumps: Vec<DumpRecord>,
     /// The state at regular moments.
     pub samples: Vec<Sample>,
     /// Every ACK that was handled, and by which node, if that was asked for.
     pub trace: Vec<(usize, HandledAck)>,
-    /// Everything that was sent, if a figure needs it.
+    /// Everything that was sent, if a measurement needs it.
     pub(crate) log: Vec<Log>,
     /// Who sent it, and how many microseconds it took, sorted by those.
     pub(crate) delays: Vec<(usize, u32)>,
@@ -40,7 +40,7 @@ pub struct NodeOutcome {
     /// Its name.
     pub name: String,
     /// Its engine; a node that is nobody has none.
-    pub engine: Option<Kind>,
+    pub engine: Option<EngineKind>,
     /// What it did.
     pub totals: Totals,
     /// What would have ended its program.
@@ -49,13 +49,13 @@ pub struct NodeOutcome {
 
 /// A dump and where it was taken.
 #[derive(Debug)]
-pub struct Taken {
+pub struct DumpRecord {
     /// When it was asked for.
     pub at: Time,
     /// The number of the node.
     pub node: usize,
     /// The peer as it was asked for.
-    pub asked: Option<Whom>,
+    pub asked: Option<PeerRef>,
     /// The queues.
     pub dump: Dump,
 }
@@ -71,11 +71,11 @@ pub struct Sample {
 
 /// An expectation that was not met.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Missed {
+pub struct FailedExpectation {
     /// The line in the file.
     pub line: usize,
-    /// The figure, with whom and when.
-    pub figure: String,
+    /// The measurement, with whom and when.
+    pub measurement: String,
     /// What it should have been.
     pub expected: String,
     /// What it was.
@@ -124,7 +124,7 @@ impl Outcome {
 
     /// The expectations that were not met.
     #[must_use]
-    pub fn missed(&self, scenario: &Scenario) -> Vec<Missed> {
+    pub fn missed(&self, scenario: &Scenario) -> Vec<FailedExpectation> {
         let concerned = scenario.expects.iter().filter(|expect| self.concerns(expect));
         concerned.filter_map(|expect| self.check(expect, scenario)).collect()
     }
@@ -133,14 +133,14 @@ impl Outcome {
         expect.engine.is_none_or(|engine| engine == self.engine)
     }
 
-    fn check(&self, expect: &Expect, scenario: &Scenario) -> Option<Missed> {
-        let value = expect.figure.of(self);
+    fn check(&self, expect: &Expect, scenario: &Scenario) -> Option<FailedExpectation> {
+        let value = expect.measurement.of(self);
         if value.as_ref().is_some_and(|value| expect.wanted.is_met_by(value)) {
             return None;
         }
         let seen = value.map_or_else(|| "nothing to measure".into(), |value| value.to_string());
-        let (line, figure) = (expect.line, expect.figure.describe(scenario));
-        Some(Missed { line, figure, expected: expect.wanted.to_string(), seen })
+        let (line, measurement) = (expect.line, expect.measurement.describe(scenario));
+        Some(FailedExpectation { line, measurement, expected: expect.wanted.to_string(), seen })
     }
 }
 
@@ -149,7 +149,7 @@ impl Wanted {
         let near = |a: &f64, b: &f64, within: f64| (a - b).abs() <= within + 1e-9;
         match (self, value) {
             (Self::Is(wanted, within), Value::One(value)) => near(wanted, value, *within),
-            (Self::Between(least, most), Value::One(value)) => (*least..=*most).contains(value),
+            (Self::Between(min, max), Value::One(value)) => (*min..=*max).contains(value),
             (Self::Are(wanted, within), Value::Many(values)) => {
                 wanted.len() == values.len()
                     && wanted.iter().zip(values).all(|(wanted, value)| near(wanted, value, *within))

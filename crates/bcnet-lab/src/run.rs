@@ -6,12 +6,14 @@ use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Quality, Time};
 
 use crate::battle::{Battle, Shot};
-use crate::engine::{LabEngine, Manner};
+use crate::engine::{LabEngine, SendMode};
 use crate::link::Faults;
 use crate::meter::{Meter, Totals};
-use crate::observer::Passing;
-use crate::outcome::{NodeOutcome, Outcome, Sample, Taken};
-use crate::scenario::{Action, Content, DumpAt, Kind, Node, NodeRole, Scenario, Settings, Timed, Whom};
+use crate::observer::DatagramMeta;
+use crate::outcome::{DumpRecord, NodeOutcome, Outcome, Sample};
+use crate::scenario::{
+    Action, Content, DumpAt, EngineKind, Node, NodeRole, PeerRef, Scenario, Settings, TimedAction,
+};
 use crate::stock::{Params, Stock};
 use crate::world::{World, address};
 
@@ -19,7 +21,7 @@ use crate::world::{World, address};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// The engine of nodes that name none.
-    pub engine: Option<Kind>,
+    pub engine: Option<EngineKind>,
     /// Another seed.
     pub seed: Option<u64>,
     /// Whether every ACK that is handled is noted.
@@ -37,11 +39,11 @@ pub fn run(scenario: &Scenario, options: &Options) -> Outcome {
     runner.finish()
 }
 
-/// Runs a scenario and gives the first datagrams that were sent in it, at most `most`, in the clear.
+/// Runs a scenario and gives the first datagrams that were sent in it, at most `max`, in the clear.
 #[must_use]
-pub fn capture(scenario: &Scenario, options: &Options, most: usize) -> Vec<(Passing, Vec<u8>)> {
+pub fn capture(scenario: &Scenario, options: &Options, max: usize) -> Vec<(DatagramMeta, Vec<u8>)> {
     let mut runner = Runner::new(scenario, options);
-    runner.meter.captured.reserve_exact(most);
+    runner.meter.captured.reserve_exact(max);
     runner.settle();
     runner.experiment();
     runner.meter.captured
@@ -49,17 +51,17 @@ pub fn capture(scenario: &Scenario, options: &Options, most: usize) -> Vec<(Pass
 
 struct Runner<'a> {
     scenario: &'a Scenario,
-    engine: Kind,
+    engine: EngineKind,
     seed: u64,
     start: Time,
     world: World<dyn LabEngine>,
     meter: Meter,
     /// What is still to be done, with the next time of each.
-    actions: Vec<(Time, &'a Timed)>,
+    actions: Vec<(Time, &'a TimedAction)>,
     battles: Vec<(Battle, Time)>,
     /// What is still to be dumped, the next one last.
     dumps: Vec<DumpAt>,
-    taken: Vec<Taken>,
+    taken: Vec<DumpRecord>,
     samples: Vec<Sample>,
     payload: Vec<u8>,
     /// What each engine had compared when the experiment began.
@@ -76,18 +78,18 @@ impl<'a> Runner<'a> {
             Faults { delay: scenario.links.iter().map(delay).max().unwrap_or_default(), ..Faults::default() };
         let mut world = World::new(calm, seed);
         for (number, node) in scenario.nodes.iter().enumerate() {
-            world.add_node(build(node, number, scenario, engine), node.habits.clone());
+            world.add_node(build(node, number, scenario, engine), node.behavior.clone());
         }
         let present = scenario.nodes.iter().map(|node| node.role != NodeRole::Nobody).collect();
         let mut meter = Meter::new(present, start);
-        let figures = || {
+        let measurements = || {
             scenario
                 .expects
                 .iter()
-                .map(|expect| &expect.figure)
-                .chain(scenario.claim.iter().map(|claim| &claim.figure))
+                .map(|expect| &expect.measurement)
+                .chain(scenario.claim.iter().map(|claim| &claim.measurement))
         };
-        meter.log = figures().any(|figure| figure.needs_log()).then(Vec::new);
+        meter.log = measurements().any(|measurement| measurement.needs_log()).then(Vec::new);
         meter.trace = options.trace.then(Vec::new);
         let battle = |traffic: &crate::scenario::Traffic| {
             (
@@ -166,7 +168,7 @@ impl<'a> Runner<'a> {
     fn act(&mut self, at: Time) {
         self.world.watch_before(at, &mut self.meter);
         let settle = self.scenario.settle;
-        let due: Vec<&Timed> =
+        let due: Vec<&TimedAction> =
             self.actions.iter().filter(|(next, _)| *next == at).map(|(_, timed)| *timed).collect();
         for timed in due {
             self.perform(&timed.action);
@@ -195,13 +197,13 @@ impl<'a> Runner<'a> {
     fn perform(&mut self, action: &Action) {
         let now = self.world.now();
         match action {
-            Action::Send { from, to, what, count, manner } => {
+            Action::Send { from, to, what, count, mode } => {
                 for _ in 0..*count {
                     for peer in self.receivers(*from, *to) {
                         match what {
-                            Content::Size(size) => self.send(*from, peer, *size, *manner),
+                            Content::Size(size) => self.send(*from, peer, *size, *mode),
                             Content::Bytes(bytes) => {
-                                let taken = self.world.node_mut(*from).send_as(peer, bytes, *manner, now);
+                                let taken = self.world.node_mut(*from).send_as(peer, bytes, *mode, now);
                                 self.meter.gave(*from, taken, false);
                             }
                         }
@@ -219,10 +221,10 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn receivers(&self, from: usize, to: Option<Whom>) -> Vec<PeerId> {
+    fn receivers(&self, from: usize, to: Option<PeerRef>) -> Vec<PeerId> {
         match to {
-            Some(Whom::Id(id)) => vec![id],
-            Some(Whom::Node(node)) => vec![self.id_of(node)],
+            Some(PeerRef::Id(id)) => vec![id],
+            Some(PeerRef::Node(node)) => vec![self.id_of(node)],
             None => self.world.node(from).peer_ids(),
         }
     }
@@ -246,21 +248,21 @@ impl<'a> Runner<'a> {
         if shot.quality == Quality::Unreliable {
             // Not worth a number: there are many of them, and nobody asks when they arrive.
             let now = self.world.now();
-            let (state, manner) = (&STATE[..shot.size.min(STATE.len())], Manner::Plain(shot.quality));
-            let taken = self.world.node_mut(from).send_as(peer, state, manner, now);
+            let (state, mode) = (&STATE[..shot.size.min(STATE.len())], SendMode::Plain(shot.quality));
+            let taken = self.world.node_mut(from).send_as(peer, state, mode, now);
             return self.meter.gave(from, taken, false);
         }
-        self.send(from, peer, shot.size, Manner::Plain(shot.quality));
+        self.send(from, peer, shot.size, SendMode::Plain(shot.quality));
     }
 
-    fn send(&mut self, from: usize, to: PeerId, size: usize, manner: Manner) {
+    fn send(&mut self, from: usize, to: PeerId, size: usize, mode: SendMode) {
         let now = self.world.now();
         let mut payload = std::mem::take(&mut self.payload);
         // What is too large for one message is made reliable.
-        let unreliable = manner == Manner::Plain(Quality::Unreliable);
+        let unreliable = mode == SendMode::Plain(Quality::Unreliable);
         let reliable = !unreliable || size > LARGEST_UNRELIABLE;
         self.meter.stamp(&mut payload, from, size, reliable, now);
-        let taken = self.world.node_mut(from).send_as(to, &payload, manner, now);
+        let taken = self.world.node_mut(from).send_as(to, &payload, mode, now);
         self.meter.gave(from, taken, true);
         self.payload = payload;
     }
@@ -271,7 +273,7 @@ impl<'a> Runner<'a> {
         for id in self.receivers(node, peer) {
             if let Some(mut dump) = self.world.node(node).dump(id, now) {
                 dump.at = at;
-                self.taken.push(Taken { at, node, asked: peer, dump });
+                self.taken.push(DumpRecord { at, node, asked: peer, dump });
             }
         }
     }
@@ -320,13 +322,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The dumps that the file, its figures and the options ask for, the last one first.
+/// The dumps that the file, its measurements and the options ask for, the last one first.
 fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
-    let figures = scenario.expects.iter().map(|expect| &expect.figure);
-    let figures = figures.chain(scenario.claim.iter().map(|claim| &claim.figure));
-    let figures = figures.filter(|figure| figure.measure.is_of_queues());
-    let of_figures =
-        figures.filter_map(|figure| Some(DumpAt { at: figure.at?, node: figure.node?, peer: figure.peer }));
+    let measurements = scenario.expects.iter().map(|expect| &expect.measurement);
+    let measurements = measurements.chain(scenario.claim.iter().map(|claim| &claim.measurement));
+    let measurements = measurements.filter(|measurement| measurement.metric.is_of_queues());
+    let of_figures = measurements.filter_map(|measurement| {
+        Some(DumpAt { at: measurement.at?, node: measurement.node?, peer: measurement.peer })
+    });
     let extra = options.dump.into_iter().flat_map(|at| {
         let nodes = scenario.nodes.iter().enumerate().filter(|(_, node)| node.role != NodeRole::Nobody);
         nodes.map(move |(node, _)| DumpAt { at, node, peer: None })
@@ -339,17 +342,21 @@ fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
 }
 
 /// The engine of a node.
-fn build(node: &Node, number: usize, scenario: &Scenario, engine: Kind) -> Box<dyn LabEngine> {
+fn build(node: &Node, number: usize, scenario: &Scenario, engine: EngineKind) -> Box<dyn LabEngine> {
     let host = address(scenario.host().unwrap_or(0));
     let own = *address(number).ip();
     let nonce = 0x0A5F + u32::try_from(number).unwrap_or(0);
     let now = Time::ZERO;
     match (node.role, node.engine.unwrap_or(engine)) {
         (NodeRole::Nobody, _) => Box::new(Stock::closed()),
-        (NodeRole::Host, Kind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
-        (NodeRole::Host, Kind::Bcnet) => Box::new(Endpoint::host(Config { address: own, ..config(node) })),
-        (NodeRole::Client, Kind::Stock) => Box::new(Stock::connect(params(node), host, own, nonce, &[], now)),
-        (NodeRole::Client, Kind::Bcnet) => {
+        (NodeRole::Host, EngineKind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
+        (NodeRole::Host, EngineKind::Bcnet) => {
+            Box::new(Endpoint::host(Config { address: own, ..config(node) }))
+        }
+        (NodeRole::Client, EngineKind::Stock) => {
+            Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
+        }
+        (NodeRole::Client, EngineKind::Bcnet) => {
             Box::new(Endpoint::connect(config(node), host, own, nonce, Text::default(), now))
         }
     }
@@ -388,7 +395,7 @@ fn config(node: &Node) -> Config {
     };
     Config {
         cipher: false,
-        tick: node.habits.tick,
+        tick: node.behavior.tick,
         keepalive: length(keepalive, default.keepalive),
         silence: length(silence, default.silence),
         linger: linger.unwrap_or(default.linger),

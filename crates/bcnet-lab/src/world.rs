@@ -8,15 +8,15 @@ use std::time::Duration;
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Deadlines, Endpoint, Event, Time};
 
+use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
-use crate::habits::Habits;
-use crate::link::{Faults, Link, Script, Tally};
-use crate::observer::{Listener, Observer, Passing};
+use crate::link::{Faults, Link, LinkStats, Script};
+use crate::observer::{DatagramMeta, Listener, Observer};
 
 /// An engine with an address and its habits.
 #[derive(Debug)]
 struct Node<E: ?Sized> {
-    habits: Habits,
+    behavior: NodeBehavior,
     /// What waits in its socket.
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
     /// How often it was serviced at the time of the last service.
@@ -33,7 +33,7 @@ impl<E: LabEngine + ?Sized> Node<E> {
     fn service_at(&self, due: Time) -> Time {
         let again = self.engine.has_frames() && self.services.1 > 0;
         let earliest = if again { self.services.0 + Duration::from_micros(1) } else { Time::ZERO };
-        self.habits.next_tick(due.max(earliest).max(self.busy))
+        self.behavior.next_tick(due.max(earliest).max(self.busy))
     }
 }
 
@@ -109,7 +109,7 @@ impl World {
 
     /// Adds a node and tells its number.
     pub fn add(&mut self, endpoint: Endpoint, tick: Duration) -> usize {
-        self.add_node(Box::new(endpoint), Habits { tick, ..Habits::default() })
+        self.add_node(Box::new(endpoint), NodeBehavior { tick, ..NodeBehavior::default() })
     }
 
     /// Adds a client that asks node 0 to be let in, and tells its number.
@@ -164,10 +164,10 @@ impl<E: LabEngine + ?Sized> World<E> {
     }
 
     /// Adds a node and tells its number.
-    pub fn add_node(&mut self, engine: Box<E>, habits: Habits) -> usize {
+    pub fn add_node(&mut self, engine: Box<E>, behavior: NodeBehavior) -> usize {
         let number = self.nodes.len();
         let (services, busy) = ((Time::ZERO, 0), Time::ZERO);
-        self.nodes.push(Node { habits, inbox: Vec::new(), services, busy, held_up: None, engine });
+        self.nodes.push(Node { behavior, inbox: Vec::new(), services, busy, held_up: None, engine });
         self.schedule(number);
         number
     }
@@ -207,15 +207,15 @@ impl<E: LabEngine + ?Sized> World<E> {
 
     /// What happened on the link from one node to another.
     #[must_use]
-    pub fn tally(&self, from: usize, to: usize) -> Tally {
-        self.links.get(&(from, to)).map(Link::tally).unwrap_or_default()
+    pub fn stats(&self, from: usize, to: usize) -> LinkStats {
+        self.links.get(&(from, to)).map(Link::stats).unwrap_or_default()
     }
 
     /// What happened on all links together.
     #[must_use]
-    pub fn total(&self) -> Tally {
-        let mut total = Tally::default();
-        self.links.values().for_each(|link| total += link.tally());
+    pub fn total(&self) -> LinkStats {
+        let mut total = LinkStats::default();
+        self.links.values().for_each(|link| total += link.stats());
         total
     }
 
@@ -287,10 +287,10 @@ impl<E: LabEngine + ?Sized> World<E> {
         while self.flying.peek().is_some_and(|Reverse(flight)| flight.at <= self.now) {
             let Some(Reverse(flight)) = self.flying.pop() else { break };
             let Flight { from, to, number, bytes, corrupted, .. } = flight;
-            let passing = Passing { from, to, number, now: self.now };
+            let meta = DatagramMeta { from, to, number, now: self.now };
             if !corrupted {
-                observer.on_arrival(passing, &bytes);
-            } else if !observer.on_corrupted(passing, &bytes) {
+                observer.on_arrival(meta, &bytes);
+            } else if !observer.on_corrupted(meta, &bytes) {
                 self.spare.push(bytes);
                 continue;
             }
@@ -306,7 +306,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         let again = if node.services.0 == now { node.services.1 + 1 } else { 1 };
         assert!(again < MAX_SERVICES, "node {number} does not come to rest at {now}");
         node.services = (now, again);
-        if let Some(blocked) = node.habits.block(now) {
+        if let Some(blocked) = node.behavior.block(now) {
             node.busy = now + blocked;
             // An engine that is not run in frames is told the time when it gets its turn.
             node.held_up = node.held_up.or_else(|| node.engine.has_frames().then_some(now));
@@ -316,7 +316,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         let clock = node.held_up.take().unwrap_or(now);
         let compared = node.engine.comparisons();
         for (from, mut bytes) in node.inbox.drain(..) {
-            node.habits.hear(&mut bytes);
+            node.behavior.rewrite_incoming(&mut bytes);
             observer.on_taken(number, place(from), &bytes, &node.engine, now);
             node.engine.handle_datagram(from, &mut bytes, clock);
             self.spare.push(bytes);
@@ -328,7 +328,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.transmit(number, clock, observer);
         let node = &mut self.nodes[number];
         let compared = node.engine.comparisons().zip(compared).map_or(0, |(after, before)| after - before);
-        node.busy = now + node.habits.thinking(compared);
+        node.busy = now + node.behavior.search_time(compared);
         observer.on_serviced(number, &node.engine, now);
         self.schedule(number);
     }
@@ -338,11 +338,11 @@ impl<E: LabEngine + ?Sized> World<E> {
         let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(transmit) = self.nodes[number].engine.poll_transmit(&mut buffer, clock) {
             let node = &self.nodes[number];
-            let len = node.habits.say(&mut buffer[..transmit.len]);
+            let len = node.behavior.rewrite_outgoing(&mut buffer[..transmit.len]);
             if let Some(to) = self.number(transmit.to) {
                 let bytes = &buffer[..len];
-                let passing = Passing { from: number, to, number: self.sent, now: self.now };
-                observer.on_sent(passing, bytes, &node.engine);
+                let meta = DatagramMeta { from: number, to, number: self.sent, now: self.now };
+                observer.on_sent(meta, bytes, &node.engine);
                 self.launch(number, to, bytes);
             }
         }
@@ -365,17 +365,17 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.note(from, to, bytes);
         let (now, number) = (self.now, self.sent);
         self.sent += 1;
-        for passage in self.link(from, to).pass(bytes.len(), now).into_iter().flatten() {
+        for arrival in self.link(from, to).pass(bytes.len(), now).into_iter().flatten() {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(bytes);
-            if let Some((place, mask)) = passage.corrupt {
+            if let Some((place, mask)) = arrival.corrupt {
                 let place = usize::try_from(place % bytes.len().max(1) as u64).unwrap_or(0);
                 if let Some(byte) = copy.get_mut(place) {
                     *byte ^= mask;
                 }
             }
-            let (at, corrupted) = (passage.at, passage.corrupt.is_some());
+            let (at, corrupted) = (arrival.at, arrival.corrupt.is_some());
             self.flying.push(Reverse(Flight { at, number, from, to, bytes: copy, corrupted }));
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bcnet_lab::{Faults, Observer, Passing, World};
+use bcnet_lab::{DatagramMeta, Faults, Observer, World};
 use bcnet_transport::wire::{Channel, Datagram, Message, MessageId, PeerId, Role};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
 
@@ -310,8 +310,8 @@ impl Observer for Flow {
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _: &Endpoint) {
-        let Passing { from, to, number, .. } = passing;
+    fn on_sent(&mut self, meta: DatagramMeta, bytes: &[u8], _: &Endpoint) {
+        let DatagramMeta { from, to, number, .. } = meta;
         if bytes[1..] != KEEPALIVE_ALONE {
             (self.bytes, self.datagrams) = (self.bytes + bytes.len() as u64, self.datagrams + 1);
         }
@@ -324,8 +324,8 @@ impl Observer for Flow {
         }
     }
 
-    fn on_arrival(&mut self, passing: Passing, bytes: &[u8]) {
-        let Passing { from, to, number, .. } = passing;
+    fn on_arrival(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        let DatagramMeta { from, to, number, .. } = meta;
         for (is_ack, id) in game_ids(from, bytes) {
             let unit = self.units.entry((if is_ack { to } else { from }, id)).or_default();
             let list = if is_ack { &mut unit.acks } else { &mut unit.copies };
@@ -378,12 +378,12 @@ impl Bulk {
                 }
             });
         }
-        let tally = world.tally(0, 1);
+        let stats = world.stats(0, 1);
         let took = end.since(start);
         let bits = (8 * messages * payload.len()) as f64;
         Self {
             took,
-            lost: (tally.lost + tally.dropped) as f64 / tally.sent as f64,
+            lost: (stats.lost + stats.dropped) as f64 / stats.sent as f64,
             goodput: bits / took.as_secs_f64() / faults.bandwidth as f64,
         }
     }

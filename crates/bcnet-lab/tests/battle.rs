@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use bcnet_lab::scenario::Kind;
+use bcnet_lab::scenario::EngineKind;
 use bcnet_lab::{Options, Outcome, Scenario};
 
 const SEEDS: u64 = 5;
@@ -72,7 +72,7 @@ fn facing_stock_peers_most_of_the_gain_is_kept() {
 /// The recorded rates, which the pattern is made of.
 #[test]
 fn the_pattern_has_the_recorded_rates() {
-    let [run] = &runs("battle", Some(Kind::Stock))[..1] else { unreachable!() };
+    let [run] = &runs("battle", Some(EngineKind::Stock))[..1] else { unreachable!() };
     let seconds = run.duration.as_secs_f64();
     let useful = |node: usize| run.nodes[node].totals.useful_acks as f64 / seconds;
     // Recorded: 0.39 per second and client to the host, 1.30 from it.
@@ -86,10 +86,10 @@ fn the_pattern_has_the_recorded_rates() {
 }
 
 fn both(name: &str) -> (Vec<Outcome>, Vec<Outcome>) {
-    (runs(name, Some(Kind::Stock)), runs(name, Some(Kind::Bcnet)))
+    (runs(name, Some(EngineKind::Stock)), runs(name, Some(EngineKind::Bcnet)))
 }
 
-fn runs(name: &str, engine: Option<Kind>) -> Vec<Outcome> {
+fn runs(name: &str, engine: Option<EngineKind>) -> Vec<Outcome> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).with_extension("toml");
     let scenario = Scenario::parse(&fs::read_to_string(path).expect("a scenario")).expect("a good one");

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_lab::scenario::Kind;
+use bcnet_lab::scenario::EngineKind;
 use bcnet_lab::{Faults, Options, Scenario, World};
 use bcnet_transport::wire::{
     Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Writer,
@@ -139,7 +139,7 @@ fn nothing_is_sent_further_ahead_than_a_peer_can_tell() {
 fn doubled_plain_acks_do_not_stand_for_parts_that_were_lost() {
     let scenario = Scenario::parse(PLAIN_ACKS).expect("a good one");
     for seed in 1..=40 {
-        let options = Options { engine: Some(Kind::Bcnet), seed: Some(seed), ..Options::default() };
+        let options = Options { engine: Some(EngineKind::Bcnet), seed: Some(seed), ..Options::default() };
         let missed = bcnet_lab::run(&scenario, &options).missed(&scenario);
         assert!(missed.is_empty(), "seed {seed}: {missed:?}");
     }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bcnet_lab::scenario::Kind;
-use bcnet_lab::{Measure, Options, Scenario};
+use bcnet_lab::scenario::EngineKind;
+use bcnet_lab::{Metric, Options, Scenario};
 
 /// Every scenario of the project meets its expectations on both engines, and expects something of at least one.
 #[test]
@@ -12,7 +12,7 @@ fn all_expectations_are_met_on_both_engines() {
     let mut missed = Vec::new();
     for (name, scenario) in scenarios() {
         let mut checked = 0;
-        for engine in [Kind::Stock, Kind::Bcnet] {
+        for engine in [EngineKind::Stock, EngineKind::Bcnet] {
             let outcome = bcnet_lab::run(&scenario, &Options { engine: Some(engine), ..Options::default() });
             checked += outcome.checked(&scenario);
             missed.extend(outcome.missed(&scenario).into_iter().map(|missed| (name.clone(), engine, missed)));
@@ -27,7 +27,7 @@ fn all_expectations_are_met_on_both_engines() {
 #[test]
 fn a_run_depends_on_its_seed_alone() {
     let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "battle-loss5").expect("there");
-    for engine in [Kind::Stock, Kind::Bcnet] {
+    for engine in [EngineKind::Stock, EngineKind::Bcnet] {
         let run = |seed| {
             let options = Options { engine: Some(engine), seed: Some(seed), ..Options::default() };
             let outcome = bcnet_lab::run(&scenario, &options);
@@ -188,8 +188,8 @@ fn every_key_and_figure_is_documented() {
         }
     }
     assert!(keys > 70, "{keys}");
-    for measure in Measure::ALL {
-        let name = measure.name();
+    for metric in Metric::ALL {
+        let name = metric.name();
         assert!(
             docs.contains(&format!("`{name}`")),
             "docs/scenarios.md does not explain the figure `{name}`"

@@ -22,15 +22,15 @@ fn main() -> anyhow::Result<()> {
     for seed in 1.. {
         let start = (scenario.settle + scenario.duration) * seed;
         let options = Options { seed: Some(seed.into()), ..Options::default() };
-        for (passing, mut bytes) in capture(&scenario, &options, MOST) {
+        for (meta, mut bytes) in capture(&scenario, &options, MOST) {
             if written >= size {
                 return Ok(out.flush()?);
             }
             if bytes.first() != Some(&PeerId::GAMESPY.0) {
                 cipher::encrypt(&mut bytes);
             }
-            let at = start + Duration::from_micros(passing.now.as_micros());
-            let [from, to] = [passing.from, passing.to].map(|node| address(seed, node));
+            let at = start + Duration::from_micros(meta.now.as_micros());
+            let [from, to] = [meta.from, meta.to].map(|node| address(seed, node));
             let mut packet = Vec::new();
             PacketBuilder::ipv4(from, to, 64).udp(PORT, PORT).write(&mut packet, &bytes)?;
             let length = u32::try_from(packet.len())?;

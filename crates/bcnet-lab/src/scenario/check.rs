@@ -1,23 +1,24 @@
-//! From what is written to what can be run: names become numbers, seconds become times, nonsense becomes a [`Mistake`].
+//! From what is written to what can be run: names become numbers, seconds become times, nonsense becomes a [`ScenarioError`].
 
 use std::ops::Range;
 use std::time::Duration;
 
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
+use toml::Spanned;
 
-use super::file::{self, File, Placed, Value, Who};
+use super::file::{self, File, Value};
 use super::{
-    Action, Claim, Content, DumpAt, Expect, Kind, Link, Mistake, Node, NodeRole, Scenario, Settings, Timed,
-    Traffic, Verdict, Wanted, Whom,
+    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, PeerRef, Scenario,
+    ScenarioError, Settings, TimedAction, Traffic, Verdict, Wanted,
 };
-use crate::engine::Manner;
-use crate::figure::{Figure, Measure};
-use crate::habits::Habits;
+use crate::behavior::NodeBehavior;
+use crate::engine::SendMode;
 use crate::link::{Faults, Script};
+use crate::measurement::{Measurement, Metric};
 use crate::stock::Gate;
 
-type Checked<T> = Result<T, Mistake>;
+type Checked<T> = Result<T, ScenarioError>;
 
 pub(super) fn scenario(text: &str) -> Checked<Scenario> {
     let file: File = toml::from_str(text).map_err(|error| unreadable(text, &error))?;
@@ -26,7 +27,7 @@ pub(super) fn scenario(text: &str) -> Checked<Scenario> {
 }
 
 /// A mistake that the parser found, with the nearest valid name if a name is wrong.
-fn unreadable(text: &str, error: &toml::de::Error) -> Mistake {
+fn unreadable(text: &str, error: &toml::de::Error) -> ScenarioError {
     let line = error.span().map_or(1, |span| line(text, &span));
     let message = error.message();
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -34,7 +35,7 @@ fn unreadable(text: &str, error: &toml::de::Error) -> Mistake {
         (true, Some(unknown)) => unknown_name("key", unknown, quoted),
         _ => message.replace('\n', "; "),
     };
-    Mistake { line, what }
+    ScenarioError { line, what }
 }
 
 fn line(text: &str, span: &Range<usize>) -> usize {
@@ -92,7 +93,7 @@ impl<'a> Checker<'a> {
         checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
         checker.duration = checker.length(&file.duration)?;
         if file.node.is_empty() || file.node.len() > MAX_NODES {
-            return Err(Mistake {
+            return Err(ScenarioError {
                 line: 1,
                 what: format!("a scenario has 1 to {MAX_NODES} [[node]] tables"),
             });
@@ -101,14 +102,14 @@ impl<'a> Checker<'a> {
     }
 
     fn scenario(&self, file: File) -> Checked<Scenario> {
-        let engine = file.engine.as_ref().map_or(Ok(Kind::Stock), |name| self.engine(name))?;
+        let engine = file.engine.as_ref().map_or(Ok(EngineKind::Stock), |name| self.engine(name))?;
         let nodes = file.node.iter().map(|node| self.node(node)).collect::<Checked<Vec<_>>>()?;
         let hosts = nodes.iter().filter(|node| node.role == NodeRole::Host).count();
         let clients = nodes.iter().any(|node| node.role == NodeRole::Client);
         let silent_host = nodes.first().is_some_and(|node| node.role == NodeRole::Nobody);
         if hosts > 1 || (clients && hosts == 0 && !silent_host) {
             let what = "clients need one node with role = \"host\", or a first node with role = \"nobody\" in its place";
-            return Err(Mistake { line: 1, what: what.into() });
+            return Err(ScenarioError { line: 1, what: what.into() });
         }
         let links = file.link.iter().map(|link| self.link(link)).collect::<Checked<_>>()?;
         let mut actions = Vec::new();
@@ -120,13 +121,13 @@ impl<'a> Checker<'a> {
         }
         for leave in &file.leave {
             let (at, node) = (self.time(&leave.get_ref().at)?, self.named(&leave.get_ref().node)?);
-            actions.push(Timed { at, every: None, action: Action::Leave { node } });
+            actions.push(TimedAction { at, every: None, action: Action::Leave { node } });
         }
         let traffic = file.traffic.iter().map(|traffic| self.traffic(traffic)).collect::<Checked<_>>()?;
         let mut dumps = Vec::new();
         for dump in &file.dump {
             let dump = dump.get_ref();
-            let peer = dump.peer.as_ref().map(|peer| self.whom(peer)).transpose()?;
+            let peer = dump.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?;
             dumps.push(DumpAt { at: self.time(&dump.at)?, node: self.named(&dump.node)?, peer });
         }
         dumps.sort();
@@ -149,11 +150,11 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn node(&self, node: &Placed<file::Node>) -> Checked<Node> {
+    fn node(&self, node: &Spanned<file::Node>) -> Checked<Node> {
         let node = node.get_ref();
         let name = node.name.get_ref();
         if self.names.iter().filter(|other| *other == name).count() > 1 {
-            return Err(self.mistake(&node.name, format!("two nodes are called `{name}`")));
+            return Err(self.error(&node.name, format!("two nodes are called `{name}`")));
         }
         let roles = [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::Nobody)];
         let role = self.choice("role", &node.role, &roles)?;
@@ -170,40 +171,40 @@ impl<'a> Checker<'a> {
             ack_step: self.maybe_length(node.ack_step.as_ref())?,
             gate: node.gate.as_ref().map(|gate| self.choice("gate", gate, &gates)).transpose()?,
         };
-        Ok(Node { name: name.clone(), role, engine, habits: self.habits(node)?, settings })
+        Ok(Node { name: name.clone(), role, engine, behavior: self.behavior(node)?, settings })
     }
 
-    fn habits(&self, node: &file::Node) -> Checked<Habits> {
+    fn behavior(&self, node: &file::Node) -> Checked<NodeBehavior> {
         let tick = match (&node.tick, &node.hz) {
-            (Some(_), Some(hz)) => return Err(self.mistake(hz, "a node has `tick` or `hz`, not both")),
+            (Some(_), Some(hz)) => return Err(self.error(hz, "a node has `tick` or `hz`, not both")),
             (Some(tick), None) => self.length(tick)?,
             (None, Some(hz)) => self.period(hz)?,
             (None, None) => Duration::from_millis(3),
         };
         if let Some(place) = node.tick.as_ref().or(node.hz.as_ref()).filter(|_| tick < SHORTEST_TICK) {
-            return Err(self.mistake(place, "ticks are at least 100 microseconds apart"));
+            return Err(self.error(place, "ticks are at least 100 microseconds apart"));
         }
         let mut blocks = Vec::new();
         for [at, length] in &node.blocked {
             blocks.push((self.time(at)? + self.settle, self.length(length)?));
         }
-        Ok(Habits {
+        Ok(NodeBehavior {
             tick,
             plain_acks: node.plain_acks,
             deaf_to_part_acks: node.deaf_to_part_acks,
             blocks,
-            comparison: self.length_or(node.comparison_cost.as_ref(), Duration::ZERO)?,
+            comparison_cost: self.length_or(node.comparison_cost.as_ref(), Duration::ZERO)?,
         })
     }
 
-    fn buffer(&self, buffer: &Placed<u16>) -> Checked<u16> {
+    fn buffer(&self, buffer: &Spanned<u16>) -> Checked<u16> {
         match *buffer.get_ref() {
             size @ 128..=1024 => Ok(size),
-            size => Err(self.mistake(buffer, format!("a buffer of {size} bytes; 128 to 1024 are possible"))),
+            size => Err(self.error(buffer, format!("a buffer of {size} bytes; 128 to 1024 are possible"))),
         }
     }
 
-    fn link(&self, link: &Placed<file::Link>) -> Checked<Link> {
+    fn link(&self, link: &Spanned<file::Link>) -> Checked<Link> {
         let link = link.get_ref();
         let mut partitions = Vec::new();
         for [from, to] in &link.cut {
@@ -222,71 +223,71 @@ impl<'a> Checker<'a> {
             queue: link.queue.unwrap_or(usize::MAX),
             partitions,
         };
-        let end = |name: &Option<Placed<String>>| name.as_ref().map(|name| self.named(name)).transpose();
+        let end = |name: &Option<Spanned<String>>| name.as_ref().map(|name| self.named(name)).transpose();
         let script = Script { lose: link.lose.clone(), double: link.double.clone() };
         Ok(Link { from: end(&link.from)?, to: end(&link.to)?, faults, script })
     }
 
-    fn send(&self, send: &Placed<file::Send>) -> Checked<Timed> {
+    fn send(&self, send: &Spanned<file::Send>) -> Checked<TimedAction> {
         let place = send;
         let send = send.get_ref();
         let (at, every) = self.times(&send.at, send.until.as_ref(), send.rate.as_ref())?;
         let from = self.named(&send.from)?;
-        let to = send.to.as_ref().map(|to| self.whom(to)).transpose()?;
+        let to = send.to.as_ref().map(|to| self.peer_ref(to)).transpose()?;
         let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
         if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
-            return Err(self.mistake(count, "1 to 40000 payloads can be sent at once"));
+            return Err(self.error(count, "1 to 40000 payloads can be sent at once"));
         }
         let times = every.map_or(1.0, |(every, until)| until.since(at).as_secs_f64() / every.as_secs_f64());
         if let Some(rate) = send.rate.as_ref().filter(|_| times * f64::from(count) > MAX_SENDS) {
-            return Err(self.mistake(rate, format!("more than {MAX_SENDS} payloads are too many")));
+            return Err(self.error(rate, format!("more than {MAX_SENDS} payloads are too many")));
         }
         let channels =
             [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
         let channel = send.channel.as_ref().map(|channel| self.choice("channel", channel, &channels));
         match channel.transpose()?.unwrap_or(Channel::Game) {
             Channel::Game => {}
-            Channel::Control => return Ok(Timed { at, every, action: Action::Identify { from } }),
+            Channel::Control => return Ok(TimedAction { at, every, action: Action::Identify { from } }),
             Channel::Keepalive => {
-                let (what, manner) = (Content::Bytes(Vec::new()), Manner::Keepalive);
-                return Ok(Timed { at, every, action: Action::Send { from, to, what, count, manner } });
+                let (what, mode) = (Content::Bytes(Vec::new()), SendMode::Keepalive);
+                return Ok(TimedAction { at, every, action: Action::Send { from, to, what, count, mode } });
             }
         }
         let what = match (&send.size, &send.bytes) {
             (Some(size), None) if *size.get_ref() <= MAX_PAYLOAD => Content::Size(*size.get_ref()),
             (Some(size), None) => {
-                return Err(self.mistake(size, format!("a payload has at most {MAX_PAYLOAD} bytes")));
+                return Err(self.error(size, format!("a payload has at most {MAX_PAYLOAD} bytes")));
             }
             (None, Some(bytes)) => Content::Bytes(self.hex(bytes)?),
-            _ => return Err(self.mistake(place, "a send has a `size` or `bytes`")),
+            _ => return Err(self.error(place, "a send has a `size` or `bytes`")),
         };
-        let manner = match (send.reliable.unwrap_or(true), send.urgent, send.aggregate.unwrap_or(true)) {
-            (true, false, true) => Manner::Plain(Quality::Reliable),
-            (true, true, true) => Manner::Plain(Quality::Urgent),
-            (false, false, true) => Manner::Plain(Quality::Unreliable),
-            (true, false, false) => Manner::Apart,
+        let mode = match (send.reliable.unwrap_or(true), send.urgent, send.aggregate.unwrap_or(true)) {
+            (true, false, true) => SendMode::Plain(Quality::Reliable),
+            (true, true, true) => SendMode::Plain(Quality::Urgent),
+            (false, false, true) => SendMode::Plain(Quality::Unreliable),
+            (true, false, false) => SendMode::Apart,
             _ => {
-                return Err(self.mistake(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
+                return Err(self.error(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
             }
         };
-        Ok(Timed { at, every, action: Action::Send { from, to, what, count, manner } })
+        Ok(TimedAction { at, every, action: Action::Send { from, to, what, count, mode } })
     }
 
-    fn inject(&self, inject: &file::Inject) -> Checked<Timed> {
+    fn inject(&self, inject: &file::Inject) -> Checked<TimedAction> {
         let (at, every) = self.times(&inject.at, inject.until.as_ref(), inject.rate.as_ref())?;
         let count = u8::try_from(inject.messages.len()).unwrap_or(u8::MAX);
         let mut datagram = vec![inject.id, count];
         for message in &inject.messages {
             datagram.extend(self.hex(message)?);
             if datagram.len() > MAX_DATAGRAM {
-                return Err(self.mistake(message, format!("a datagram has at most {MAX_DATAGRAM} bytes")));
+                return Err(self.error(message, format!("a datagram has at most {MAX_DATAGRAM} bytes")));
             }
         }
         let (into, from) = (self.named(&inject.into)?, self.named(&inject.from)?);
-        Ok(Timed { at, every, action: Action::Inject { into, from, datagram } })
+        Ok(TimedAction { at, every, action: Action::Inject { into, from, datagram } })
     }
 
-    fn traffic(&self, traffic: &Placed<file::Traffic>) -> Checked<Traffic> {
+    fn traffic(&self, traffic: &Spanned<file::Traffic>) -> Checked<Traffic> {
         let traffic = traffic.get_ref();
         self.choice("pattern", &traffic.pattern, &[("battle", ())])?;
         let at = traffic.at.as_ref().map_or(Ok(Time::ZERO), |at| self.time(at))?;
@@ -296,12 +297,12 @@ impl<'a> Checker<'a> {
         if let Some(players) =
             traffic.players.as_ref().filter(|players| !(1..=64).contains(players.get_ref()))
         {
-            return Err(self.mistake(players, "1 to 64 players are possible"));
+            return Err(self.error(players, "1 to 64 players are possible"));
         }
         Ok(Traffic { at, until, players })
     }
 
-    fn expect(&self, expect: &Placed<file::Expect>) -> Checked<Expect> {
+    fn expect(&self, expect: &Spanned<file::Expect>) -> Checked<Expect> {
         let line = line(self.text, &expect.span());
         let place = expect;
         let expect = expect.get_ref();
@@ -310,18 +311,19 @@ impl<'a> Checker<'a> {
             (Some(Value::One(value)), None, None) => Wanted::Is(*value, within),
             (Some(Value::Many(values)), None, None) => Wanted::Are(values.clone(), within),
             (None, None, None) | (Some(_), ..) => {
-                return Err(self
-                    .mistake(place, "an expectation has `is`, or `at_least` and `at_most` or one of them"));
+                return Err(
+                    self.error(place, "an expectation has `is`, or `at_least` and `at_most` or one of them")
+                );
             }
-            (None, least, most) => {
-                Wanted::Between(least.unwrap_or(f64::NEG_INFINITY), most.unwrap_or(f64::INFINITY))
+            (None, min, max) => {
+                Wanted::Between(min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY))
             }
         };
         let engine = expect.engine.as_ref().map(|name| self.engine(name)).transpose()?;
-        Ok(Expect { line, figure: self.figure(&expect.figure)?, engine, wanted })
+        Ok(Expect { line, measurement: self.measurement(&expect.figure)?, engine, wanted })
     }
 
-    fn claim(&self, claim: &Placed<file::Claim>) -> Checked<Claim> {
+    fn claim(&self, claim: &Spanned<file::Claim>) -> Checked<Claim> {
         let claim = claim.get_ref();
         let verdicts =
             [("holds", Verdict::Holds), ("partly", Verdict::Partly), ("refuted", Verdict::Refuted)];
@@ -332,127 +334,126 @@ impl<'a> Checker<'a> {
             finding: claim.finding.clone(),
             label: claim.label.clone(),
             unit: claim.unit.clone(),
-            figure: self.figure(&claim.figure)?,
+            measurement: self.measurement(&claim.figure)?,
         })
     }
 
-    fn figure(&self, figure: &Placed<file::Figure>) -> Checked<Figure> {
-        let place = figure;
-        let figure = figure.get_ref();
-        let all: Vec<(&str, Measure)> =
-            Measure::ALL.iter().map(|measure| (measure.name(), *measure)).collect();
-        let measure = self.choice("figure", &figure.of, &all)?;
-        let time = |time: &Option<Placed<f64>>| time.as_ref().map(|time| self.time(time)).transpose();
-        let figure = Figure {
-            measure,
-            node: figure.node.as_ref().map(|node| self.named(node)).transpose()?,
-            peer: figure.peer.as_ref().map(|peer| self.whom(peer)).transpose()?,
-            at: time(&figure.at)?,
-            since: time(&figure.since)?,
-            until: time(&figure.until)?,
-            part: figure.part,
+    fn measurement(&self, measurement: &Spanned<file::Figure>) -> Checked<Measurement> {
+        let place = measurement;
+        let measurement = measurement.get_ref();
+        let all: Vec<(&str, Metric)> = Metric::ALL.iter().map(|metric| (metric.name(), *metric)).collect();
+        let metric = self.choice("figure", &measurement.of, &all)?;
+        let time = |time: &Option<Spanned<f64>>| time.as_ref().map(|time| self.time(time)).transpose();
+        let measurement = Measurement {
+            metric,
+            node: measurement.node.as_ref().map(|node| self.named(node)).transpose()?,
+            peer: measurement.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?,
+            at: time(&measurement.at)?,
+            since: time(&measurement.since)?,
+            until: time(&measurement.until)?,
+            part: measurement.part,
         };
-        if measure.is_of_queues() && (figure.at.is_none() || figure.node.is_none()) {
-            let what = format!("`{}` is a figure of one moment: it needs `at` and `node`", measure.name());
-            return Err(self.mistake(place, what));
+        if metric.is_of_queues() && (measurement.at.is_none() || measurement.node.is_none()) {
+            let what = format!("`{}` is a figure of one moment: it needs `at` and `node`", metric.name());
+            return Err(self.error(place, what));
         }
-        Ok(figure)
+        Ok(measurement)
     }
 
-    fn engine(&self, name: &Placed<String>) -> Checked<Kind> {
-        self.choice("engine", name, &[("stock", Kind::Stock), ("bcnet", Kind::Bcnet)])
+    fn engine(&self, name: &Spanned<String>) -> Checked<EngineKind> {
+        self.choice("engine", name, &[("stock", EngineKind::Stock), ("bcnet", EngineKind::Bcnet)])
     }
 
-    fn named(&self, name: &Placed<String>) -> Checked<usize> {
+    fn named(&self, name: &Spanned<String>) -> Checked<usize> {
         let number = self.names.iter().position(|known| known == name.get_ref());
         let known = self.names.iter().map(String::as_str);
-        number.ok_or_else(|| self.mistake(name, unknown_name("node", name.get_ref(), known)))
+        number.ok_or_else(|| self.error(name, unknown_name("node", name.get_ref(), known)))
     }
 
-    fn whom(&self, who: &Placed<Who>) -> Checked<Whom> {
+    fn peer_ref(&self, peer: &Spanned<file::PeerRef>) -> Checked<PeerRef> {
         let known = self.names.iter().map(String::as_str);
-        match who.get_ref() {
-            Who::Id(id) => Ok(Whom::Id(PeerId(*id))),
-            Who::Name(name) => match self.names.iter().position(|known| known == name) {
-                Some(number) => Ok(Whom::Node(number)),
-                None => Err(self.mistake(who, unknown_name("node", name, known))),
+        match peer.get_ref() {
+            file::PeerRef::Id(id) => Ok(PeerRef::Id(PeerId(*id))),
+            file::PeerRef::Name(name) => match self.names.iter().position(|known| known == name) {
+                Some(number) => Ok(PeerRef::Node(number)),
+                None => Err(self.error(peer, unknown_name("node", name, known))),
             },
         }
     }
 
-    fn choice<T: Copy>(&self, what: &str, name: &Placed<String>, choices: &[(&str, T)]) -> Checked<T> {
+    fn choice<T: Copy>(&self, what: &str, name: &Spanned<String>, choices: &[(&str, T)]) -> Checked<T> {
         let found = choices.iter().find(|(choice, _)| choice == name.get_ref());
         let known = choices.iter().map(|(choice, _)| *choice);
         let found = found.map(|(_, value)| *value);
-        found.ok_or_else(|| self.mistake(name, unknown_name(what, name.get_ref(), known)))
+        found.ok_or_else(|| self.error(name, unknown_name(what, name.get_ref(), known)))
     }
 
     fn times(
         &self,
-        at: &Placed<f64>,
-        until: Option<&Placed<f64>>,
-        rate: Option<&Placed<f64>>,
+        at: &Spanned<f64>,
+        until: Option<&Spanned<f64>>,
+        rate: Option<&Spanned<f64>>,
     ) -> Checked<(Time, Option<(Duration, Time)>)> {
         let end = Time::ZERO + self.duration;
         let until_time = until.map_or(Ok(end), |until| self.time(until))?;
         let every = match (rate, until) {
             (None, None) => None,
-            (None, Some(until)) => return Err(self.mistake(until, "`until` needs a `rate`")),
+            (None, Some(until)) => return Err(self.error(until, "`until` needs a `rate`")),
             (Some(rate), _) => Some((self.period(rate)?, until_time)),
         };
         Ok((self.time(at)?, every))
     }
 
     /// The time between two of `rate` per second.
-    fn period(&self, rate: &Placed<f64>) -> Checked<Duration> {
+    fn period(&self, rate: &Spanned<f64>) -> Checked<Duration> {
         let rate = self.number(rate, 0.000_01..10_000.0)?;
         Ok(Duration::from_secs_f64(1.0 / rate))
     }
 
     /// A moment of the experiment.
-    fn time(&self, seconds: &Placed<f64>) -> Checked<Time> {
+    fn time(&self, seconds: &Spanned<f64>) -> Checked<Time> {
         let value = *seconds.get_ref();
-        let most = self.duration.as_secs_f64();
-        if !(0.0..=most).contains(&value) {
-            let what = format!("{value} is no time of this scenario: it lasts from 0 to {most} seconds");
-            return Err(self.mistake(seconds, what));
+        let end = self.duration.as_secs_f64();
+        if !(0.0..=end).contains(&value) {
+            let what = format!("{value} is no time of this scenario: it lasts from 0 to {end} seconds");
+            return Err(self.error(seconds, what));
         }
         // Rounded, so that 0.026 is 26,000 microseconds.
         Ok(Time::from_micros((value * 1e6).round() as u64))
     }
 
-    fn length(&self, seconds: &Placed<f64>) -> Checked<Duration> {
+    fn length(&self, seconds: &Spanned<f64>) -> Checked<Duration> {
         let value = *seconds.get_ref();
         if !(0.0..=LONGEST.as_secs_f64()).contains(&value) {
             let what = format!("{value} seconds are not possible: 0 to {} are", LONGEST.as_secs());
-            return Err(self.mistake(seconds, what));
+            return Err(self.error(seconds, what));
         }
         Ok(Duration::from_nanos((value * 1e9).round() as u64))
     }
 
-    fn length_or(&self, seconds: Option<&Placed<f64>>, default: Duration) -> Checked<Duration> {
+    fn length_or(&self, seconds: Option<&Spanned<f64>>, default: Duration) -> Checked<Duration> {
         seconds.map_or(Ok(default), |seconds| self.length(seconds))
     }
 
-    fn maybe_length(&self, seconds: Option<&Placed<f64>>) -> Checked<Option<Duration>> {
+    fn maybe_length(&self, seconds: Option<&Spanned<f64>>) -> Checked<Option<Duration>> {
         seconds.map(|seconds| self.length(seconds)).transpose()
     }
 
-    fn share(&self, share: Option<&Placed<f64>>) -> Checked<f64> {
+    fn share(&self, share: Option<&Spanned<f64>>) -> Checked<f64> {
         share.map_or(Ok(0.0), |share| self.number(share, 0.0..1.0))
     }
 
-    fn number(&self, number: &Placed<f64>, range: Range<f64>) -> Checked<f64> {
+    fn number(&self, number: &Spanned<f64>, range: Range<f64>) -> Checked<f64> {
         let value = *number.get_ref();
         if range.contains(&value) {
             return Ok(value);
         }
         let what =
             format!("{value} is not possible here: {} up to, but without, {} is", range.start, range.end);
-        Err(self.mistake(number, what))
+        Err(self.error(number, what))
     }
 
-    fn hex(&self, text: &Placed<String>) -> Checked<Vec<u8>> {
+    fn hex(&self, text: &Spanned<String>) -> Checked<Vec<u8>> {
         let digits: Vec<u8> = text.get_ref().bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let (pairs, rest) = digits.as_chunks::<2>();
         let byte = |pair: &[u8; 2]| {
@@ -463,13 +464,13 @@ impl<'a> Checker<'a> {
         let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
         match bytes.filter(|_| rest.is_empty()) {
             Some(bytes) if bytes.len() <= MAX_PAYLOAD => Ok(bytes),
-            Some(_) => Err(self.mistake(text, format!("a payload has at most {MAX_PAYLOAD} bytes"))),
-            None => Err(self.mistake(text, "this is not hex: two digits per byte, such as \"2A 20\"")),
+            Some(_) => Err(self.error(text, format!("a payload has at most {MAX_PAYLOAD} bytes"))),
+            None => Err(self.error(text, "this is not hex: two digits per byte, such as \"2A 20\"")),
         }
     }
 
-    fn mistake<T>(&self, place: &Placed<T>, what: impl Into<String>) -> Mistake {
-        Mistake { line: line(self.text, &place.span()), what: what.into() }
+    fn error<T>(&self, place: &Spanned<T>, what: impl Into<String>) -> ScenarioError {
+        ScenarioError { line: line(self.text, &place.span()), what: what.into() }
     }
 }
 

@@ -3,36 +3,33 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-/// A value and where it stands.
-pub(super) type Placed<T> = Spanned<T>;
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) title: String,
     #[serde(default)]
     pub(super) about: String,
-    pub(super) engine: Option<Placed<String>>,
+    pub(super) engine: Option<Spanned<String>>,
     pub(super) seed: Option<u64>,
-    pub(super) settle: Option<Placed<f64>>,
-    pub(super) duration: Placed<f64>,
-    pub(super) claim: Option<Placed<Claim>>,
+    pub(super) settle: Option<Spanned<f64>>,
+    pub(super) duration: Spanned<f64>,
+    pub(super) claim: Option<Spanned<Claim>>,
     #[serde(default)]
-    pub(super) node: Vec<Placed<Node>>,
+    pub(super) node: Vec<Spanned<Node>>,
     #[serde(default)]
-    pub(super) link: Vec<Placed<Link>>,
+    pub(super) link: Vec<Spanned<Link>>,
     #[serde(default)]
-    pub(super) send: Vec<Placed<Send>>,
+    pub(super) send: Vec<Spanned<Send>>,
     #[serde(default)]
-    pub(super) inject: Vec<Placed<Inject>>,
+    pub(super) inject: Vec<Spanned<Inject>>,
     #[serde(default)]
-    pub(super) traffic: Vec<Placed<Traffic>>,
+    pub(super) traffic: Vec<Spanned<Traffic>>,
     #[serde(default)]
-    pub(super) leave: Vec<Placed<Leave>>,
+    pub(super) leave: Vec<Spanned<Leave>>,
     #[serde(default)]
-    pub(super) dump: Vec<Placed<Dump>>,
+    pub(super) dump: Vec<Spanned<Dump>>,
     #[serde(default)]
-    pub(super) expect: Vec<Placed<Expect>>,
+    pub(super) expect: Vec<Spanned<Expect>>,
 }
 
 #[derive(Deserialize)]
@@ -40,57 +37,57 @@ pub(super) struct File {
 pub(super) struct Claim {
     pub(super) source: String,
     pub(super) says: String,
-    pub(super) verdict: Placed<String>,
+    pub(super) verdict: Spanned<String>,
     pub(super) finding: String,
     pub(super) label: String,
     #[serde(default)]
     pub(super) unit: String,
-    pub(super) figure: Placed<Figure>,
+    pub(super) figure: Spanned<Figure>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Node {
-    pub(super) name: Placed<String>,
-    pub(super) role: Placed<String>,
-    pub(super) engine: Option<Placed<String>>,
-    pub(super) tick: Option<Placed<f64>>,
-    pub(super) hz: Option<Placed<f64>>,
-    pub(super) keepalive: Option<Placed<f64>>,
-    pub(super) silence: Option<Placed<f64>>,
-    pub(super) linger: Option<Placed<f64>>,
-    pub(super) buffer: Option<Placed<u16>>,
-    pub(super) clock: Option<Placed<f64>>,
+    pub(super) name: Spanned<String>,
+    pub(super) role: Spanned<String>,
+    pub(super) engine: Option<Spanned<String>>,
+    pub(super) tick: Option<Spanned<f64>>,
+    pub(super) hz: Option<Spanned<f64>>,
+    pub(super) keepalive: Option<Spanned<f64>>,
+    pub(super) silence: Option<Spanned<f64>>,
+    pub(super) linger: Option<Spanned<f64>>,
+    pub(super) buffer: Option<Spanned<u16>>,
+    pub(super) clock: Option<Spanned<f64>>,
     pub(super) free_acks: Option<u32>,
     pub(super) last_ack: Option<u32>,
-    pub(super) ack_step: Option<Placed<f64>>,
-    pub(super) gate: Option<Placed<String>>,
+    pub(super) ack_step: Option<Spanned<f64>>,
+    pub(super) gate: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) plain_acks: bool,
     #[serde(default)]
     pub(super) deaf_to_part_acks: bool,
-    pub(super) comparison_cost: Option<Placed<f64>>,
+    pub(super) comparison_cost: Option<Spanned<f64>>,
     #[serde(default)]
-    pub(super) blocked: Vec<[Placed<f64>; 2]>,
+    pub(super) blocked: Vec<[Spanned<f64>; 2]>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Link {
-    pub(super) from: Option<Placed<String>>,
-    pub(super) to: Option<Placed<String>>,
-    pub(super) loss: Option<Placed<f64>>,
-    pub(super) burst: Option<Placed<f64>>,
-    pub(super) duplicate: Option<Placed<f64>>,
-    pub(super) reorder: Option<Placed<f64>>,
-    pub(super) reorder_by: Option<Placed<f64>>,
-    pub(super) corrupt: Option<Placed<f64>>,
-    pub(super) delay: Option<Placed<f64>>,
-    pub(super) jitter: Option<Placed<f64>>,
+    pub(super) from: Option<Spanned<String>>,
+    pub(super) to: Option<Spanned<String>>,
+    pub(super) loss: Option<Spanned<f64>>,
+    pub(super) burst: Option<Spanned<f64>>,
+    pub(super) duplicate: Option<Spanned<f64>>,
+    pub(super) reorder: Option<Spanned<f64>>,
+    pub(super) reorder_by: Option<Spanned<f64>>,
+    pub(super) corrupt: Option<Spanned<f64>>,
+    pub(super) delay: Option<Spanned<f64>>,
+    pub(super) jitter: Option<Spanned<f64>>,
     pub(super) bandwidth: Option<u64>,
     pub(super) queue: Option<usize>,
     #[serde(default)]
-    pub(super) cut: Vec<[Placed<f64>; 2]>,
+    pub(super) cut: Vec<[Spanned<f64>; 2]>,
     #[serde(default)]
     pub(super) lose: Vec<u64>,
     #[serde(default)]
@@ -100,62 +97,62 @@ pub(super) struct Link {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Send {
-    pub(super) at: Placed<f64>,
-    pub(super) until: Option<Placed<f64>>,
-    pub(super) rate: Option<Placed<f64>>,
-    pub(super) count: Option<Placed<u32>>,
-    pub(super) from: Placed<String>,
-    pub(super) to: Option<Placed<Who>>,
-    pub(super) channel: Option<Placed<String>>,
+    pub(super) at: Spanned<f64>,
+    pub(super) until: Option<Spanned<f64>>,
+    pub(super) rate: Option<Spanned<f64>>,
+    pub(super) count: Option<Spanned<u32>>,
+    pub(super) from: Spanned<String>,
+    pub(super) to: Option<Spanned<PeerRef>>,
+    pub(super) channel: Option<Spanned<String>>,
     pub(super) reliable: Option<bool>,
     #[serde(default)]
     pub(super) urgent: bool,
     pub(super) aggregate: Option<bool>,
-    pub(super) size: Option<Placed<usize>>,
-    pub(super) bytes: Option<Placed<String>>,
+    pub(super) size: Option<Spanned<usize>>,
+    pub(super) bytes: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Inject {
-    pub(super) at: Placed<f64>,
-    pub(super) until: Option<Placed<f64>>,
-    pub(super) rate: Option<Placed<f64>>,
-    pub(super) into: Placed<String>,
-    pub(super) from: Placed<String>,
+    pub(super) at: Spanned<f64>,
+    pub(super) until: Option<Spanned<f64>>,
+    pub(super) rate: Option<Spanned<f64>>,
+    pub(super) into: Spanned<String>,
+    pub(super) from: Spanned<String>,
     pub(super) id: u8,
-    pub(super) messages: Vec<Placed<String>>,
+    pub(super) messages: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Traffic {
-    pub(super) pattern: Placed<String>,
-    pub(super) at: Option<Placed<f64>>,
-    pub(super) until: Option<Placed<f64>>,
-    pub(super) players: Option<Placed<usize>>,
+    pub(super) pattern: Spanned<String>,
+    pub(super) at: Option<Spanned<f64>>,
+    pub(super) until: Option<Spanned<f64>>,
+    pub(super) players: Option<Spanned<usize>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Leave {
-    pub(super) at: Placed<f64>,
-    pub(super) node: Placed<String>,
+    pub(super) at: Spanned<f64>,
+    pub(super) node: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Dump {
-    pub(super) at: Placed<f64>,
-    pub(super) node: Placed<String>,
-    pub(super) peer: Option<Placed<Who>>,
+    pub(super) at: Spanned<f64>,
+    pub(super) node: Spanned<String>,
+    pub(super) peer: Option<Spanned<PeerRef>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
-    pub(super) figure: Placed<Figure>,
-    pub(super) engine: Option<Placed<String>>,
+    pub(super) figure: Spanned<Figure>,
+    pub(super) engine: Option<Spanned<String>>,
     pub(super) is: Option<Value>,
     pub(super) at_least: Option<f64>,
     pub(super) at_most: Option<f64>,
@@ -165,19 +162,19 @@ pub(super) struct Expect {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Figure {
-    pub(super) of: Placed<String>,
-    pub(super) node: Option<Placed<String>>,
-    pub(super) peer: Option<Placed<Who>>,
-    pub(super) at: Option<Placed<f64>>,
-    pub(super) since: Option<Placed<f64>>,
-    pub(super) until: Option<Placed<f64>>,
+    pub(super) of: Spanned<String>,
+    pub(super) node: Option<Spanned<String>>,
+    pub(super) peer: Option<Spanned<PeerRef>>,
+    pub(super) at: Option<Spanned<f64>>,
+    pub(super) since: Option<Spanned<f64>>,
+    pub(super) until: Option<Spanned<f64>>,
     pub(super) part: Option<u8>,
 }
 
 /// A node by name, or a peer by id.
 #[derive(Deserialize, Clone)]
 #[serde(untagged)]
-pub(super) enum Who {
+pub(super) enum PeerRef {
     Id(u8),
     Name(String),
 }

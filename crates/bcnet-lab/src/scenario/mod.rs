@@ -13,22 +13,22 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
-use crate::engine::Manner;
-use crate::figure::Figure;
-use crate::habits::Habits;
+use crate::behavior::NodeBehavior;
+use crate::engine::SendMode;
 use crate::link::{Faults, Script};
+use crate::measurement::Measurement;
 use crate::stock::Gate;
 
 /// Which engine a node runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EngineKind {
     /// The original, fault by fault.
     Stock,
     /// Ours.
     Bcnet,
 }
 
-impl Kind {
+impl EngineKind {
     /// Its name in files and arguments.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -39,13 +39,13 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for EngineKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -66,7 +66,7 @@ pub struct Scenario {
     /// More about it.
     pub about: String,
     /// The engine of nodes that name none.
-    pub engine: Kind,
+    pub engine: EngineKind,
     /// The seed if nobody asks for another.
     pub seed: u64,
     /// How long the nodes have to find each other on good links before the experiment begins.
@@ -80,7 +80,7 @@ pub struct Scenario {
     /// What the links do, in the order of the file: later ones win.
     pub links: Vec<Link>,
     /// What happens when.
-    pub actions: Vec<Timed>,
+    pub actions: Vec<TimedAction>,
     /// Recorded traffic.
     pub traffic: Vec<Traffic>,
     /// When queues are dumped.
@@ -100,12 +100,12 @@ pub struct Claim {
     pub verdict: Verdict,
     /// What the experiment shows.
     pub finding: String,
-    /// What the figure is, for a table.
+    /// What the measurement is, for a table.
     pub label: String,
     /// Its unit.
     pub unit: String,
-    /// The figure that shows it.
-    pub figure: Figure,
+    /// The measurement that shows it.
+    pub measurement: Measurement,
 }
 
 /// What is left of a claim.
@@ -137,9 +137,9 @@ pub struct Node {
     /// What it is.
     pub role: NodeRole,
     /// Its engine, if it is not that of the run.
-    pub engine: Option<Kind>,
+    pub engine: Option<EngineKind>,
     /// What its program does.
-    pub habits: Habits,
+    pub behavior: NodeBehavior,
     /// Settings of its engine that are not the default.
     pub settings: Settings,
 }
@@ -193,7 +193,7 @@ pub struct Link {
 
 /// An action with its time, or times.
 #[derive(Debug, Clone)]
-pub struct Timed {
+pub struct TimedAction {
     /// The first time.
     pub at: Time,
     /// The time between two, and the end, if it is repeated.
@@ -210,13 +210,13 @@ pub enum Action {
         /// The node.
         from: usize,
         /// For whom; `None` is every peer.
-        to: Option<Whom>,
+        to: Option<PeerRef>,
         /// What.
         what: Content,
         /// How many at once.
         count: u32,
         /// How.
-        manner: Manner,
+        mode: SendMode,
     },
     /// A node tells its name, on the control channel.
     Identify {
@@ -250,7 +250,7 @@ pub enum Content {
 
 /// A peer: by the node that it is, or by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whom {
+pub enum PeerRef {
     /// The node with this number.
     Node(usize),
     /// Whoever has this id.
@@ -276,7 +276,7 @@ pub struct DumpAt {
     /// At which node.
     pub node: usize,
     /// For which peer; `None` is every one.
-    pub peer: Option<Whom>,
+    pub peer: Option<PeerRef>,
 }
 
 /// What must come out.
@@ -284,15 +284,15 @@ pub struct DumpAt {
 pub struct Expect {
     /// The line in the file.
     pub line: usize,
-    /// Which figure.
-    pub figure: Figure,
+    /// Which measurement.
+    pub measurement: Measurement,
     /// Only for this engine of the run.
-    pub engine: Option<Kind>,
+    pub engine: Option<EngineKind>,
     /// What it must be.
     pub wanted: Wanted,
 }
 
-/// What a figure must be.
+/// What a measurement must be.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wanted {
     /// One number, give or take.
@@ -305,27 +305,27 @@ pub enum Wanted {
 
 /// Why a file is no scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ScenarioError {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong there, and what would be right.
     pub what: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ScenarioError {}
 
 impl Scenario {
     /// Reads a scenario.
     ///
     /// # Errors
-    /// The first [`Mistake`] in it.
-    pub fn parse(text: &str) -> Result<Self, Mistake> {
+    /// The first [`ScenarioError`] in it.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         check::scenario(text)
     }
 

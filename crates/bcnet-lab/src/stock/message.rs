@@ -154,9 +154,9 @@ impl Message {
         (self.reliable, self.urgent) = (flags & RELIABLE != 0, flags & URGENT != 0);
         self.seq = word(datagram, at + 3);
         let header = CONTROL_HEADER;
-        let least = if self.kind == Kind::BOOT { header + 1 } else { header };
+        let min = if self.kind == Kind::BOOT { header + 1 } else { header };
         let size = flags & CONTROL_SIZE;
-        if usize::from(size) < least {
+        if usize::from(size) < min {
             return Err(Unreadable::Crash(Crash::Undersized { kind: self.kind, size }));
         }
         self.read_payload(datagram, at, size, header)

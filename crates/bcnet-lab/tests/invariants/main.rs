@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bcnet_lab::{Tally, World};
+use bcnet_lab::{LinkStats, World};
 use bcnet_transport::Config;
 
 use plan::{Plan, micros};
-use watch::{Seen, Watch};
+use watch::{Counts, Watch};
 
 /// T-60, T-62, T-66 to T-70: every reliable payload arrives once and in order, no ACK is for what did not arrive,
 /// queues are empty at rest, and the same seed gives the same run.
@@ -71,8 +71,8 @@ fn every_invariant_holds_on_thousands_of_bad_networks() {
 /// What one run, or many, came to.
 #[derive(Debug, Default)]
 struct Outcome {
-    links: Tally,
-    seen: Seen,
+    links: LinkStats,
+    counts: Counts,
     jittery: u64,
     narrow: u64,
     partitions: u64,
@@ -83,7 +83,7 @@ struct Outcome {
 impl AddAssign for Outcome {
     fn add_assign(&mut self, other: Self) {
         self.links += other.links;
-        self.seen += other.seen;
+        self.counts += other.counts;
         self.jittery += other.jittery;
         self.narrow += other.narrow;
         self.partitions += other.partitions;
@@ -95,16 +95,17 @@ impl AddAssign for Outcome {
 
 impl Outcome {
     fn assert_everything_happened(&self) {
-        let Tally { sent: _, bytes: _, lost, dropped, cut, duplicated, reordered, corrupted } = self.links;
+        let LinkStats { sent: _, bytes: _, lost, dropped, cut, duplicated, reordered, corrupted } =
+            self.links;
         let faults = [lost, dropped, cut, duplicated, reordered, corrupted];
         let network = [self.jittery, self.narrow, self.partitions, self.merciless];
-        let Seen {
+        let Counts {
             reliable, urgent, unreliable, split, large, resends, fast, far, unparsable, caught, ..
-        } = self.seen;
+        } = self.counts;
         let traffic = [reliable, urgent, unreliable, split, large, resends, far, unparsable, caught];
         assert!(faults.iter().chain(&network).chain(&traffic).all(|count| *count > 0), "{self:#?}");
         // The draws are such that the network hardly ever ends a conversation.
-        assert!(self.seen.silenced <= 1 + self.partitions / 100, "{self:#?}");
+        assert!(self.counts.silenced <= 1 + self.partitions / 100, "{self:#?}");
         // T-62: much of what is lost is found by the ACKs of what was sent later, before its timeout.
         assert!(
             fast * 5 >= resends,
@@ -138,7 +139,7 @@ fn run(seed: u64) -> Outcome {
     watch.check_limits(&world, &config);
     Outcome {
         links: world.total(),
-        seen: watch.into_seen(),
+        counts: watch.into_counts(),
         jittery: plan.count(|faults| !faults.jitter.is_zero()),
         narrow: plan.count(|faults| faults.bandwidth > 0),
         partitions: plan.partitions(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use bcnet_lab::{Observer, Passing, Rng, World};
+use bcnet_lab::{DatagramMeta, Observer, Rng, World};
 use bcnet_transport::wire::Writer;
 use bcnet_transport::wire::{
     Channel, Data, Datagram, Delivery, MAX_DATAGRAM, Message, MessageId, PeerId, Role, Seq,
@@ -15,7 +15,7 @@ use crate::plan::{Action, Deed};
 
 /// How often everything of interest was seen.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct Counts {
     pub(crate) reliable: u64,
     pub(crate) urgent: u64,
     pub(crate) unreliable: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
     pub(crate) silenced: u64,
 }
 
-impl AddAssign for Seen {
+impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.reliable += other.reliable;
         self.urgent += other.urgent;
@@ -82,7 +82,7 @@ pub(crate) struct Watch {
     merciless: bool,
     ids: Vec<PeerId>,
     lanes: BTreeMap<(usize, usize), Lane>,
-    seen: Seen,
+    counts: Counts,
 }
 
 impl Watch {
@@ -91,7 +91,7 @@ impl Watch {
         let ids = (0..=clients).map(|node| world.node(node).id()).collect();
         let lanes = (1..=clients).flat_map(|client| [(0, client), (client, 0)]);
         let lanes = lanes.map(|lane| (lane, Lane { heard: world.now(), ..Lane::default() })).collect();
-        Self { seed, tick, merciless, ids, lanes, seen: Seen::default() }
+        Self { seed, tick, merciless, ids, lanes, counts: Counts::default() }
     }
 
     pub(crate) fn act(&mut self, world: &mut World, action: &Action) {
@@ -106,7 +106,7 @@ impl Watch {
                 let data = Data { delivery: Delivery::Reliable(seq), urgent: false, payload: b"far" };
                 assert!(writer.push(&Message::Data(data)));
                 world.inject(from, to, writer.finish().expect("one message"));
-                self.seen.far += 1;
+                self.counts.far += 1;
             }
             Deed::Send { len, quality } => {
                 if lane.over {
@@ -123,13 +123,13 @@ impl Watch {
                 }
                 if loose {
                     lane.loose.push([0; 3]);
-                    self.seen.unreliable += 1;
+                    self.counts.unreliable += 1;
                 } else {
                     lane.reliable.push(len);
-                    self.seen.reliable += 1;
-                    self.seen.urgent += u64::from(quality == Quality::Urgent);
-                    self.seen.split += u64::from(len > 407);
-                    self.seen.large += u64::from(len > 90_000);
+                    self.counts.reliable += 1;
+                    self.counts.urgent += u64::from(quality == Quality::Urgent);
+                    self.counts.split += u64::from(len > 407);
+                    self.counts.large += u64::from(len > 90_000);
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Watch {
     }
 
     /// How often everything was seen in a run that has come to rest.
-    pub(crate) fn into_seen(self) -> Seen {
+    pub(crate) fn into_counts(self) -> Counts {
         for ((from, to), lane) in self.lanes.iter().filter(|(_, lane)| !lane.over && !self.merciless) {
             for id in &lane.far {
                 let (arrived, acknowledged) = (lane.arrived.get(id), lane.acknowledged.get(id));
@@ -171,7 +171,7 @@ impl Watch {
                 );
             }
         }
-        self.seen
+        self.counts
     }
 
     fn snapshots(&self, world: &World) -> impl Iterator<Item = Snapshot> {
@@ -201,7 +201,7 @@ impl Watch {
                 delivered <= arrived,
                 "unreliable payload {number} was delivered more often than it arrived"
             );
-            self.seen.arrived += 1;
+            self.counts.arrived += 1;
             return;
         }
         let number = lane.delivered;
@@ -230,7 +230,7 @@ impl Watch {
                 "{who} has sent only {} datagrams to {from} in {silent:?}",
                 lane.unheard
             );
-            self.seen.silenced += 1;
+            self.counts.silenced += 1;
         }
         for ends in [(who, from), (from, who)] {
             self.lanes.entry(ends).or_default().over = true;
@@ -253,9 +253,9 @@ impl Watch {
         let (sends, last) = lane.sent.entry(id).or_insert((0, now));
         *sends += 1;
         if *sends > 1 {
-            self.seen.resends += 1;
+            self.counts.resends += 1;
             let timeout = sender.snapshot(self.ids[to], now).map(|snapshot| snapshot.timeout);
-            self.seen.fast +=
+            self.counts.fast +=
                 u64::from(timeout.is_some_and(|timeout| now.since(*last) + self.tick < timeout));
         }
         *last = now;
@@ -265,7 +265,7 @@ impl Watch {
 impl Observer for Watch {
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], _: &mut Endpoint, now: Time) {
         match event {
-            Event::Rejected { .. } => self.seen.rejected += 1,
+            Event::Rejected { .. } => self.counts.rejected += 1,
             _ if self.merciless => {}
             Event::Received { peer, .. } => self.received(self.node(peer), node, bytes),
             Event::Left { peer, reason } => self.left(self.node(peer), node, reason, now),
@@ -273,8 +273,8 @@ impl Observer for Watch {
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], sender: &Endpoint) {
-        let Passing { from, to, now, .. } = passing;
+    fn on_sent(&mut self, meta: DatagramMeta, bytes: &[u8], sender: &Endpoint) {
+        let DatagramMeta { from, to, now, .. } = meta;
         assert!(bytes.len() <= MAX_DATAGRAM, "a datagram of {} bytes", bytes.len());
         if self.merciless {
             return;
@@ -294,8 +294,8 @@ impl Observer for Watch {
         }
     }
 
-    fn on_arrival(&mut self, passing: Passing, bytes: &[u8]) {
-        let Passing { from, to, now, .. } = passing;
+    fn on_arrival(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        let DatagramMeta { from, to, now, .. } = meta;
         if self.merciless {
             return;
         }
@@ -314,11 +314,11 @@ impl Observer for Watch {
         }
     }
 
-    fn on_corrupted(&mut self, _: Passing, bytes: &[u8]) -> bool {
+    fn on_corrupted(&mut self, _: DatagramMeta, bytes: &[u8]) -> bool {
         let parses =
             [Role::Host, Role::Client].iter().any(|role| Datagram::parse(bytes, Some(*role)).is_ok());
-        self.seen.caught += u64::from(parses && !self.merciless);
-        self.seen.unparsable += u64::from(!parses);
+        self.counts.caught += u64::from(parses && !self.merciless);
+        self.counts.unparsable += u64::from(!parses);
         self.merciless || !parses
     }
 }

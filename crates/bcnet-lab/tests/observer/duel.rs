@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Faults, Habits, Link, Rng};
+use bcnet_lab::{Faults, Link, NodeBehavior, Rng};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Queues, Time, cipher};
 
@@ -114,7 +114,7 @@ pub(crate) trait Watcher {
 /// Host and client on two links, with traffic drawn from a seed.
 pub(crate) struct Duel {
     nodes: [Node; 2],
-    habits: [Habits; 2],
+    behavior: [NodeBehavior; 2],
     /// When each node has its next turn, and how long its ticks are.
     turns: [(u64, u64); 2],
     links: [Link; 2],
@@ -134,8 +134,10 @@ impl Duel {
         let pace = |rng: &mut Rng| (rng.share() * 6.0, [0.0, 10.0][rng.size(2)]);
         Self {
             nodes: [Node::host(engines[0]), Node::client(engines[1], nonce)],
-            habits: engines
-                .map(|engine| Habits { plain_acks: engine == Engine::PlainAcks, ..Habits::default() }),
+            behavior: engines.map(|engine| NodeBehavior {
+                plain_acks: engine == Engine::PlainAcks,
+                ..NodeBehavior::default()
+            }),
             turns: [(0, tick(&mut rng)), (rng.below(3000), tick(&mut rng))],
             links: [0, 1].map(|i| Link::new(faults.clone(), seed * 2 + i)),
             inboxes: [Vec::new(), Vec::new()],
@@ -169,7 +171,7 @@ impl Duel {
     /// Changes a datagram as the node's habits want it.
     fn say(&self, node: usize, bytes: &mut Vec<u8>) {
         cipher::decrypt(bytes);
-        let len = self.habits[node].say(bytes);
+        let len = self.behavior[node].rewrite_outgoing(bytes);
         bytes.truncate(len);
         cipher::encrypt(bytes);
     }
@@ -184,10 +186,10 @@ impl Duel {
 
     fn launch(&mut self, from: usize, now: Time, bytes: &[u8], watcher: &mut impl Watcher) {
         // These links make no copies.
-        let [passage, _] = self.links[from].pass(bytes.len(), now);
-        watcher.sent(from, self.sent, now, bytes, passage.map(|passage| passage.at));
-        if let Some(passage) = passage {
-            self.flights.insert((passage.at, self.sent), (1 - from, bytes.to_vec()));
+        let [arrival, _] = self.links[from].pass(bytes.len(), now);
+        watcher.sent(from, self.sent, now, bytes, arrival.map(|arrival| arrival.at));
+        if let Some(arrival) = arrival {
+            self.flights.insert((arrival.at, self.sent), (1 - from, bytes.to_vec()));
         }
         self.sent += 1;
     }

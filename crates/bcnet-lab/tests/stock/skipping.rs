@@ -9,7 +9,7 @@ use super::bench::{PEER, address, control, datagram, millis, plain, quiet, reque
 
 /// All that can be seen from outside.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct Record {
     sent: Vec<(Time, usize, Vec<u8>)>,
     heard: Vec<(Time, usize, Event, Vec<u8>)>,
     tallies: [Tally; 2],
@@ -30,7 +30,7 @@ fn leaving_out_empty_frames_changes_nothing() {
 
 /// A host and a client with loss, delay, chatter, long silences and now and then a leaver; what was seen and how many
 /// frames were run.
-fn run(seed: u64, skip: bool) -> (Seen, u64) {
+fn run(seed: u64, skip: bool) -> (Record, u64) {
     let mut rng = Rng::new(seed);
     let params = Params {
         cipher: false,
@@ -47,7 +47,8 @@ fn run(seed: u64, skip: bool) -> (Seen, u64) {
     let mut nodes = [Stock::host(params), client];
     let mut flying: Vec<(u64, usize, Vec<u8>)> = Vec::new();
     let mut plan = plan(&mut rng, start, end);
-    let mut seen = Seen { sent: vec![], heard: vec![], tallies: Default::default(), dumps: String::new() };
+    let mut record =
+        Record { sent: vec![], heard: vec![], tallies: Default::default(), dumps: String::new() };
     let mut frames = 0;
     let mut clock = start;
     while clock < end {
@@ -68,7 +69,7 @@ fn run(seed: u64, skip: bool) -> (Seen, u64) {
             if is_tick && (!skip || stock.next_due().is_some_and(|due| due <= now)) {
                 frames += 1;
                 stock.service(now);
-                collect(stock, node, now, &mut seen, &mut |bytes| {
+                collect(stock, node, now, &mut record, &mut |bytes| {
                     if !rng.chance(0.1) {
                         flying.push((clock + rng.between(1_000, 60_000), 1 - node, bytes));
                     }
@@ -78,10 +79,10 @@ fn run(seed: u64, skip: bool) -> (Seen, u64) {
         let tick = |tick: &u64| (clock + 1).next_multiple_of(*tick);
         clock = ticks.iter().map(tick).min().expect("two");
     }
-    seen.tallies = nodes.each_ref().map(Stock::tally);
+    record.tallies = nodes.each_ref().map(Stock::tally);
     let dump = |stock: &Stock, peer| stock.dump(peer).map(|dump| format!("{:?} {:?}", dump.acks, dump.retx));
-    seen.dumps = format!("{:?} {:?}", dump(&nodes[0], PEER), dump(&nodes[1], PeerId::HOST));
-    (seen, frames)
+    record.dumps = format!("{:?} {:?}", dump(&nodes[0], PEER), dump(&nodes[1], PeerId::HOST));
+    (record, frames)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -115,15 +116,15 @@ fn perform(stock: &mut Stock, node: usize, act: Act, now: Time) {
     }
 }
 
-fn collect(stock: &mut Stock, node: usize, now: Time, seen: &mut Seen, launch: &mut impl FnMut(Vec<u8>)) {
+fn collect(stock: &mut Stock, node: usize, now: Time, record: &mut Record, launch: &mut impl FnMut(Vec<u8>)) {
     let (mut buffer, mut payload) = ([0; 512], Vec::new());
     while let Some(transmit) = stock.poll_transmit(&mut buffer) {
         let bytes = buffer[..transmit.len].to_vec();
-        seen.sent.push((now, node, bytes.clone()));
+        record.sent.push((now, node, bytes.clone()));
         launch(bytes);
     }
     while let Some(event) = stock.poll_event(&mut payload) {
-        seen.heard.push((now, node, event, payload.clone()));
+        record.heard.push((now, node, event, payload.clone()));
     }
 }
 

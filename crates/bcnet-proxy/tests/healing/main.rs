@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_lab::stock::Params;
-use bcnet_lab::{Faults, Habits, Rng};
+use bcnet_lab::{Faults, NodeBehavior, Rng};
 use bcnet_proxy::{Config, Event, Refusal};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Endpoint, Quality, Time};
@@ -218,13 +218,13 @@ fn two_clients_from_one_source_address_collide_on_a_stock_server() {
 
 /// A server sends something large to a client, in parts. How many bytes it sends in the six minutes after that, and how
 /// many of them reach the client.
-fn large_payload(heal: bool, server: Habits, client: Habits) -> [u64; 2] {
+fn large_payload(heal: bool, server: NodeBehavior, client: NodeBehavior) -> [u64; 2] {
     let calm = Faults { delay: Duration::from_millis(5), ..Faults::default() };
     let config = Config { heal, ..Config::default() };
     let mut net = Net::new(config, Net::stock_host(Params::default()), SERVER_TICK, calm, 3);
     let node = net.add_stock(Params::default(), CLIENT_TICK);
-    net.set_habits(0, server);
-    net.set_habits(node, client);
+    net.set_behavior(0, server);
+    net.set_behavior(node, client);
     net.run(Duration::from_secs(1));
     let (now, payload) = (net.now, payload(0, net.now, 832));
     assert!(net.node(0).send(PeerId(2), &payload, Quality::Reliable, now));
@@ -238,19 +238,19 @@ fn large_payload(heal: bool, server: Habits, client: Habits) -> [u64; 2] {
 
 #[test]
 fn parts_that_a_client_answers_in_the_wrong_form_are_not_sent_for_ever() {
-    let client = || Habits { plain_acks: true, ..Habits::default() };
-    let [sent, _] = large_payload(false, Habits::default(), client());
+    let client = || NodeBehavior { plain_acks: true, ..NodeBehavior::default() };
+    let [sent, _] = large_payload(false, NodeBehavior::default(), client());
     assert!(sent > 90_000, "a stock server repeats them for six minutes: {sent} bytes");
-    let [sent, _] = large_payload(true, Habits::default(), client());
+    let [sent, _] = large_payload(true, NodeBehavior::default(), client());
     assert!(sent < 3_000, "answered in the form that it reads, it stops: {sent} bytes");
 }
 
 #[test]
 fn parts_that_a_server_repeats_whatever_it_hears_do_not_reach_the_client() {
-    let server = || Habits { deaf_to_part_acks: true, ..Habits::default() };
-    let [_, passed] = large_payload(false, server(), Habits::default());
+    let server = || NodeBehavior { deaf_to_part_acks: true, ..NodeBehavior::default() };
+    let [_, passed] = large_payload(false, server(), NodeBehavior::default());
     assert!(passed > 90_000, "a stock server repeats them for six minutes: {passed} bytes");
-    let [sent, passed] = large_payload(true, server(), Habits::default());
+    let [sent, passed] = large_payload(true, server(), NodeBehavior::default());
     assert!(sent > 90_000, "the proxy cannot stop it: {sent} bytes");
     assert!(passed < 3_000, "but keeps it to itself: {passed} bytes");
 }
@@ -263,7 +263,7 @@ fn parts_answered_in_the_wrong_form_arrive_whatever_is_lost() {
         let config = Config { heal: true, ..Config::default() };
         let mut net = Net::new(config, Net::stock_host(Params::default()), SERVER_TICK, calm.clone(), seed);
         let node = net.add_stock(Params::default(), CLIENT_TICK);
-        net.set_habits(node, Habits { plain_acks: true, ..Habits::default() });
+        net.set_behavior(node, NodeBehavior { plain_acks: true, ..NodeBehavior::default() });
         net.run(Duration::from_secs(2));
         net.set_faults(Faults { loss: 0.2, ..calm });
         for number in 0..10 {

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_lab::{Faults, Habits, Link};
+use bcnet_lab::{Faults, Link, NodeBehavior};
 use bcnet_proxy::{Config, Event, Inbound, Leg, Output, Proxy};
 use bcnet_transport::wire::{Datagram, Message, MessageBuffer, PeerId, Role, Text};
 use bcnet_transport::{Endpoint, Quality, Time, cipher};
@@ -78,7 +78,7 @@ struct Node {
     engine: Engine,
     tick: u64,
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
-    habits: Habits,
+    behavior: NodeBehavior,
 }
 
 /// Where a datagram is under way to.
@@ -131,7 +131,7 @@ impl Net {
     pub(crate) fn new(config: Config, server: Engine, tick: u64, faults: Faults, seed: u64) -> Self {
         Self {
             now: Time::ZERO,
-            nodes: vec![Node { engine: server, tick, inbox: Vec::new(), habits: Habits::default() }],
+            nodes: vec![Node { engine: server, tick, inbox: Vec::new(), behavior: NodeBehavior::default() }],
             proxy: Proxy::new(config),
             faults,
             seed,
@@ -169,7 +169,7 @@ impl Net {
     }
 
     fn add(&mut self, engine: Engine, tick: u64) -> usize {
-        self.nodes.push(Node { engine, tick, inbox: Vec::new(), habits: Habits::default() });
+        self.nodes.push(Node { engine, tick, inbox: Vec::new(), behavior: NodeBehavior::default() });
         self.nodes.len() - 1
     }
 
@@ -177,8 +177,8 @@ impl Net {
         &mut self.nodes[node].engine
     }
 
-    pub(crate) fn set_habits(&mut self, node: usize, habits: Habits) {
-        self.nodes[node].habits = habits;
+    pub(crate) fn set_behavior(&mut self, node: usize, behavior: NodeBehavior) {
+        self.nodes[node].behavior = behavior;
     }
 
     pub(crate) fn set_faults(&mut self, faults: Faults) {
@@ -265,7 +265,7 @@ impl Net {
         let (now, place) = (self.now, &mut self.nodes[node]);
         for (from, mut bytes) in std::mem::take(&mut place.inbox) {
             cipher::decrypt(&mut bytes);
-            place.habits.hear(&mut bytes);
+            place.behavior.rewrite_incoming(&mut bytes);
             cipher::encrypt(&mut bytes);
             place.engine.handle_datagram(from, &mut bytes, now);
         }
@@ -286,7 +286,7 @@ impl Net {
         while let Some((to, len)) = self.nodes[node].engine.next(&mut buffer, now) {
             let mut bytes = buffer[..len].to_vec();
             cipher::decrypt(&mut bytes);
-            let len = self.nodes[node].habits.say(&mut bytes);
+            let len = self.nodes[node].behavior.rewrite_outgoing(&mut bytes);
             bytes.truncate(len);
             cipher::encrypt(&mut bytes);
             if node > 0 {
@@ -315,9 +315,9 @@ impl Net {
             .entry(link)
             .or_insert_with(|| Link::new(faults.clone(), seed))
             .pass(bytes.len(), self.now);
-        for passage in passages.into_iter().flatten() {
+        for arrival in passages.into_iter().flatten() {
             self.launched += 1;
-            self.flying.push(Reverse((passage.at, self.launched, stop, from, bytes.clone())));
+            self.flying.push(Reverse((arrival.at, self.launched, stop, from, bytes.clone())));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::{Missed, Outcome, Taken, Totals};
+use bcnet_lab::{DumpRecord, FailedExpectation, Outcome, Totals};
 use bcnet_transport::wire::Channel;
 use serde_json::{Value as Json, json};
 
@@ -12,7 +12,7 @@ pub(super) fn write(
     out: &mut impl Write,
     entry: &Entry,
     outcome: &Outcome,
-    missed: &[Missed],
+    missed: &[FailedExpectation],
 ) -> io::Result<()> {
     for (node, handled) in &outcome.trace {
         let line = json!({
@@ -31,7 +31,7 @@ pub(super) fn write(
     writeln!(out, "{}", run(entry, outcome, missed))
 }
 
-pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &Taken) -> io::Result<()> {
+pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &DumpRecord) -> io::Result<()> {
     let retx = taken.dump.retx.iter().map(|entry| {
         json!({
             "seq": entry.seq,
@@ -54,7 +54,7 @@ pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &Taken)
     writeln!(out, "{line}")
 }
 
-pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[Missed]) -> Json {
+pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[FailedExpectation]) -> Json {
     let nodes = outcome.nodes.iter().enumerate().map(|(number, node)| {
         let mut object = totals(&node.totals, outcome, Some(number));
         object["node"] = json!(node.name);
@@ -78,7 +78,7 @@ pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[Missed]) -> Json {
     object["nodes"] = json!(nodes);
     object["expectations"] = json!(outcome.checked(&entry.scenario));
     let missed = missed.iter().map(|missed| {
-        json!({"line": missed.line, "figure": missed.figure, "expected": missed.expected, "seen": missed.seen})
+        json!({"line": missed.line, "figure": missed.measurement, "expected": missed.expected, "seen": missed.seen})
     });
     object["missed"] = json!(missed.collect::<Vec<_>>());
     object

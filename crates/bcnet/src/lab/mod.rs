@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::Instant;
 
 use anyhow::ensure;
-use bcnet_lab::scenario::Kind;
+use bcnet_lab::scenario::EngineKind;
 use bcnet_lab::{Options, Outcome};
 use bcnet_transport::Time;
 
@@ -91,7 +91,7 @@ struct DumpArgs {
 struct Choice {
     /// The engine of nodes that name none: stock or bcnet
     #[arg(long)]
-    engine: Option<Kind>,
+    engine: Option<EngineKind>,
 
     /// The seed of all chance
     #[arg(long, value_name = "N")]
@@ -157,13 +157,8 @@ fn list(out: &mut impl Write) -> anyhow::Result<Verdict> {
 
 fn dump(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let mut entry = library::find(&args.file)?;
-    let most = entry.scenario.duration.as_secs_f64();
-    ensure!(
-        (0.0..=most).contains(&args.at),
-        "--at {}: {} lasts from 0 to {most} seconds",
-        args.at,
-        entry.name
-    );
+    let end = entry.scenario.duration.as_secs_f64();
+    ensure!((0.0..=end).contains(&args.at), "--at {}: {} lasts from 0 to {end} seconds", args.at, entry.name);
     let at = Time::from_micros((args.at * 1e6).round() as u64);
     entry.scenario.dumps.clear();
     let outcome = perform(&entry, args.choice, false, Some(at));

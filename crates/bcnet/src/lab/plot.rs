@@ -46,8 +46,8 @@ pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
 
 /// A group of bars for each name, a bar for each series in it.
 pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> String {
-    let most = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
-    let scale = Scale::new(most * 1.08);
+    let max = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let scale = Scale::new(max * 1.08);
     let mut svg = open(axes);
     scale.draw(&mut svg);
     let group = PLOT_WIDTH / groups.len().max(1) as f64;
@@ -84,10 +84,10 @@ pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> S
     svg + "</svg>"
 }
 
-/// One bar across for each name, made of parts one after the other. `most` is the whole width.
-pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], most: Option<f64>) -> String {
+/// One bar across for each name, made of parts one after the other. `max` is the whole width.
+pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: Option<f64>) -> String {
     let sum = |row: usize| parts.iter().filter_map(|part| part.points.get(row)).map(|(_, y)| *y).sum::<f64>();
-    let right = most.unwrap_or_else(|| (0..rows.len()).map(sum).fold(0.0, f64::max) * 1.1).max(1e-9);
+    let right = max.unwrap_or_else(|| (0..rows.len()).map(sum).fold(0.0, f64::max) * 1.1).max(1e-9);
     let height = TOP + rows.len() as f64 * ROW + 46.0;
     let mut svg = format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img">"#);
     let place = |value: f64| NAMES + value / right * (WIDTH - NAMES - 20.0);
@@ -144,20 +144,20 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], most:
 
 /// From values to places on the page.
 struct Scale {
-    most: f64,
+    max: f64,
 }
 
 impl Scale {
-    fn new(most: f64) -> Self {
-        Self { most: most.max(1e-9) * 1.04 }
+    fn new(max: f64) -> Self {
+        Self { max: max.max(1e-9) * 1.04 }
     }
 
     fn place(&self, value: f64) -> f64 {
-        BOTTOM - value / self.most * (BOTTOM - TOP)
+        BOTTOM - value / self.max * (BOTTOM - TOP)
     }
 
     fn draw(&self, svg: &mut String) {
-        for tick in ticks(self.most) {
+        for tick in ticks(self.max) {
             let y = self.place(tick);
             let _ = write!(
                 svg,
@@ -175,13 +175,13 @@ impl Scale {
     }
 }
 
-/// Round numbers from 0 up to `most`, four to eight of them.
-fn ticks(most: f64) -> Vec<f64> {
-    let rough = most / 5.0;
+/// Round numbers from 0 up to `max`, four to eight of them.
+fn ticks(max: f64) -> Vec<f64> {
+    let rough = max / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= rough);
     let step = step.unwrap_or(power * 10.0);
-    (0..=10).map(|i| f64::from(i) * step).take_while(|tick| *tick <= most * 1.0001).collect()
+    (0..=10).map(|i| f64::from(i) * step).take_while(|tick| *tick <= max * 1.0001).collect()
 }
 
 fn open(axes: &Axes<'_>) -> String {

@@ -34,7 +34,7 @@ pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
 
 fn section(title: &str, text: &str, plot: &str, command: &str) -> String {
     format!(
-        "<section><h2>{title}</h2><p>{text}</p><figure>{plot}</figure>\
+        "<section><h2>{title}</h2><p>{text}</p><measurement>{plot}</measurement>\
          <p class=\"small\"><code>{command}</code></p></section>"
     )
 }
@@ -216,20 +216,20 @@ fn budget(battle: &Stop, burst: &Stop) -> String {
 }
 
 /// A bar for each engine, made of two parts.
-fn two_bars(names: [&str; 2], runs: [[f64; 2]; 2], axis: &str, most: Option<f64>) -> String {
+fn two_bars(names: [&str; 2], runs: [[f64; 2]; 2], axis: &str, max: Option<f64>) -> String {
     let points = |part: usize| runs.iter().map(|run| (0.0, run[part])).collect();
     let parts = [
         Series { name: names[0], class: "acks", points: points(0) },
         Series { name: names[1], class: "game", points: points(1) },
     ];
-    plot::stacks(&Axes { x: axis, y: "" }, &["stock", "bcnet"], &parts, most)
+    plot::stacks(&Axes { x: axis, y: "" }, &["stock", "bcnet"], &parts, max)
 }
 
 fn claims(stops: &[Stop]) -> String {
     let mut html = String::from(
         "<section><h2>Every claim, put to the test</h2><p>What was said about the original, what the experiment shows, and \
-         the same figure on both engines. Run any of them with <code>bcnet lab run NAME --engine stock|bcnet</code>.</p>\
-         <div class=\"scroll\"><table><thead><tr><th>claim</th><th>verdict</th><th>what the experiment shows</th><th>figure</th>\
+         the same measurement on both engines. Run any of them with <code>bcnet lab run NAME --engine stock|bcnet</code>.</p>\
+         <div class=\"scroll\"><table><thead><tr><th>claim</th><th>verdict</th><th>what the experiment shows</th><th>measurement</th>\
          <th class=\"n\">stock</th><th class=\"n\">bcnet</th><th class=\"n\">factor</th></tr></thead><tbody>",
     );
     for row in stops.iter().filter_map(Stop::row) {
@@ -278,7 +278,7 @@ const HEAD: &str = r#"<!doctype html>
 body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:900px;margin:0 auto;padding:32px 20px 64px}h1{font-size:30px;line-height:1.2;margin:0 0 12px}h2{font-size:21px;margin:40px 0 8px}
 .lead{font-size:18px}.small{color:var(--dim);font-size:13.5px}code{font:13px ui-monospace,Menlo,Consolas,monospace;background:var(--card);padding:1px 5px;border-radius:4px}
-figure{margin:14px 0}svg{width:100%;height:auto;display:block}svg text{fill:var(--fg);font-family:inherit}
+measurement{margin:14px 0}svg{width:100%;height:auto;display:block}svg text{fill:var(--fg);font-family:inherit}
 .tick,.legend{font-size:13px}.axis{font-size:13.5px;fill:var(--dim)!important}.value{font-size:12.5px}.inside{font-size:12px;fill:var(--inside)!important}
 .grid{stroke:var(--rule);stroke-width:1}.line{fill:none!important;stroke-width:2.2;stroke-linejoin:round}
 rect.stock{fill:var(--stock)}rect.bcnet{fill:var(--bcnet)}rect.stock-light{fill:var(--stock-light)}rect.bcnet-light{fill:var(--bcnet-light)}

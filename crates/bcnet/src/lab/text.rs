@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::{Missed, Outcome, Totals};
+use bcnet_lab::{FailedExpectation, Outcome, Totals};
 
 use super::library::Entry;
 
@@ -10,7 +10,7 @@ pub(super) fn write(
     out: &mut impl Write,
     entry: &Entry,
     outcome: &Outcome,
-    missed: &[Missed],
+    missed: &[FailedExpectation],
 ) -> io::Result<()> {
     let Entry { name, scenario, path } = entry;
     let seconds = outcome.duration.as_secs_f64();
@@ -31,8 +31,8 @@ pub(super) fn write(
             writeln!(out, "  {} would have crashed: {crash}", node.name)?;
         }
     }
-    for Missed { line, figure, expected, seen } in missed {
-        writeln!(out, "  {path}:{line}: {figure}: expected {expected}, seen {seen}")?;
+    for FailedExpectation { line, measurement, expected, seen } in missed {
+        writeln!(out, "  {path}:{line}: {measurement}: expected {expected}, seen {seen}")?;
     }
     let checked = outcome.checked(scenario);
     writeln!(out, "  {} of {checked} expectations met", checked - missed.len())?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::Context;
-use bcnet_lab::scenario::{Claim, Kind};
+use bcnet_lab::scenario::{Claim, EngineKind};
 use bcnet_lab::{Options, Outcome, Totals};
 use serde_json::{Value as Json, json};
 
@@ -96,7 +96,7 @@ impl Row<'_> {
 impl Stop {
     pub(super) fn row(&self) -> Option<Row<'_>> {
         let claim = self.entry.scenario.claim.as_ref()?;
-        let value = |runs: &Runs| claim.figure.of_all(&runs.0);
+        let value = |runs: &Runs| claim.measurement.of_all(&runs.0);
         let (stock, bcnet) = (value(&self.stock), value(&self.bcnet));
         Some(Row { name: &self.entry.name, claim, stock, bcnet, seeds: self.stock.0.len() })
     }
@@ -173,7 +173,7 @@ fn travel(entries: Vec<Entry>, seed: Option<u64>) -> Vec<Stop> {
 /// One run.
 struct Job {
     entry: usize,
-    engine: Kind,
+    engine: EngineKind,
     seed: u64,
 }
 
@@ -184,7 +184,7 @@ impl Job {
         let each = |engine| {
             (0..seeds).map(move |next| Self { entry: number, engine, seed: first.wrapping_add(next) })
         };
-        each(Kind::Stock).chain(each(Kind::Bcnet)).collect()
+        each(EngineKind::Stock).chain(each(EngineKind::Bcnet)).collect()
     }
 }
 
@@ -233,10 +233,10 @@ fn complaints(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
         for outcome in stop.runs() {
             for missed in outcome.missed(&stop.entry.scenario) {
                 let (path, engine, seed) = (&stop.entry.path, outcome.engine, outcome.seed);
-                let bcnet_lab::Missed { line, figure, expected, seen } = missed;
+                let bcnet_lab::FailedExpectation { line, measurement, expected, seen } = missed;
                 writeln!(
                     out,
-                    "{path}:{line}: {engine}, seed {seed}: {figure}: expected {expected}, seen {seen}"
+                    "{path}:{line}: {engine}, seed {seed}: {measurement}: expected {expected}, seen {seen}"
                 )?;
             }
         }

@@ -21,7 +21,7 @@ use crate::udp::{Batch, Head, Io, Received, Socket};
 
 /// The way to the server and back, as bad as it is asked to be.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Way {
+pub(super) struct LinkConditions {
     /// The share of datagrams that are lost, each way.
     pub(super) loss: f64,
     /// The time under way, there and back. It is spent on the way there.
@@ -35,7 +35,7 @@ pub(super) struct Field {
     pub(super) clock: Clock,
     /// Whether players do what they have planned.
     pub(super) acts: bool,
-    way: Way,
+    conditions: LinkConditions,
     rng: Rng,
     deadlines: Deadlines,
     due: Vec<u32>,
@@ -53,14 +53,14 @@ pub(super) struct Seat {
 }
 
 impl Field {
-    pub(super) fn new(seed: u64, sessions: usize, way: Way) -> Self {
+    pub(super) fn new(seed: u64, sessions: usize, conditions: LinkConditions) -> Self {
         Self {
             seats: Vec::new(),
             ledgers: (0..sessions).map(|_| Ledger::default()).collect(),
             totals: SwarmTotals::default(),
             clock: Clock::start(),
             acts: false,
-            way,
+            conditions,
             rng: Rng::new(seed ^ 0xF1E1_D000),
             deadlines: Deadlines::new(),
             due: Vec::new(),
@@ -129,7 +129,7 @@ impl Field {
             self.totals.received.add(bytes.len());
             if let Some(seat) = self.seats.get_mut(head.owner as usize)
                 && head.remote == seat.player.server
-                && !self.rng.chance(self.way.loss)
+                && !self.rng.chance(self.conditions.loss)
             {
                 seat.player.engine.handle_datagram(head.remote, bytes, now);
             }
@@ -148,9 +148,9 @@ impl Field {
             }
             let mut buffer = [0; 1024];
             while let Some(transmit) = seat.player.engine.poll_transmit(&mut buffer) {
-                if !self.rng.chance(self.way.loss) {
+                if !self.rng.chance(self.conditions.loss) {
                     let bytes = buffer.get(..transmit.len).unwrap_or_default().to_vec();
-                    seat.flying.push_back((now + self.way.delay, bytes));
+                    seat.flying.push_back((now + self.conditions.delay, bytes));
                 }
             }
             // A frame that comes late does not put off those behind it, unless it is very late.

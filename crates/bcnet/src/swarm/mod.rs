@@ -24,7 +24,7 @@ use bcnet_transport::wire::Text;
 use crate::Verdict;
 use crate::config::HostPort;
 use crate::query;
-use field::{Field, Way};
+use field::{Field, LinkConditions};
 use player::{Manner, Player};
 use report::{Live, Usage};
 use yardstick::Echoed;
@@ -168,7 +168,7 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
     let last = u32::from(server.port()) + u32::from(args.sessions) - 1;
     ensure!(last <= u32::from(u16::MAX), "--sessions {}: there are no ports beyond 65535", args.sessions);
     let delay = 2 * Duration::from_millis(args.delay);
-    let mut field = Field::new(args.seed, args.sessions.into(), Way { loss: args.loss, delay });
+    let mut field = Field::new(args.seed, args.sessions.into(), LinkConditions { loss: args.loss, delay });
     let mut rng = Rng::new(args.seed);
     let manner = Manner {
         password: Text::encode(&args.password).unwrap_or_default(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{
-    Faults, Habits, LabEngine, Manner, Observer, Options, Passing, Rng, Scenario, World, capture,
+    DatagramMeta, Faults, LabEngine, NodeBehavior, Observer, Options, Rng, Scenario, SendMode, World, capture,
 };
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
@@ -88,10 +88,10 @@ pub(crate) fn scenarios() -> Vec<Captured> {
             let [_, _, c, d] = World::address(node).ip().octets();
             SocketAddrV4::new(Ipv4Addr::new(10, network, c, d), 22101)
         };
-        for (passing, plain) in capture(&scenario, &Options::default(), MAX_SCENARIO) {
-            let at = Duration::from_micros(passing.now.as_micros());
+        for (meta, plain) in capture(&scenario, &Options::default(), MAX_SCENARIO) {
+            let at = Duration::from_micros(meta.now.as_micros());
             let bytes = if plain.first() == Some(&PeerId::GAMESPY.0) { plain } else { ciphered(plain) };
-            found.push(Captured { at, from: address(passing.from), to: address(passing.to), bytes });
+            found.push(Captured { at, from: address(meta.from), to: address(meta.to), bytes });
         }
     }
     found
@@ -127,8 +127,8 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
     };
     let mut world: World<dyn LabEngine> = World::new(faults, seed);
     for number in 0..=CLIENTS {
-        let habits = Habits { tick: Duration::from_millis(10), ..Habits::default() };
-        world.add_node(engine(number, mix), habits);
+        let behavior = NodeBehavior { tick: Duration::from_millis(10), ..NodeBehavior::default() };
+        world.add_node(engine(number, mix), behavior);
     }
     let mut rng = Rng::new(seed);
     let swarm = Swarm { captured: Vec::new(), large: Vec::new() };
@@ -183,7 +183,7 @@ fn speak(node: &mut dyn LabEngine, payloads: &[Vec<u8>], rng: &mut Rng, now: Tim
         }
         let quality = if rng.chance(0.5) { Quality::Reliable } else { Quality::Unreliable };
         // A peer that is not let in yet takes nothing.
-        let _ = node.send_as(peer, &payload, Manner::Plain(quality), now);
+        let _ = node.send_as(peer, &payload, SendMode::Plain(quality), now);
     }
 }
 
@@ -196,9 +196,9 @@ struct Tap {
 }
 
 impl Tap {
-    fn capture(&mut self, passing: Passing, bytes: &[u8]) {
-        let at = Duration::from_micros(passing.now.as_micros());
-        let (from, to) = (World::address(passing.from), World::address(passing.to));
+    fn capture(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        let at = Duration::from_micros(meta.now.as_micros());
+        let (from, to) = (World::address(meta.from), World::address(meta.to));
         self.push(at, from, to, bytes.to_vec());
         if self.rng.chance(0.03) {
             self.push(at, from, to, bytes.to_vec());
@@ -257,21 +257,21 @@ impl Observer<dyn LabEngine> for Tap {
         }
     }
 
-    fn on_sent(&mut self, passing: Passing, bytes: &[u8], _sender: &(dyn LabEngine + 'static)) {
-        if passing.from == 0 {
-            self.capture(passing, bytes);
+    fn on_sent(&mut self, meta: DatagramMeta, bytes: &[u8], _sender: &(dyn LabEngine + 'static)) {
+        if meta.from == 0 {
+            self.capture(meta, bytes);
         }
     }
 
-    fn on_arrival(&mut self, passing: Passing, bytes: &[u8]) {
-        if passing.to == 0 {
-            self.capture(passing, bytes);
+    fn on_arrival(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        if meta.to == 0 {
+            self.capture(meta, bytes);
         }
     }
 
-    fn on_corrupted(&mut self, passing: Passing, bytes: &[u8]) -> bool {
-        if passing.to == 0 {
-            self.capture(passing, bytes);
+    fn on_corrupted(&mut self, meta: DatagramMeta, bytes: &[u8]) -> bool {
+        if meta.to == 0 {
+            self.capture(meta, bytes);
         }
         false
     }
