@@ -29,6 +29,7 @@
 //! - Once it has grown to its load, passing messages on allocates nothing.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+pub mod client;
 mod config;
 mod event;
 mod limit;
@@ -44,6 +45,7 @@ mod session;
 mod stats;
 mod text;
 
+pub use client::Client;
 pub use config::{Checksums, Config, Mission, SayAs, System};
 pub use event::{EndReason, Event, Summary};
 pub use manifest::{Difference, Manifest, ManifestError, Mismatch};

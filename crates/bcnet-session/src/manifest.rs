@@ -2,6 +2,8 @@
 //!
 //! Nothing is hashed here: a manifest is learned from the replies of a client whose installation is good.
 
+mod answer;
+
 use std::fmt::{self, Write as _};
 
 use crate::member::Answers;

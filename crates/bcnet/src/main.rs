@@ -12,6 +12,7 @@ mod control;
 mod ctl;
 mod file;
 mod inspect;
+mod join;
 mod lab;
 mod log;
 mod manifest;
@@ -51,6 +52,8 @@ enum Command {
     Forward(proxy::forward::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
+    /// Join a game from a terminal: who is there, chat, and whether people can join at all
+    Join(join::Args),
     /// Run experiments with the original engine and with bcnet on a virtual network
     Lab(lab::Args),
     /// Learn and check manifests: which game files players must have
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Echo(args) => udp::echo::run(&args),
         Command::Forward(args) => proxy::forward::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Join(args) => join::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Master(args) => master::run(&args),

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_session::{Anomaly, Config, Event};
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Cause, Time, cipher};
 
 use crate::play::{playing, ship};
@@ -252,8 +251,7 @@ fn a_flooding_player_is_held_back() {
     big[0] = 0x99;
     let longest = delay_during(&mut world, |world, step| {
         for _ in 0..4 {
-            let _ = world.clients[2].endpoint.send(
-                bcnet_transport::wire::PeerId::HOST,
+            let _ = world.clients[2].client.send(
                 if step % 2 == 0 { &big } else { b"\x2C\x02\x00\x00\x00\x01\x00!" },
                 bcnet_transport::Quality::Reliable,
                 world.now,
@@ -305,11 +303,8 @@ fn hostile_names_disturb_nobody() {
     let before = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
     let longest = delay_during(&mut world, |world, step| {
         let (now, client) = (world.now, &mut world.clients[2]);
-        let name = Text::encode(&"\u{1b}x".repeat(1 + step as usize % 300)).expect("no NUL");
-        client
-            .endpoint
-            .identify(*client.address.ip(), Text::new(&name).expect("whole units"), now)
-            .expect("it has joined");
+        let name = "\u{1b}x".repeat(1 + step as usize % 300);
+        client.client.rename(&name, now).expect("it has joined");
     });
     assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
     let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;

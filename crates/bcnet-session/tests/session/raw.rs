@@ -3,10 +3,11 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::{Config, Session};
+use bcnet_session::{Config, PlayerState, Session};
 use bcnet_transport::{Time, cipher};
 
 use crate::vectors::hex;
+use crate::world::World;
 
 struct Raw {
     session: Session,
@@ -144,4 +145,45 @@ fn without_the_cipher_datagrams_are_plain() {
     let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
     let expected = hex("01 02 01 01 00 02 00 0E C0 01 00 02 00 00 00 00 51 00 00 00");
     assert_eq!(buffer[..reply.len], expected);
+}
+
+/// S-26, S-28: somebody who never tells its name does not enter, and nobody hears of it.
+#[test]
+fn a_client_without_a_name_stays_outside() {
+    let mut world = World::new(Config::default());
+    let kirk = world.join("Kirk");
+    let nobody: SocketAddrV4 = "10.10.10.239:22101".parse().expect("an address");
+    let say = |world: &mut World, plain: &str| {
+        let mut bytes = hex(plain);
+        cipher::encrypt(&mut bytes);
+        world.inject(nobody, &bytes);
+        world.run(Duration::from_secs(1));
+    };
+    // Connect, each answer with an ACK of its question, and 2A.
+    for plain in [
+        "FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00",
+        "03 03 01 00 00 02 01 01 00 02 01 00 00 00",
+        "03 01 32 1A 80 00 00 21 00 43 E2 0C 7E 2F CB AF 4D 01 00 77 B6 3E 37 68 A7 A0 F8 00",
+        "03 02 01 01 00 00 32 16 80 01 00 21 01 2F CB AF 4D 01 00 A1 E6 01 85 49 00 93 17 00",
+        "03 02 01 02 00 00 32 16 80 02 00 21 02 C4 D1 17 C0 01 00 BA 3E B2 3E 17 33 88 11 00",
+        "03 02 01 03 00 00 32 0E 80 03 00 21 03 5D 47 09 34 00 00 00",
+        "03 02 01 04 00 00 32 0E 80 04 00 21 FF 3F D1 94 87 00 00 00",
+        "03 04 01 05 00 00 01 06 00 00 01 07 00 00 32 07 80 05 00 2A 20",
+    ] {
+        say(&mut world, plain);
+    }
+    let players = |world: &World| -> Vec<PlayerState> {
+        world.session.players(world.now).map(|player| player.state).collect()
+    };
+    world.take(kirk);
+    // It is there and waits, keepalive by keepalive, until the handshake takes too long.
+    for _ in 0..50 {
+        say(&mut world, "03 01 02");
+        assert_eq!(players(&world), [PlayerState::InGame, PlayerState::Loading]);
+    }
+    for _ in 0..5 {
+        say(&mut world, "03 01 02");
+    }
+    assert_eq!(players(&world), [PlayerState::InGame]);
+    assert_eq!(world.take(kirk), [] as [Vec<u8>; 0]);
 }

@@ -4,9 +4,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::{Faults, Link};
+use bcnet_session::client::{self, Connect, End, Nonsense, Options};
 use bcnet_session::{Config, Event, Session};
-use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Endpoint, Leave, Quality, Time, cipher};
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Leave, Quality, Time, cipher};
 
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
@@ -37,12 +38,11 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
-/// A client that answers the file check and loads the mission by itself.
+/// A client that answers the file check and enters by itself.
 pub(crate) struct Client {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) client: client::Client,
     pub(crate) address: SocketAddrV4,
     pub(crate) name: String,
-    pub(crate) identifies: bool,
     /// When it was received, and what.
     pub(crate) received: Vec<(Time, Vec<u8>)>,
     /// Names that it was told, with the number of payloads it had by then.
@@ -91,21 +91,14 @@ impl World {
 
     fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> Client {
         self.seed += 2;
-        let password = Text::encode(password).expect("no NUL");
         let nonce = u32::try_from(self.seed).expect("small");
-        let text = Text::new(&password).expect("whole units");
+        let connect = Connect { server: HOST, address: *address.ip(), nonce, password, cipher: true };
+        // Whoever is to time out here is the server.
+        let options = Options { name: name.into(), handshake_timeout: None };
         Client {
-            endpoint: Endpoint::connect(
-                bcnet_transport::Config::default(),
-                HOST,
-                *address.ip(),
-                nonce,
-                text,
-                self.now,
-            ),
+            client: client::Client::connect(&connect, options, self.now),
             address,
             name: name.into(),
-            identifies: true,
             received: Vec::new(),
             identities: Vec::new(),
             loose: 0,
@@ -132,33 +125,32 @@ impl World {
     }
 
     pub(crate) fn is_in_game(&self, at: usize) -> bool {
-        let id = self.clients[at].endpoint.id();
+        let id = self.clients[at].client.id();
         self.events.iter().any(|event| matches!(event, Event::InGame { peer, .. } if *peer == id))
     }
 
     pub(crate) fn id(&self, at: usize) -> PeerId {
-        self.clients[at].endpoint.id()
+        self.clients[at].client.id()
     }
 
     pub(crate) fn send(&mut self, at: usize, payload: &[u8]) {
         let now = self.now;
-        self.clients[at].endpoint.send(PeerId::HOST, payload, Quality::Reliable, now).expect("room");
+        self.clients[at].client.send(payload, Quality::Reliable, now).expect("room");
     }
 
     pub(crate) fn send_loose(&mut self, at: usize, payload: &[u8]) {
         let now = self.now;
-        self.clients[at].endpoint.send(PeerId::HOST, payload, Quality::Unreliable, now).expect("room");
+        self.clients[at].client.send(payload, Quality::Unreliable, now).expect("room");
     }
 
     /// A client tells another name.
     pub(crate) fn rename(&mut self, at: usize, name: &str) {
         self.clients[at].name = name.into();
-        self.clients[at].identify(self.now);
+        self.clients[at].client.rename(name, self.now).expect("it has joined");
     }
 
     pub(crate) fn leave(&mut self, at: usize) {
-        let (now, own) = (self.now, *self.clients[at].address.ip());
-        self.clients[at].endpoint.leave(own, now);
+        self.clients[at].client.leave(self.now);
     }
 
     /// Names of events so far.
@@ -214,7 +206,7 @@ impl World {
             if flight.to == HOST {
                 self.session.handle_datagram(flight.from, &mut flight.bytes, now);
             } else if let Some(client) = self.clients.iter_mut().find(|client| client.address == flight.to) {
-                client.endpoint.handle_datagram(flight.from, &mut flight.bytes, now);
+                client.client.handle_datagram(flight.from, &mut flight.bytes, now);
             }
         }
     }
@@ -237,7 +229,7 @@ impl World {
         }
         for at in 0..self.clients.len() {
             let from = self.clients[at].address;
-            while let Some(transmit) = self.clients[at].endpoint.poll_transmit(&mut buffer, self.now) {
+            while let Some(transmit) = self.clients[at].client.poll_transmit(&mut buffer, self.now) {
                 if !self.clients[at].silent {
                     self.fly(from, HOST, at, &buffer[..transmit.len]);
                 }
@@ -261,45 +253,39 @@ impl World {
 }
 
 impl Client {
-    fn identify(&mut self, now: Time) {
-        let name = Text::encode(&self.name).expect("no NUL");
-        let text = Text::new(&name).expect("whole units");
-        self.endpoint.identify(*self.address.ip(), text, now).expect("it has joined");
-    }
-
     fn serve(&mut self, keep: bool, now: Time) {
-        self.endpoint.handle_timeout(now);
+        self.client.handle_timeout(now);
         let mut payload = Vec::new();
-        while let Some(event) = self.endpoint.poll_event(&mut payload) {
-            match event {
-                bcnet_transport::Event::Joined { .. } if self.identifies => self.identify(now),
-                bcnet_transport::Event::Identity { peer, .. } => {
-                    let name = Text::new(&payload).expect("whole units").to_string();
-                    self.identities.push((peer, name, self.received.len()));
-                }
-                bcnet_transport::Event::Left { peer, reason } => self.gone.push((peer, reason)),
-                bcnet_transport::Event::Received { reliable, .. } => {
-                    self.loose += usize::from(!reliable);
-                    self.hear(&payload, keep, now);
-                }
-                _ => {}
+        while let Some(event) = self.client.poll_event(&mut payload, now) {
+            if keep && !payload.is_empty() {
+                self.received.push((now, payload.clone()));
             }
+            self.react(event, now);
         }
     }
 
-    fn hear(&mut self, payload: &[u8], keep: bool, now: Time) {
-        if keep {
-            self.received.push((now, payload.to_vec()));
-        }
-        let answer = match payload {
-            [0x20, 0xFF, ..] => Some(reply(4)),
-            [0x20, 2, ..] => Some(self.ships_reply.clone()),
-            [0x20, index, ..] => Some(reply((*index).into())),
-            [0x01] => Some(vec![0x2A, 0x20]),
-            _ => None,
-        };
-        if let Some(answer) = answer.filter(|_| self.answers) {
-            self.endpoint.send(PeerId::HOST, &answer, Quality::Reliable, now).expect("room");
+    fn react(&mut self, event: client::Event, now: Time) {
+        match event {
+            client::Event::FileCheck(check) if self.answers => {
+                let answer = match check.index {
+                    0xFF => reply(4),
+                    2 => self.ships_reply.clone(),
+                    round => reply(round.into()),
+                };
+                self.client.answer(&answer, now).expect("room");
+            }
+            client::Event::Load if self.answers => self.client.enter(now).expect("room"),
+            client::Event::Named { peer, name } => self.identities.push((peer, name, self.received.len())),
+            client::Event::Received { reliable } => self.loose += usize::from(!reliable),
+            client::Event::Disconnected { peer, reason, .. } => self.gone.push((peer, reason)),
+            client::Event::Gone { end, .. } => self.gone.push(match end {
+                End::Booted(reason) => (self.client.id(), Leave::Booted(reason)),
+                End::HostLeft => (PeerId::HOST, Leave::Disconnected),
+                End::HostSilent => (PeerId::HOST, Leave::Silent),
+                End::Left | End::Undeliverable | End::Stalled => panic!("{end}"),
+            }),
+            client::Event::Nonsense { what: what @ Nonsense::Message(_), .. } => panic!("{what}"),
+            _ => {}
         }
     }
 }

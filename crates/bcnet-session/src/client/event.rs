@@ -1,0 +1,366 @@
+//! What a client tells its caller, and where it stands.
+
+use std::fmt;
+
+use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{Cause, Leave, SendError};
+
+use crate::message::Score;
+
+/// Where a client stands. It goes from one to the next; between [`Lobby`](Self::Lobby) and [`InGame`](Self::InGame) it
+/// goes back and forth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// It asks to be let in.
+    Connecting,
+    /// It was let in, and the server asks about its files.
+    Checking,
+    /// The server has told what is played. The caller loads that, or not, and calls [`enter`](super::Client::enter).
+    Loading,
+    /// It has said that it is ready, and waits for the server to list it.
+    Entering,
+    /// It takes part: it hears and is heard. It has no ship.
+    Lobby,
+    /// It has a ship.
+    InGame,
+    /// It is over.
+    Gone,
+}
+
+impl State {
+    /// Returns a name for logs, which never changes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Checking => "checking",
+            Self::Loading => "loading",
+            Self::Entering => "entering",
+            Self::Lobby => "lobby",
+            Self::InGame => "in_game",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connecting => "connecting",
+            Self::Checking => "file checks",
+            Self::Loading => "loading",
+            Self::Entering => "entering",
+            Self::Lobby => "lobby",
+            Self::InGame => "in game",
+            Self::Gone => "gone",
+        })
+    }
+}
+
+/// Why it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// This side has left.
+    Left,
+    /// The server has refused it or thrown it out.
+    Booted(BootReason),
+    /// The server has said goodbye.
+    HostLeft,
+    /// Nothing was heard of the server for too long.
+    HostSilent,
+    /// The server answers, but does not acknowledge what it was sent.
+    Undeliverable,
+    /// The server has not let it get further within the [handshake timeout](super::Options::handshake_timeout).
+    Stalled,
+}
+
+impl From<Leave> for End {
+    fn from(leave: Leave) -> Self {
+        match leave {
+            Leave::Local => Self::Left,
+            Leave::Booted(reason) => Self::Booted(reason),
+            Leave::Silent => Self::HostSilent,
+            Leave::Undeliverable => Self::Undeliverable,
+            _ => Self::HostLeft,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Left => f.write_str("left"),
+            Self::Booted(reason) => write!(f, "booted: {reason}"),
+            Self::HostLeft => f.write_str("the server has said goodbye"),
+            Self::HostSilent => f.write_str("the server is silent"),
+            Self::Undeliverable => f.write_str("the server does not acknowledge what it is sent"),
+            Self::Stalled => f.write_str("the server does not go on"),
+        }
+    }
+}
+
+/// A question about files (S-20).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileCheck {
+    /// The number of the round on the wire: 0, 1, 2, 3, 0xFF.
+    pub index: u8,
+    /// The directory that is asked about.
+    pub directory: String,
+    /// Which of its files.
+    pub filter: String,
+    /// Whether directories below it are meant too.
+    pub recursive: bool,
+}
+
+/// What the server says is played, before the client loads (S-25).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The script of the mission.
+    pub mission: String,
+    /// The client's own slot.
+    pub slot: u8,
+    /// The game clock, in seconds.
+    pub game_time: f32,
+    /// Whether ships may collide.
+    pub collisions: bool,
+    /// Whether own team mates can be hit.
+    pub friendly_fire: bool,
+}
+
+/// Where and how long is played (S-30).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mission {
+    /// How many players there can be.
+    pub player_limit: u8,
+    /// The number of the star system.
+    pub system: u8,
+    /// How long a round takes, in minutes, and when it is over, in seconds of the game clock.
+    pub time_limit: Option<(u8, i32)>,
+    /// How many kills end a round.
+    pub frag_limit: Option<u8>,
+}
+
+/// A ship, as it was created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ship {
+    /// Whose slot it belongs to.
+    pub slot: u8,
+    /// Whose it is, if the server has told.
+    pub peer: Option<PeerId>,
+    /// Its object id.
+    pub object: u32,
+    /// What kind of ship.
+    pub species: u8,
+}
+
+/// Something that the server sent and that makes no sense. It had no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nonsense {
+    /// A datagram that the transport could not use.
+    Datagram(Cause),
+    /// A game message, by its opcode, if it has one, that is not whole or speaks of what cannot be.
+    Message(Option<u8>),
+}
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Datagram(cause) => write!(f, "a datagram ({cause})"),
+            Self::Message(Some(opcode)) => write!(f, "a message 0x{opcode:02X}"),
+            Self::Message(None) => f.write_str("an empty message"),
+        }
+    }
+}
+
+/// Something that happened. Texts have no control characters.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The server has let it in.
+    Connected {
+        /// Its own id.
+        id: PeerId,
+    },
+    /// The server asks about files: [`answer`](super::Client::answer).
+    FileCheck(FileCheck),
+    /// The files are not those that the server wants. It will throw the client out.
+    FilesDiffer {
+        /// The first that differs.
+        file: String,
+    },
+    /// The server is content with the files.
+    FilesPassed,
+    /// The server tells what is played.
+    Settings(Settings),
+    /// The mission is to be loaded; then [`enter`](super::Client::enter).
+    Load,
+    /// The server tells where and how long is played.
+    Mission(Mission),
+    /// The server lists this client: it takes part.
+    Entered,
+    /// A peer tells its name; this client's own comes back, too.
+    Named {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+    },
+    /// A peer's connection is gone.
+    Disconnected {
+        /// Who.
+        peer: PeerId,
+        /// What it called itself.
+        name: String,
+        /// Why.
+        reason: Leave,
+    },
+    /// A player takes part.
+    Joined {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself; empty if that is not known.
+        name: String,
+    },
+    /// A player takes part no more.
+    Left {
+        /// Who.
+        peer: PeerId,
+        /// What it called itself.
+        name: String,
+    },
+    /// A player says something, or the server in its name.
+    Chat {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+        /// What.
+        text: String,
+        /// To its team only.
+        team: bool,
+    },
+    /// The score of a player.
+    Score {
+        /// Whose.
+        peer: PeerId,
+        /// What it has.
+        score: Score,
+    },
+    /// The score of a team.
+    TeamScore {
+        /// Which.
+        team: u8,
+        /// What it has; deaths are not told.
+        score: Score,
+    },
+    /// A player has lost its ship; [`players`](super::Client::players) has the scores.
+    Died {
+        /// Who.
+        victim: PeerId,
+        /// Who destroyed it, if somebody did.
+        killer: Option<PeerId>,
+    },
+    /// The round is over.
+    RoundEnded {
+        /// Why, as the wire has it: 0 over, 1 time, 2 kills, 3 score.
+        reason: i32,
+    },
+    /// The next round begins.
+    RoundStarted,
+    /// A ship is there.
+    ShipCreated(Ship),
+    /// A ship explodes.
+    ShipExploding {
+        /// Its object id.
+        object: u32,
+        /// Its owner, if that is known.
+        peer: Option<PeerId>,
+    },
+    /// An object is gone.
+    ObjectDestroyed {
+        /// Its object id.
+        object: u32,
+        /// Its owner, if it was a ship and that is known.
+        peer: Option<PeerId>,
+    },
+    /// Any other game message; the buffer has it.
+    Received {
+        /// Whether it came reliably.
+        reliable: bool,
+    },
+    /// The server says what makes no sense. Told at the 1st, 2nd, 4th, 8th … time.
+    Nonsense {
+        /// What.
+        what: Nonsense,
+        /// How often so far.
+        count: u64,
+    },
+    /// It is over. Nothing more is told.
+    Gone {
+        /// Where the client stood.
+        step: State,
+        /// Why.
+        end: End,
+    },
+}
+
+impl Event {
+    /// Returns a name for logs, which never changes.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Connected { .. } => "connected",
+            Self::FileCheck(_) => "file_check",
+            Self::FilesDiffer { .. } => "files_differ",
+            Self::FilesPassed => "files_passed",
+            Self::Settings(_) => "settings",
+            Self::Load => "load",
+            Self::Mission(_) => "mission",
+            Self::Entered => "entered",
+            Self::Named { .. } => "named",
+            Self::Disconnected { .. } => "disconnected",
+            Self::Joined { .. } => "joined",
+            Self::Left { .. } => "left",
+            Self::Chat { .. } => "chat",
+            Self::Score { .. } => "score",
+            Self::TeamScore { .. } => "team_score",
+            Self::Died { .. } => "died",
+            Self::RoundEnded { .. } => "round_ended",
+            Self::RoundStarted => "round_started",
+            Self::ShipCreated(_) => "ship_created",
+            Self::ShipExploding { .. } => "ship_exploding",
+            Self::ObjectDestroyed { .. } => "object_destroyed",
+            Self::Received { .. } => "received",
+            Self::Nonsense { .. } => "nonsense",
+            Self::Gone { .. } => "gone",
+        }
+    }
+}
+
+/// Why a command was not carried out. Nothing was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandError {
+    /// It makes no sense where the client stands.
+    State(State),
+    /// There is no answer: nobody has asked, or the manifest does not have that round.
+    NoAnswer,
+    /// The transport does not take it.
+    Send(SendError),
+}
+
+impl From<SendError> for CommandError {
+    fn from(error: SendError) -> Self {
+        Self::Send(error)
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(state) => write!(f, "not while {state}"),
+            Self::NoAnswer => f.write_str("no answer to that file check"),
+            Self::Send(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}

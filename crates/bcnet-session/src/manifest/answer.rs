@@ -1,0 +1,105 @@
+//! A manifest as a client's answers to the file check (S-21): the reverse of reading them.
+
+use super::{File, Manifest, Reply};
+use crate::message::{ROUNDS, op};
+
+impl Manifest {
+    /// An installation that nobody has, of the shape of an untouched game: its answers are of the same sizes. Servers
+    /// that take any files take it, strict ones do not.
+    #[must_use]
+    pub fn stand_in() -> Self {
+        let mut hashes = (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9));
+        let mut hash = || hashes.next().unwrap_or_default();
+        let mut reply = |directory, own: usize, below: &[usize]| {
+            let mut files: Vec<File> =
+                (0..own).map(|_| File { path: vec![hash()], content: hash() }).collect();
+            for count in below {
+                let directory = hash();
+                files.extend((0..*count).map(|_| File { path: vec![directory, hash()], content: hash() }));
+            }
+            files.sort();
+            Reply { version: None, directory, files }
+        };
+        let first = Reply { version: Some(VERSION), ..reply(SCRIPTS, 1, &[]) };
+        let rounds = [
+            first,
+            reply(SCRIPTS, 1, &[]),
+            reply(SHIPS, 51, &[51]),
+            reply(MAIN_MENU, 4, &[]),
+            reply(MULTIPLAYER, 8, &[4; 5]),
+        ];
+        Self { name: "stand-in".into(), rounds: rounds.map(Some) }
+    }
+
+    /// What a client with these files answers in `round`. `None` if the manifest does not have that round, or more in a
+    /// directory than the wire can count.
+    pub(crate) fn answer(&self, round: usize) -> Option<Vec<u8>> {
+        let Reply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
+        let mut answer = vec![op::CHECKSUM_REPLY, ROUNDS.get(round)?.index];
+        if round == 0 {
+            answer.extend((*version)?.to_le_bytes());
+        }
+        answer.extend(directory.to_le_bytes());
+        write_tree(&mut answer, files, 0)?;
+        Some(answer)
+    }
+}
+
+/// Writes one directory, `depth` below the first, and those below it. `files` are all that are in it, sorted by path.
+fn write_tree(answer: &mut Vec<u8>, files: &[File], depth: usize) -> Option<()> {
+    let is_own = |file: &&File| file.path.len() == depth + 1;
+    answer.extend(u16::try_from(files.iter().filter(is_own).count()).ok()?.to_le_bytes());
+    for file in files.iter().filter(is_own) {
+        answer.extend(file.path.get(depth)?.to_le_bytes());
+        answer.extend(file.content.to_le_bytes());
+    }
+    let groups = files.chunk_by(|a, b| a.path.get(depth) == b.path.get(depth));
+    // A file may have the name of a directory; it comes before what is in that.
+    let below = groups.map(|group| group.split_at(group.iter().take_while(is_own).count()).1);
+    let below: Vec<&[File]> = below.filter(|group| !group.is_empty()).collect();
+    answer.push(u8::try_from(below.len()).ok()?);
+    for group in &below {
+        answer.extend(group.first()?.path.get(depth)?.to_le_bytes());
+    }
+    below.into_iter().try_for_each(|group| write_tree(answer, group, depth + 1))
+}
+
+/// Hashes of the version and of the directories, as the stock game has them.
+const VERSION: u32 = 0x7E0C_E243;
+const SCRIPTS: u32 = 0x4DAF_CB2F;
+const SHIPS: u32 = 0xC017_D1C4;
+const MAIN_MENU: u32 = 0x3409_475D;
+const MULTIPLAYER: u32 = 0x8794_D13F;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-21
+    #[test]
+    fn an_answer_reads_as_the_manifest_that_it_was_written_from() {
+        let file = |path: &[u32]| File { path: path.to_vec(), content: path.iter().sum() };
+        let mut files: Vec<File> =
+            [&[1][..], &[7], &[7, 1], &[7, 2, 9], &[3, 1], &[9, 9, 9, 9], &[2]].map(file).to_vec();
+        files.sort();
+        let mut manifest = Manifest::stand_in();
+        manifest.rounds[3] = Some(Reply { version: None, directory: 5, files });
+        for round in 0..ROUNDS.len() {
+            let answer = manifest.answer(round).expect("a round");
+            assert_eq!(Reply::parse(round, &answer), manifest.rounds[round]);
+        }
+        let sizes =
+            [0, 1, 2, 3, 4].map(|round| Manifest::stand_in().answer(round).map(|answer| answer.len()));
+        assert_eq!(sizes, [21, 17, 832, 41, 268].map(Some));
+    }
+
+    #[test]
+    fn what_the_wire_cannot_count_is_no_answer() {
+        assert_eq!(Manifest::default().answer(0), None);
+        assert_eq!(Manifest::stand_in().answer(5), None);
+        let many = (0..256).map(|n| File { path: vec![n, 1], content: 0 }).collect();
+        let mut manifest = Manifest::default();
+        manifest.rounds[1] = Some(Reply { version: None, directory: 5, files: many });
+        assert_eq!(manifest.answer(1), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! `--check`: how long each step into the game takes, and which one fails.
+
+use std::io::Write;
+use std::time::Duration;
+
+use bcnet_session::client::{Event, State};
+use bcnet_transport::Time;
+use serde_json::json;
+
+use super::Guest;
+use super::input::Input;
+use super::show::millis;
+use crate::Verdict;
+
+/// A step that worked.
+struct Step {
+    name: &'static str,
+    took: Duration,
+    remark: String,
+}
+
+impl Guest<'_> {
+    /// Joins, tells how long each step took, and leaves.
+    pub(super) fn check(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
+        let start = self.wire.clock.now();
+        let mut steps = Vec::new();
+        let mut failure = self.walk(start, &mut steps, out)?;
+        if failure.is_none() {
+            let before = self.wire.clock.now();
+            if self.wire.leave()? {
+                let took = self.wire.clock.now().since(before);
+                self.done(Step { name: "leave", took, remark: String::new() }, &mut steps, out)?;
+            } else {
+                failure = Some(("leave", "the server does not acknowledge the goodbye".into()));
+            }
+        }
+        let all = self.wire.clock.now().since(start);
+        if self.args.json {
+            let list: Vec<_> =
+                steps.iter().map(|step| json!({"step": step.name, "ms": millis(step.took)})).collect();
+            let (failed, error) = failure.clone().unzip();
+            let value = json!({
+                "address": self.server.to_string(), "ok": failure.is_none(), "ms": millis(all),
+                "steps": list, "failed": failed, "error": error,
+            });
+            writeln!(out, "{value}")?;
+        } else if failure.is_none() {
+            writeln!(out, "{}: players can join, in {:.0} ms", self.server, millis(all))?;
+        }
+        out.flush()?;
+        let Some((step, why)) = failure else { return Ok(Verdict::Clean) };
+        eprintln!("bcnet: {}: {step}: {why}", self.server);
+        Ok(Verdict::Findings)
+    }
+
+    /// Goes into the game step by step. The step that failed, and why.
+    fn walk(
+        &mut self,
+        start: Time,
+        steps: &mut Vec<Step>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Option<(&'static str, String)>> {
+        let (mut before, mut checks, mut remark) = (start, 0, String::new());
+        loop {
+            while let Some((event, at)) = self.next_event()? {
+                let name = match event {
+                    Event::Connected { id } => {
+                        remark = id.to_string();
+                        "connect"
+                    }
+                    Event::FileCheck(_) => {
+                        checks += 1;
+                        continue;
+                    }
+                    Event::Settings(settings) => {
+                        remark = format!("{}, slot {}", settings.mission, settings.slot);
+                        self.done(
+                            Step {
+                                name: "files",
+                                took: at.since(before),
+                                remark: format!("{checks} checks"),
+                            },
+                            steps,
+                            out,
+                        )?;
+                        before = at;
+                        continue;
+                    }
+                    Event::Load => "load",
+                    Event::Entered => {
+                        remark = format!("{} there", count(self.wire.client.players().count()));
+                        "enter"
+                    }
+                    Event::Gone { step, end } => {
+                        self.wire.finish()?;
+                        return Ok(Some((step_name(step), self.why(step, end))));
+                    }
+                    _ => continue,
+                };
+                self.done(
+                    Step { name, took: at.since(before), remark: std::mem::take(&mut remark) },
+                    steps,
+                    out,
+                )?;
+                before = at;
+            }
+            if self.wire.client.has_entered() {
+                return Ok(None);
+            }
+            if let Some(Input::Interrupt) = self.wire.wait()? {
+                let step = step_name(self.wire.client.state());
+                self.wire.leave()?;
+                return Ok(Some((step, "interrupted".into())));
+            }
+        }
+    }
+
+    fn done(&self, step: Step, steps: &mut Vec<Step>, out: &mut impl Write) -> anyhow::Result<()> {
+        if !self.args.json {
+            let line = format!("{:<8} {:>8.1} ms  {}", step.name, millis(step.took), step.remark);
+            writeln!(out, "{}", line.trim_end())?;
+            out.flush()?;
+        }
+        steps.push(step);
+        Ok(())
+    }
+}
+
+fn count(players: usize) -> String {
+    if players == 1 { "1 player".into() } else { format!("{players} players") }
+}
+
+/// The step that a client in this state is at.
+const fn step_name(state: State) -> &'static str {
+    match state {
+        State::Connecting => "connect",
+        State::Checking => "files",
+        State::Loading => "load",
+        State::Entering => "enter",
+        State::Lobby | State::InGame | State::Gone => "leave",
+    }
+}

@@ -1,0 +1,80 @@
+//! What a client at a terminal waits for: datagrams, typed lines, signals. Each has a thread that waits for it.
+
+use std::io::{self, BufRead, ErrorKind};
+use std::net::UdpSocket;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+#[derive(Debug)]
+pub(super) enum Input {
+    /// From the server.
+    Datagram(Vec<u8>),
+    /// Nobody listens at the server's port.
+    Unreachable,
+    /// Somebody has typed a line.
+    Line(String),
+    /// Nobody will type any more.
+    End,
+    /// Somebody wants it to end.
+    Interrupt,
+}
+
+/// A channel with so much room that a burst fits, and no more: what floods the socket waits in the system.
+pub(super) fn channel() -> (SyncSender<Input>, Receiver<Input>) {
+    mpsc::sync_channel(256)
+}
+
+/// Hears the server from now on.
+pub(super) fn receive(socket: UdpSocket, inputs: SyncSender<Input>) -> io::Result<()> {
+    let receive = move || {
+        let mut buffer = [0; 2048];
+        loop {
+            let input = match socket.recv(&mut buffer) {
+                Ok(len) => Input::Datagram(buffer.get(..len).unwrap_or_default().to_vec()),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => Input::Unreachable,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // A network that is gone shows as silence.
+                Err(_) => break,
+            };
+            if inputs.send(input).is_err() {
+                break;
+            }
+        }
+    };
+    thread::Builder::new().name("receive".into()).spawn(receive).map(drop)
+}
+
+/// Reads standard input from now on.
+pub(super) fn read_lines(inputs: SyncSender<Input>) -> io::Result<()> {
+    let read = move || {
+        let mut input = io::stdin().lock();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            // A line that ends in an error is said as far as it came.
+            let ended = !matches!(input.read_until(b'\n', &mut line), Ok(1..));
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            let next = if ended { Input::End } else { Input::Line(text) };
+            if inputs.send(next).is_err() || ended {
+                break;
+            }
+        }
+    };
+    thread::Builder::new().name("input".into()).spawn(read).map(drop)
+}
+
+/// Hears Ctrl-C and SIGTERM from now on.
+pub(super) fn listen_to_signals(inputs: SyncSender<Input>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let listen = move || {
+        for _ in signals.forever() {
+            if inputs.send(Input::Interrupt).is_err() {
+                break;
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(listen).map(drop)
+}

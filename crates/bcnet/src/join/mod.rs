@@ -1,0 +1,190 @@
+//! `bcnet join`: a client for the terminal. It hears everything, chats, and has no ship.
+
+mod check;
+mod failure;
+mod input;
+mod show;
+mod wire;
+
+use std::io::{self, Write};
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use bcnet_session::Manifest;
+use bcnet_session::client::{End, Event, Options, State};
+use bcnet_transport::Time;
+
+use crate::config::{HostPort, Value};
+use crate::query::{self, resolve};
+use crate::{Verdict, manifest};
+use failure::Failure;
+use input::Input;
+use wire::Wire;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Typed lines are chat. Ctrl-C, or the end of the input, leaves the game.
+
+Exit codes: 0 it was in the game and has left, 1 it did not get in or was thrown out, 2 it could not run.
+
+Examples:
+  bcnet join 192.0.2.1 --name Scotty
+  bcnet join games.example:22150 --say 'server restarts in five minutes'
+  bcnet join 127.0.0.1 --check
+  bcnet join 127.0.0.1 --json | jq -r 'select(.event == \"chat\") | .text'")]
+pub(crate) struct Args {
+    /// The server, on port 22101 if none is given
+    #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
+    host: HostPort<22101>,
+
+    /// What to be called in the game
+    #[arg(long, default_value = "bcnet", value_parser = name)]
+    name: String,
+
+    /// What the server wants to hear before it lets anyone in
+    #[arg(long, default_value = "", hide_default_value = true)]
+    password: String,
+
+    /// Answer the server's file checks as the installation that this manifest was learned from; see `bcnet manifest`
+    ///
+    /// Without it the answers are such that only a server without `checksums = "strict"` takes them.
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+
+    /// How long it may take to get into the game, for example 500ms or 15s
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = Duration::from_text)]
+    timeout: Duration,
+
+    /// Say this, and leave
+    #[arg(long, value_name = "TEXT", conflicts_with = "check")]
+    say: Option<String>,
+
+    /// Join, print how long each step took, and leave: can people join?
+    #[arg(long)]
+    check: bool,
+
+    /// Print JSON: one object per event and line, with --check one object
+    #[arg(long)]
+    json: bool,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let clean = !text.trim().is_empty() && !text.contains(char::is_control);
+    clean.then(|| text.into()).ok_or_else(|| "expected a name, without control characters".into())
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+    let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::stand_in()), manifest::read)?;
+    let server = resolve(&args.host)?;
+    let options = Options { name: args.name.clone(), handshake_timeout: Some(args.timeout) };
+    let wire = Wire::connect(server, &args.password, options)?;
+    if !args.check && args.say.is_none() {
+        input::read_lines(wire.inputs())?;
+    }
+    let mut guest = Guest { wire, args, server, files, failure: Failure::default(), lines: Vec::new() };
+    let out = &mut io::stdout().lock();
+    if args.check { guest.check(out) } else { guest.visit(out) }
+}
+
+/// Somebody at a server.
+struct Guest<'a> {
+    wire: Wire,
+    args: &'a Args,
+    server: SocketAddrV4,
+    files: Manifest,
+    /// What is known about why it might not get in.
+    failure: Failure,
+    /// What was typed before it was in the game; `None` is the end of the input.
+    lines: Vec<Option<String>>,
+}
+
+impl Guest<'_> {
+    /// Joins, tells what happens and says what it is told to, until it leaves or is over.
+    fn visit(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
+        self.lines.extend(self.args.say.clone().into_iter().map(Some));
+        if self.args.say.is_some() {
+            self.lines.push(None);
+        }
+        loop {
+            while let Some((event, at)) = self.next_event()? {
+                self.tell(&event, at, out)?;
+                if let Event::Gone { step, end } = event {
+                    self.wire.finish()?;
+                    return Ok(self.fail(step, end));
+                }
+            }
+            if self.wire.client.has_entered() && self.say_lines()? {
+                self.wire.leave()?;
+                return Ok(Verdict::Clean);
+            }
+            match self.wire.wait()? {
+                Some(Input::Line(line)) => self.lines.push(Some(line)),
+                Some(Input::End) => self.lines.push(None),
+                Some(Input::Interrupt) => {
+                    self.wire.leave()?;
+                    return Ok(if self.args.say.is_some() { Verdict::Findings } else { Verdict::Clean });
+                }
+                Some(Input::Datagram(_) | Input::Unreachable) | None => {}
+            }
+        }
+    }
+
+    /// The next thing that happened, and when, after what a client has to do about it by itself.
+    fn next_event(&mut self) -> anyhow::Result<Option<(Event, Time)>> {
+        let Some((event, at)) = self.wire.poll_event() else { return Ok(None) };
+        match &event {
+            Event::FileCheck(_) => {
+                self.failure.unanswered = self.wire.client.answer_from(&self.files, at).is_err()
+            }
+            Event::Load => self.wire.client.enter(at)?,
+            Event::FilesDiffer { file } => self.failure.file = Some(file.clone()),
+            Event::Nonsense { what, .. } => self.failure.nonsense = Some(*what),
+            _ => {}
+        }
+        Ok(Some((event, at)))
+    }
+
+    /// Says what was typed. Whether that was all there will be.
+    fn say_lines(&mut self) -> anyhow::Result<bool> {
+        for line in self.lines.drain(..) {
+            let Some(line) = line else { return Ok(true) };
+            if !line.trim().is_empty() {
+                self.wire.chat(&line)?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn tell(&self, event: &Event, at: Time, out: &mut impl Write) -> anyhow::Result<()> {
+        let line = if self.args.json {
+            show::json(event, at).map(|value| value.to_string())
+        } else {
+            show::text(event, &self.wire.client, self.server)
+        };
+        if let Some(line) = line {
+            writeln!(out, "{line}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Says in one line why it is over.
+    fn fail(&self, step: State, end: End) -> Verdict {
+        eprintln!("bcnet: {}: {}", self.server, self.why(step, end));
+        Verdict::Findings
+    }
+
+    /// Why it is over, for people.
+    fn why(&self, step: State, end: End) -> String {
+        let given = failure::Given {
+            timeout: self.args.timeout.to_toml().trim_matches('"').to_owned(),
+            password: !self.args.password.is_empty(),
+            manifest: self.args.manifest.as_deref(),
+            unreachable: self.wire.is_unreachable(),
+        };
+        self.failure.why(step, end, &given)
+    }
+}

@@ -1,0 +1,149 @@
+//! What happens, for people and for programs.
+
+use std::net::SocketAddrV4;
+
+use bcnet_session::client::{Client, Event, Mission};
+use bcnet_session::{Score, System};
+use bcnet_transport::Time;
+use bcnet_transport::wire::PeerId;
+use serde_json::{Value, json};
+
+/// A line for people. `None` for what they need not know.
+pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Option<String> {
+    let who = |peer: PeerId| name(client, peer);
+    let line = match event {
+        Event::Settings(settings) => {
+            format!("* {server} plays {}; this is slot {}", settings.mission, settings.slot)
+        }
+        Event::Mission(mission) => format!("* {}", place(mission)),
+        Event::Entered => format!("* in the game as {} ({})", who(client.id()), client.id()),
+        Event::Joined { peer, .. } => format!("* {} is here", who(*peer)),
+        Event::Left { peer, name } => format!("* {} has left", named(name, *peer)),
+        Event::Chat { peer, text, team, .. } => {
+            format!("{}<{}> {text}", if *team { "(team) " } else { "" }, who(*peer))
+        }
+        Event::Score { score, .. } if *score == Score::default() => return None,
+        Event::Score { peer, score } => format!("* {}: {score}", who(*peer)),
+        Event::TeamScore { team, score } => {
+            format!("* team {team}: {} points, {} kills", score.points, score.kills)
+        }
+        Event::Died { victim, killer: None } => format!("* {} has lost a ship", who(*victim)),
+        Event::Died { victim, killer: Some(killer) } => {
+            format!("* {} has destroyed the ship of {}", who(*killer), who(*victim))
+        }
+        Event::RoundEnded { reason } => format!("* the round is over: {}", end(*reason)),
+        Event::RoundStarted => "* the next round begins".into(),
+        Event::ShipCreated(ship) => {
+            format!(
+                "* {} has a ship, species {}",
+                ship.peer.map_or_else(|| format!("slot {}", ship.slot), who),
+                ship.species
+            )
+        }
+        Event::ShipExploding { peer: Some(peer), .. } => format!("* the ship of {} explodes", who(*peer)),
+        Event::FilesDiffer { file } => format!("* files differ: {file}"),
+        Event::Nonsense { what, count } => {
+            format!("* the server says what makes no sense: {what} ({count} so far)")
+        }
+        Event::Connected { .. }
+        | Event::FileCheck(_)
+        | Event::FilesPassed
+        | Event::Load
+        | Event::Named { .. }
+        | Event::Disconnected { .. }
+        | Event::ShipExploding { peer: None, .. }
+        | Event::ObjectDestroyed { .. }
+        | Event::Received { .. }
+        | Event::Gone { .. } => return None,
+    };
+    Some(clean(&line))
+}
+
+fn place(mission: &Mission) -> String {
+    let system =
+        System::new(mission.system).map_or_else(|| format!("system {}", mission.system), |it| it.to_string());
+    let time = mission.time_limit.map_or_else(String::new, |(minutes, _)| format!(", {minutes} minutes"));
+    let frags = mission.frag_limit.map_or_else(String::new, |frags| format!(", {frags} kills"));
+    format!("in {system}, {} players at most{time}{frags}", mission.player_limit)
+}
+
+fn name(client: &Client, peer: PeerId) -> String {
+    let known = client.players().find(|(id, _)| *id == peer);
+    named(known.map_or("", |(_, player)| &player.name), peer)
+}
+
+fn named(name: &str, peer: PeerId) -> String {
+    if name.is_empty() { peer.to_string() } else { name.into() }
+}
+
+fn end(reason: i32) -> String {
+    match reason {
+        0 => "over".into(),
+        1 => "time".into(),
+        2 => "kills".into(),
+        3 => "score".into(),
+        other => format!("reason {other}"),
+    }
+}
+
+/// Text without what moves a terminal's cursor or turns its writing around.
+fn clean(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}');
+    text.chars().filter(|c| !c.is_control() && !turns(*c)).collect()
+}
+
+/// One JSON object. `None` for game messages that nobody has looked into.
+pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
+    let mut value = match event {
+        Event::Connected { id } => json!({"peer": id.0}),
+        Event::FileCheck(check) => {
+            json!({"round": check.index, "directory": check.directory, "filter": check.filter})
+        }
+        Event::FilesDiffer { file } => json!({"file": file}),
+        Event::FilesPassed | Event::Load | Event::Entered | Event::RoundStarted => json!({}),
+        Event::Settings(settings) => json!({
+            "mission": settings.mission, "slot": settings.slot, "game_time": settings.game_time,
+            "collisions": settings.collisions, "friendly_fire": settings.friendly_fire,
+        }),
+        Event::Mission(mission) => json!({
+            "system": mission.system, "system_name": System::new(mission.system).map(System::name),
+            "player_limit": mission.player_limit, "time_limit": mission.time_limit.map(|(minutes, _)| minutes),
+            "end_time": mission.time_limit.map(|(_, end)| end), "frag_limit": mission.frag_limit,
+        }),
+        Event::Named { peer, name } | Event::Joined { peer, name } | Event::Left { peer, name } => {
+            json!({"peer": peer.0, "name": name})
+        }
+        Event::Disconnected { peer, name, reason } => {
+            json!({"peer": peer.0, "name": name, "reason": reason.to_string()})
+        }
+        Event::Chat { peer, name, text, team } => {
+            json!({"peer": peer.0, "name": name, "text": text, "team": team})
+        }
+        Event::Score { peer, score } => {
+            json!({"peer": peer.0, "kills": score.kills, "deaths": score.deaths, "points": score.points})
+        }
+        Event::TeamScore { team, score } => {
+            json!({"team_number": team, "kills": score.kills, "points": score.points})
+        }
+        Event::Died { victim, killer } => json!({"victim": victim.0, "killer": killer.map(|peer| peer.0)}),
+        Event::RoundEnded { reason } => json!({"reason": end(*reason)}),
+        Event::ShipCreated(ship) => json!({
+            "peer": ship.peer.map(|peer| peer.0), "slot": ship.slot, "object": ship.object, "species": ship.species,
+        }),
+        Event::ShipExploding { object, peer } | Event::ObjectDestroyed { object, peer } => {
+            json!({"object": object, "peer": peer.map(|peer| peer.0)})
+        }
+        Event::Nonsense { what, count } => json!({"what": what.to_string(), "count": count}),
+        Event::Gone { step, end } => json!({"step": step.name(), "reason": end.to_string()}),
+        Event::Received { .. } => return None,
+    };
+    let fields = value.as_object_mut()?;
+    fields.shift_insert(0, "ms".into(), json!(millis(at.since(Time::ZERO))));
+    fields.shift_insert(1, "event".into(), json!(event.name()));
+    Some(value)
+}
+
+/// A time in milliseconds, to the microsecond.
+pub(super) fn millis(time: std::time::Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}

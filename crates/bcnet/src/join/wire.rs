@@ -1,0 +1,129 @@
+//! A client with its socket and clock.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use anyhow::Context;
+use bcnet_session::client::{Client, Connect, Event, Options};
+use bcnet_transport::Time;
+
+use super::input::{self, Input};
+use crate::clock::Clock;
+
+pub(super) struct Wire {
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    server: SocketAddrV4,
+    socket: UdpSocket,
+    sender: SyncSender<Input>,
+    inputs: Receiver<Input>,
+    payload: Vec<u8>,
+    unreachable: bool,
+}
+
+impl Wire {
+    /// Asks a server to be let in.
+    pub(super) fn connect(server: SocketAddrV4, password: &str, options: Options) -> anyhow::Result<Self> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
+        socket.connect(server).with_context(|| format!("{server}: cannot send there"))?;
+        let address = match socket.local_addr()? {
+            SocketAddr::V4(own) => *own.ip(),
+            SocketAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+        };
+        let (sender, inputs) = input::channel();
+        input::receive(socket.try_clone()?, sender.clone())?;
+        input::listen_to_signals(sender.clone())?;
+        let clock = Clock::start();
+        let connect = Connect { server, address, nonce: random(), password, cipher: true };
+        let client = Client::connect(&connect, options, clock.now());
+        Ok(Self { client, clock, server, socket, sender, inputs, payload: Vec::new(), unreachable: false })
+    }
+
+    /// Where other threads put what they hear.
+    pub(super) fn inputs(&self) -> SyncSender<Input> {
+        self.sender.clone()
+    }
+
+    /// Whether nobody listens at the server's port, as the network says.
+    pub(super) const fn is_unreachable(&self) -> bool {
+        self.unreachable
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<(Event, Time)> {
+        let now = self.clock.now();
+        self.client.poll_event(&mut self.payload, now).map(|event| (event, now))
+    }
+
+    pub(super) fn chat(&mut self, text: &str) -> anyhow::Result<()> {
+        Ok(self.client.chat(text, self.clock.now())?)
+    }
+
+    /// Sends what is to be sent, and waits until something comes or is due. Datagrams go to the client.
+    pub(super) fn wait(&mut self) -> anyhow::Result<Option<Input>> {
+        self.send();
+        let now = self.clock.now();
+        let due = self.client.next_timeout().map_or(LONGEST_WAIT, |due| due.since(now));
+        let input = match self.inputs.recv_timeout(due.min(LONGEST_WAIT)) {
+            Ok(input) => Some(input),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("nothing is heard any more"),
+        };
+        let now = self.clock.now();
+        match input {
+            Some(Input::Datagram(mut bytes)) => {
+                self.unreachable = false;
+                self.client.handle_datagram(self.server, &mut bytes, now);
+                self.client.handle_timeout(now);
+                return Ok(None);
+            }
+            Some(Input::Unreachable) => self.unreachable = true,
+            Some(Input::Line(_) | Input::End | Input::Interrupt) | None => {}
+        }
+        self.client.handle_timeout(now);
+        Ok(input)
+    }
+
+    /// Says goodbye, and waits a moment until that was heard. Whether it was.
+    pub(super) fn leave(&mut self) -> anyhow::Result<bool> {
+        let end = self.clock.now() + GOODBYE;
+        self.client.leave(self.clock.now());
+        loop {
+            while self.poll_event().is_some() {}
+            self.send();
+            // Whoever asks twice does not want to wait.
+            let is_over = self.client.is_closed() || self.clock.now() >= end;
+            if is_over || matches!(self.wait()?, Some(Input::Interrupt)) {
+                return Ok(self.client.is_closed());
+            }
+        }
+    }
+
+    /// Sends what is still to be said when it is over: that this was heard.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        self.client.handle_timeout(self.clock.now());
+        self.send();
+        Ok(())
+    }
+
+    fn send(&mut self) {
+        let mut buffer = [0; 2048];
+        let now = self.clock.now();
+        while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
+            // What the network complains of shows as silence.
+            drop(self.socket.send(buffer.get(..transmit.len).unwrap_or_default()));
+        }
+    }
+}
+
+/// A number that differs from attempt to attempt: the keys of the standard library's hash are random.
+fn random() -> u32 {
+    let [a, b, c, d, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long the server may take to hear a goodbye.
+const GOODBYE: Duration = Duration::from_secs(3);
