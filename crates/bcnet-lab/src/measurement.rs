@@ -295,7 +295,21 @@ impl Measurement {
             Metric::Garbled => one(total.garbled),
             Metric::Silent => one(total.silent),
             Metric::BytesPerPayload => ratio(total.bytes, total.delivered),
-            metric => metric.share_of_delays().and_then(|share| outcome.delay(self.node, share)),
+            metric @ (Metric::DelayMedian | Metric::DelayP99 | Metric::DelayMax) => {
+                metric.share_of_delays().and_then(|share| outcome.delay(self.node, share))
+            }
+            // They are read from dumps and from the log, above.
+            Metric::Acks
+            | Metric::Retx
+            | Metric::Intervals
+            | Metric::AckNumbers
+            | Metric::AckEntries
+            | Metric::AckMemory
+            | Metric::RetxEntries
+            | Metric::DatagramSizes
+            | Metric::DatagramTimes
+            | Metric::AckTimes
+            | Metric::RetransmitTimes => None,
         };
         value.map(Value::One)
     }
@@ -311,7 +325,7 @@ impl Measurement {
             Some(Value::One(value)) => Some(value),
             // Nothing waits for a peer that is not there.
             None if self.metric.is_of_queues() => Some(0.0),
-            _ => None,
+            Some(Value::Many(_)) | None => None,
         });
         let each = each.collect::<Option<Vec<f64>>>()?;
         (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
@@ -330,7 +344,8 @@ impl Measurement {
             Metric::Intervals => Value::Many(retx().map(|entry| f64::from(entry.interval)).collect()),
             Metric::AckEntries => Value::One(dump.acks.len() as f64),
             Metric::AckMemory => Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
-            _ => Value::One(dump.retx.len() as f64),
+            Metric::RetxEntries => Value::One(dump.retx.len() as f64),
+            _ => return None,
         })
     }
 

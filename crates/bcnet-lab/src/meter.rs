@@ -168,7 +168,7 @@ impl Sent {
     pub(crate) const fn part(&self) -> Option<u8> {
         match self {
             Self::Ack(id) | Self::Again(id) => id.part,
-            _ => None,
+            Self::Datagram | Self::Keepalive | Self::Other => None,
         }
     }
 }
@@ -343,7 +343,11 @@ impl Observer<dyn LabEngine> for Meter {
             Event::Request { from, .. } => drop(engine.admit(from, now)),
             Event::Received { .. } => self.deliver(node, bytes, now),
             Event::Left { reason: Leave::Silent, .. } if now >= self.start => self.totals[node].silent += 1,
-            _ => {}
+            Event::Joined { .. }
+            | Event::Identity { .. }
+            | Event::Left { .. }
+            | Event::Query { .. }
+            | Event::Rejected { .. } => {}
         }
     }
 
@@ -369,7 +373,7 @@ impl Observer<dyn LabEngine> for Meter {
                     sum.keepalives += 1;
                     Sent::Keepalive
                 }
-                other => match other.id() {
+                Message::Control(_) | Message::Data(_) => match message.id() {
                     Some(id) if self.lanes.entry((from, to)).or_default().note(id) => {
                         (sum.retransmits, sum.again_bytes) =
                             (sum.retransmits + 1, sum.again_bytes + len as u64);
@@ -397,7 +401,7 @@ impl Observer<dyn LabEngine> for Meter {
         let peer = datagram.sender();
         let acks = datagram.messages().filter_map(|message| match message {
             Message::Ack(ack) => Some((from, peer, ack.id)),
-            _ => None,
+            Message::Keepalive | Message::Control(_) | Message::Data(_) => None,
         });
         self.taken.extend(acks);
         if !engine.has_frames() {

@@ -154,7 +154,7 @@ impl Wanted {
                 wanted.len() == values.len()
                     && wanted.iter().zip(values).all(|(wanted, value)| near(wanted, value, *within))
             }
-            _ => false,
+            (Self::Is(..) | Self::Between(..), Value::Many(_)) | (Self::Are(..), Value::One(_)) => false,
         }
     }
 }

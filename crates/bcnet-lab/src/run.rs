@@ -234,7 +234,7 @@ impl<'a> Runner<'a> {
         match self.scenario.nodes.get(node).map(|node| node.role) {
             Some(NodeRole::Nobody) if node == 0 => PeerId::HOST,
             Some(NodeRole::Nobody) => PeerId(u8::try_from(node + 1).unwrap_or(u8::MAX)),
-            _ => self.world.node(node).id(),
+            Some(NodeRole::Host | NodeRole::Client) | None => self.world.node(node).id(),
         }
     }
 

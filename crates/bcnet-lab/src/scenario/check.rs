@@ -1,16 +1,15 @@
 //! From what is written to what can be run: names become numbers, seconds become times, nonsense becomes a [`ScenarioError`].
 
-use std::ops::Range;
 use std::time::Duration;
 
-use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
 use toml::Spanned;
 
 use super::file::{self, File, Value};
+use super::value::{Checked, Checker, MAX_PAYLOAD, line, unreadable};
 use super::{
-    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, PeerRef, Scenario,
-    ScenarioError, Settings, TimedAction, Traffic, Verdict, Wanted,
+    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, Scenario, ScenarioError,
+    Settings, TimedAction, Traffic, Verdict, Wanted,
 };
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
@@ -18,56 +17,10 @@ use crate::link::{Faults, Script};
 use crate::measurement::{Measurement, Metric};
 use crate::stock::Gate;
 
-type Checked<T> = Result<T, ScenarioError>;
-
 pub(super) fn scenario(text: &str) -> Checked<Scenario> {
     let file: File = toml::from_str(text).map_err(|error| unreadable(text, &error))?;
     let checker = Checker::new(text, &file)?;
     checker.scenario(file)
-}
-
-/// A mistake that the parser found, with the nearest valid name if a name is wrong.
-fn unreadable(text: &str, error: &toml::de::Error) -> ScenarioError {
-    let line = error.span().map_or(1, |span| line(text, &span));
-    let message = error.message();
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let what = match (message.starts_with("unknown field"), quoted.next()) {
-        (true, Some(unknown)) => unknown_name("key", unknown, quoted),
-        _ => message.replace('\n', "; "),
-    };
-    ScenarioError { line, what }
-}
-
-fn line(text: &str, span: &Range<usize>) -> usize {
-    text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
-}
-
-fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.collect();
-    match known.iter().min_by_key(|name| distance(unknown, name)) {
-        Some(near) if distance(unknown, near) <= 1 + near.len() / 3 => {
-            format!("no {what} is called `{unknown}`; `{near}` is")
-        }
-        _ => format!("no {what} is called `{unknown}`; there are {}", known.join(", ")),
-    }
-}
-
-/// How many characters must be changed, added or taken away to make one word of another.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(MAX_NAME).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(MAX_NAME).enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (to, cell) in b.iter().zip(row.iter_mut().skip(1)) {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = *cell;
-            *cell = changed.min(left + 1).min(diagonal + 1);
-            left = *cell;
-        }
-        row[0] = i + 1;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 /// What a send puts on the wire.
@@ -78,29 +31,7 @@ enum Channel {
     Keepalive,
 }
 
-/// What the checks of all tables need.
-struct Checker<'a> {
-    text: &'a str,
-    names: Vec<String>,
-    settle: Duration,
-    duration: Duration,
-}
-
-impl<'a> Checker<'a> {
-    fn new(text: &'a str, file: &File) -> Checked<Self> {
-        let names = file.node.iter().map(|node| node.get_ref().name.get_ref().clone()).collect();
-        let mut checker = Self { text, names, settle: Duration::ZERO, duration: LONGEST };
-        checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
-        checker.duration = checker.length(&file.duration)?;
-        if file.node.is_empty() || file.node.len() > MAX_NODES {
-            return Err(ScenarioError {
-                line: 1,
-                what: format!("a scenario has 1 to {MAX_NODES} [[node]] tables"),
-            });
-        }
-        Ok(checker)
-    }
-
+impl Checker<'_> {
     fn scenario(&self, file: File) -> Checked<Scenario> {
         let engine = file.engine.as_ref().map_or(Ok(EngineKind::Stock), |name| self.engine(name))?;
         let nodes = file.node.iter().map(|node| self.node(node)).collect::<Checked<Vec<_>>>()?;
@@ -359,129 +290,9 @@ impl<'a> Checker<'a> {
         }
         Ok(measurement)
     }
-
-    fn engine(&self, name: &Spanned<String>) -> Checked<EngineKind> {
-        self.choice("engine", name, &[("stock", EngineKind::Stock), ("bcnet", EngineKind::Bcnet)])
-    }
-
-    fn named(&self, name: &Spanned<String>) -> Checked<usize> {
-        let number = self.names.iter().position(|known| known == name.get_ref());
-        let known = self.names.iter().map(String::as_str);
-        number.ok_or_else(|| self.error(name, unknown_name("node", name.get_ref(), known)))
-    }
-
-    fn peer_ref(&self, peer: &Spanned<file::PeerRef>) -> Checked<PeerRef> {
-        let known = self.names.iter().map(String::as_str);
-        match peer.get_ref() {
-            file::PeerRef::Id(id) => Ok(PeerRef::Id(PeerId(*id))),
-            file::PeerRef::Name(name) => match self.names.iter().position(|known| known == name) {
-                Some(number) => Ok(PeerRef::Node(number)),
-                None => Err(self.error(peer, unknown_name("node", name, known))),
-            },
-        }
-    }
-
-    fn choice<T: Copy>(&self, what: &str, name: &Spanned<String>, choices: &[(&str, T)]) -> Checked<T> {
-        let found = choices.iter().find(|(choice, _)| choice == name.get_ref());
-        let known = choices.iter().map(|(choice, _)| *choice);
-        let found = found.map(|(_, value)| *value);
-        found.ok_or_else(|| self.error(name, unknown_name(what, name.get_ref(), known)))
-    }
-
-    fn times(
-        &self,
-        at: &Spanned<f64>,
-        until: Option<&Spanned<f64>>,
-        rate: Option<&Spanned<f64>>,
-    ) -> Checked<(Time, Option<(Duration, Time)>)> {
-        let end = Time::ZERO + self.duration;
-        let until_time = until.map_or(Ok(end), |until| self.time(until))?;
-        let every = match (rate, until) {
-            (None, None) => None,
-            (None, Some(until)) => return Err(self.error(until, "`until` needs a `rate`")),
-            (Some(rate), _) => Some((self.period(rate)?, until_time)),
-        };
-        Ok((self.time(at)?, every))
-    }
-
-    /// The time between two of `rate` per second.
-    fn period(&self, rate: &Spanned<f64>) -> Checked<Duration> {
-        let rate = self.number(rate, 0.000_01..10_000.0)?;
-        Ok(Duration::from_secs_f64(1.0 / rate))
-    }
-
-    /// A moment of the experiment.
-    fn time(&self, seconds: &Spanned<f64>) -> Checked<Time> {
-        let value = *seconds.get_ref();
-        let end = self.duration.as_secs_f64();
-        if !(0.0..=end).contains(&value) {
-            let what = format!("{value} is no time of this scenario: it lasts from 0 to {end} seconds");
-            return Err(self.error(seconds, what));
-        }
-        // Rounded, so that 0.026 is 26,000 microseconds.
-        Ok(Time::from_micros((value * 1e6).round() as u64))
-    }
-
-    fn length(&self, seconds: &Spanned<f64>) -> Checked<Duration> {
-        let value = *seconds.get_ref();
-        if !(0.0..=LONGEST.as_secs_f64()).contains(&value) {
-            let what = format!("{value} seconds are not possible: 0 to {} are", LONGEST.as_secs());
-            return Err(self.error(seconds, what));
-        }
-        Ok(Duration::from_nanos((value * 1e9).round() as u64))
-    }
-
-    fn length_or(&self, seconds: Option<&Spanned<f64>>, default: Duration) -> Checked<Duration> {
-        seconds.map_or(Ok(default), |seconds| self.length(seconds))
-    }
-
-    fn maybe_length(&self, seconds: Option<&Spanned<f64>>) -> Checked<Option<Duration>> {
-        seconds.map(|seconds| self.length(seconds)).transpose()
-    }
-
-    fn share(&self, share: Option<&Spanned<f64>>) -> Checked<f64> {
-        share.map_or(Ok(0.0), |share| self.number(share, 0.0..1.0))
-    }
-
-    fn number(&self, number: &Spanned<f64>, range: Range<f64>) -> Checked<f64> {
-        let value = *number.get_ref();
-        if range.contains(&value) {
-            return Ok(value);
-        }
-        let what =
-            format!("{value} is not possible here: {} up to, but without, {} is", range.start, range.end);
-        Err(self.error(number, what))
-    }
-
-    fn hex(&self, text: &Spanned<String>) -> Checked<Vec<u8>> {
-        let digits: Vec<u8> = text.get_ref().bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-        let (pairs, rest) = digits.as_chunks::<2>();
-        let byte = |pair: &[u8; 2]| {
-            let pair =
-                str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
-            u8::from_str_radix(pair, 16).ok()
-        };
-        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        match bytes.filter(|_| rest.is_empty()) {
-            Some(bytes) if bytes.len() <= MAX_PAYLOAD => Ok(bytes),
-            Some(_) => Err(self.error(text, format!("a payload has at most {MAX_PAYLOAD} bytes"))),
-            None => Err(self.error(text, "this is not hex: two digits per byte, such as \"2A 20\"")),
-        }
-    }
-
-    fn error<T>(&self, place: &Spanned<T>, what: impl Into<String>) -> ScenarioError {
-        ScenarioError { line: line(self.text, &place.span()), what: what.into() }
-    }
 }
 
-/// Thirty days.
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 const SHORTEST_TICK: Duration = Duration::from_micros(100);
-/// T-50: a host and all ids it has.
-const MAX_NODES: usize = 125;
-/// More than can be split, so that the refusal can be seen.
-const MAX_PAYLOAD: usize = 200_000;
 const MAX_DATAGRAM: usize = 1024;
 /// Of one table. Each takes memory until the end of the run.
 const MAX_SENDS: f64 = 20_000_000.0;
-const MAX_NAME: usize = 64;

@@ -5,6 +5,7 @@
 
 mod check;
 mod file;
+mod value;
 
 use std::fmt;
 use std::str::FromStr;

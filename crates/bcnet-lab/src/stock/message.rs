@@ -266,7 +266,6 @@ pub(super) enum Unreadable {
 
 /// What would have ended the original program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Crash {
     /// A message that says to be smaller than its header: four gigabytes are copied.
     Undersized {

@@ -39,7 +39,6 @@ impl From<Quality> for Options {
 
 /// Why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SendError {
     /// Neither connected nor connecting.
     NotConnected,
