@@ -5,9 +5,10 @@ use std::time::Duration;
 use bcnet_transport::Time;
 
 use crate::measurement::Value;
-use crate::meter::{Log, Totals};
+use crate::meter::Log;
 use crate::scenario::{EngineKind, Expect, PeerRef, Scenario, Wanted};
 use crate::stock::{Dump, HandledAck};
+use crate::totals::Totals;
 
 /// What came out of a run.
 #[derive(Debug)]

@@ -8,13 +8,14 @@ use bcnet_transport::{Config, Endpoint, Quality, Time};
 use crate::battle::{Battle, Shot};
 use crate::engine::{LabEngine, SendMode};
 use crate::link::Faults;
-use crate::meter::{Meter, Totals};
+use crate::meter::Meter;
 use crate::observer::DatagramMeta;
 use crate::outcome::{DumpRecord, NodeOutcome, Outcome, Sample};
 use crate::scenario::{
     Action, Content, DumpAt, EngineKind, Node, NodeRole, PeerRef, Scenario, Settings, TimedAction,
 };
 use crate::stock::{Params, Stock};
+use crate::totals::Totals;
 use crate::world::{World, address};
 
 /// How a scenario is run, where that is not said in its file.

@@ -1,0 +1,137 @@
+//! What a node did in a run, in numbers that can be added up.
+
+use std::ops::AddAssign;
+
+use bcnet_transport::Time;
+
+/// What one node did, or all together.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// ACKs sent.
+    pub acks: u64,
+    /// Bytes of those.
+    pub ack_bytes: u64,
+    /// The most bytes of ACKs in one datagram.
+    pub max_ack_bytes: u64,
+    /// Datagrams in which ACKs left no room for the largest message.
+    pub crowded: u64,
+    /// The most ACKs in one datagram.
+    pub max_acks: u64,
+    /// The most messages in one datagram.
+    pub max_messages: u64,
+    /// Bytes of messages that were sent again.
+    pub again_bytes: u64,
+    /// ACKs that came and cleared a message.
+    pub useful_acks: u64,
+    /// ACKs that came and cleared nothing.
+    pub useless_acks: u64,
+    /// Of those, the ones that found nothing waiting at all.
+    pub empty_acks: u64,
+    /// Reliable messages and parts sent again.
+    pub retransmits: u64,
+    /// Keepalives sent.
+    pub keepalives: u64,
+    /// Entries of lists compared, if it searches lists.
+    pub comparisons: Option<u64>,
+    /// Payloads that were given to the engine and taken.
+    pub payloads: u64,
+    /// Payloads that it refused.
+    pub refused: u64,
+    /// Payloads that it delivered.
+    pub delivered: u64,
+    /// Payloads that it was given, reliable in the end, and that nobody delivered.
+    pub missing: u64,
+    /// Payloads that it delivered, but not as they were sent.
+    pub garbled: u64,
+    /// Peers that it lost because nothing was heard of them.
+    pub silent: u64,
+    /// The lengths of its queues.
+    pub queues: Queues,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.acks += other.acks;
+        self.ack_bytes += other.ack_bytes;
+        self.max_ack_bytes = self.max_ack_bytes.max(other.max_ack_bytes);
+        self.crowded += other.crowded;
+        self.max_acks = self.max_acks.max(other.max_acks);
+        self.max_messages = self.max_messages.max(other.max_messages);
+        self.again_bytes += other.again_bytes;
+        self.useful_acks += other.useful_acks;
+        self.useless_acks += other.useless_acks;
+        self.empty_acks += other.empty_acks;
+        self.retransmits += other.retransmits;
+        self.keepalives += other.keepalives;
+        self.comparisons = match (self.comparisons, other.comparisons) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.payloads += other.payloads;
+        self.refused += other.refused;
+        self.delivered += other.delivered;
+        self.missing += other.missing;
+        self.garbled += other.garbled;
+        self.silent += other.silent;
+        self.queues += other.queues;
+    }
+}
+
+/// QueueLengths of queues, per peer: the longest, and the average over time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Queues {
+    /// The most ACKs in one outbox.
+    pub peak_acks: usize,
+    /// The most messages that waited for their ACK.
+    pub peak_retx: usize,
+    /// Entries times microseconds.
+    acks: u128,
+    retx: u128,
+    /// Microseconds, of all peers together.
+    time: u128,
+}
+
+impl Queues {
+    /// How many ACKs were in one outbox on average.
+    #[must_use]
+    pub fn mean_acks(&self) -> f64 {
+        if self.time == 0 { 0.0 } else { self.acks as f64 / self.time as f64 }
+    }
+
+    /// How many messages waited for the ACK of one peer on average.
+    #[must_use]
+    pub fn mean_retx(&self) -> f64 {
+        if self.time == 0 { 0.0 } else { self.retx as f64 / self.time as f64 }
+    }
+
+    pub(crate) fn add(&mut self, length: &QueueLength, until: Time) {
+        let time = until.since(length.since).as_micros();
+        self.acks += length.acks as u128 * time;
+        self.retx += length.retx as u128 * time;
+        self.time += time;
+    }
+}
+
+impl AddAssign for Queues {
+    fn add_assign(&mut self, other: Self) {
+        self.peak_acks = self.peak_acks.max(other.peak_acks);
+        self.peak_retx = self.peak_retx.max(other.peak_retx);
+        self.acks += other.acks;
+        self.retx += other.retx;
+        self.time += other.time;
+    }
+}
+
+/// How long the queues for a peer are, and since when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueLength {
+    pub(crate) since: Time,
+    pub(crate) acks: usize,
+    pub(crate) retx: usize,
+}
