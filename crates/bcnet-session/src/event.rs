@@ -11,7 +11,6 @@ use crate::stats::Anomaly;
 
 /// Something that happened, for logs and consoles. Texts have no control characters.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Event {
     /// A client was let in and is being checked.
     Joining {

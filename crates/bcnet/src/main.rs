@@ -4,12 +4,14 @@
 
 #[cfg(test)]
 mod allocations;
+mod background;
 mod bans;
 mod capture;
 mod clock;
 mod config;
 mod control;
 mod ctl;
+mod event_loop;
 mod file;
 mod inspect;
 mod join;
@@ -20,9 +22,11 @@ mod master;
 mod masters;
 mod proxy;
 mod query;
+mod random;
 mod recorder;
 mod reply_addresses;
 mod serve;
+mod signals;
 mod swarm;
 mod udp;
 
@@ -44,12 +48,6 @@ enum Command {
     Config(config::Args),
     /// Talk to a running server: players, kicks, bans, chat
     Ctl(ctl::Args),
-    /// Send every datagram back, to measure what the system takes for that
-    #[command(hide = true)]
-    Echo(udp::echo::Args),
-    /// Pass datagrams on between one client and a server, to measure what the system takes for that
-    #[command(hide = true)]
-    Forward(proxy::forward::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Join a game from a terminal: who is there, chat, and whether people can join at all
@@ -81,8 +79,6 @@ fn main() -> ExitCode {
     let verdict = match Args::parse().command {
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
-        Command::Echo(args) => udp::echo::run(&args),
-        Command::Forward(args) => proxy::forward::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Join(args) => join::run(&args),
         Command::Lab(args) => lab::run(&args),

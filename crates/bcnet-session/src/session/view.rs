@@ -14,7 +14,6 @@ use crate::stats::{Anomalies, Counters};
 
 /// Where a player stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum PlayerState {
     /// Let in, has not answered yet.
     Connecting,

@@ -11,11 +11,13 @@ use std::time::Duration;
 use bcnet_session::validate;
 
 use super::list::{GAME, compact, plain};
+use super::server::Commands;
 use super::text::{Challenge, Pairs};
-use super::{Shared, random};
+use crate::clock::Clock;
+use crate::random::unguessable;
 
 /// Serves lists for ever.
-pub(super) fn run(listener: &TcpListener, shared: &Arc<Shared>) {
+pub(super) fn run(listener: &TcpListener, commands: &Commands, clock: Clock) {
     let clients = Arc::new(Mutex::new(Vec::new()));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
@@ -23,11 +25,11 @@ pub(super) fn run(listener: &TcpListener, shared: &Arc<Shared>) {
             thread::sleep(Duration::from_millis(50));
             continue;
         };
-        let Some(place) = Place::take(&clients, &stream) else { continue };
-        let shared = Arc::clone(shared);
+        let Some(permit) = Permit::take(&clients, &stream) else { continue };
+        let commands = commands.clone();
         let serve = move || {
-            let _place = place;
-            match serve(stream, &shared) {
+            let _permit = permit;
+            match serve(stream, &commands, clock) {
                 Ok(count) => tracing::debug!(event = "list_sent", servers = count),
                 Err(error) => tracing::debug!(event = "list_refused", %error),
             }
@@ -38,13 +40,13 @@ pub(super) fn run(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// One of the places for clients; given back when it is dropped.
-struct Place {
+/// Lets one client talk; given back when it is dropped.
+struct Permit {
     clients: Arc<Mutex<Vec<IpAddr>>>,
     address: IpAddr,
 }
 
-impl Place {
+impl Permit {
     /// `None` if there are too many clients, or too many of this one.
     fn take(clients: &Arc<Mutex<Vec<IpAddr>>>, stream: &TcpStream) -> Option<Self> {
         let address = stream.peer_addr().ok()?.ip();
@@ -58,7 +60,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut present = self.clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(at) = present.iter().position(|address| *address == self.address) {
@@ -68,11 +70,11 @@ impl Drop for Place {
 }
 
 /// One conversation: challenge, answer, question, list. Tells how many servers were listed.
-fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<usize> {
+fn serve(mut stream: TcpStream, commands: &Commands, clock: Clock) -> io::Result<usize> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let challenge = Challenge::new(random());
+    let challenge = Challenge::new(unguessable());
     stream.write_all(format!("\\basic\\\\secure\\{}", challenge.text()).as_bytes())?;
-    let request = read_request(&mut stream, shared)?;
+    let request = read_request(&mut stream, clock)?;
     let refuse = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
     let Some(text) = Pairs::parse(&request) else { return refuse("no GameSpy text") };
     if text.get("validate") != Some(validate(challenge.text().as_bytes()).as_bytes()) {
@@ -81,19 +83,19 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<usize> {
     if text.get("gamename") != Some(GAME) {
         return refuse("another game");
     }
-    let servers = shared.list().listed();
+    let servers = commands.ask(|server, _| server.list.listed()).ok_or(ErrorKind::TimedOut)?;
     let list = if text.get("list") == Some(b"cmp") { compact(&servers) } else { plain(&servers) };
     stream.write_all(&list)?;
     Ok(servers.len())
 }
 
 /// Reads until the client has asked for a list: `\list\…\final\`.
-fn read_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<Vec<u8>> {
-    let deadline = shared.clock.now() + PATIENCE;
+fn read_request(stream: &mut TcpStream, clock: Clock) -> io::Result<Vec<u8>> {
+    let deadline = clock.now() + PATIENCE;
     let mut request = Vec::new();
     let mut buffer = [0; 512];
     while !is_complete(&request) {
-        let left = deadline.since(shared.clock.now());
+        let left = deadline.since(clock.now());
         if request.len() > MAX_REQUEST {
             return Err(io::Error::new(ErrorKind::InvalidData, "too much"));
         }

@@ -3,13 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use bcnet_proxy::{Healed, Leg, Output, Proxy, Refusal};
 
-use super::relay::{Command, CommandSender};
+use super::relay::Commands;
 use super::watch::Watch;
 
 /// Datagrams and their bytes.
@@ -133,7 +132,7 @@ impl Page {
 }
 
 /// Answers `GET /metrics`, one connection after the other, for ever. Nobody is waited for long.
-pub(super) fn serve(listener: &TcpListener, commands: &CommandSender) {
+pub(super) fn serve(listener: &TcpListener, commands: &Commands) {
     loop {
         match listener.accept() {
             // Whoever does not listen to the answer has none.
@@ -146,15 +145,13 @@ pub(super) fn serve(listener: &TcpListener, commands: &CommandSender) {
     }
 }
 
-fn answer(mut stream: TcpStream, commands: &CommandSender) -> io::Result<()> {
+fn answer(mut stream: TcpStream, commands: &Commands) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read_head(&mut stream)?;
     let (status, body) = if request.starts_with(b"GET /metrics ") {
-        let (reply, text) = mpsc::sync_channel(1);
-        commands.give(Command::Measure(reply));
-        let gone = |_| io::Error::from(io::ErrorKind::TimedOut);
-        ("200 OK", text.recv_timeout(PATIENCE).map_err(gone)?)
+        let text = commands.ask(|relay, _| relay.render_metrics());
+        ("200 OK", text.ok_or(io::ErrorKind::TimedOut)?)
     } else {
         ("404 Not Found", "only GET /metrics is here\n".into())
     };

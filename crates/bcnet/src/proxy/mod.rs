@@ -1,9 +1,8 @@
 //! `bcnet proxy`: between players and a server that nobody can change.
 //!
-//! [`relay`] is the loop around the proxy of `bcnet-proxy`, which decides what goes where; [`sockets`] are its sockets,
+//! [`relay`] is what its event loop drives, around the proxy of `bcnet-proxy`, which decides what goes where; [`sockets`] are its sockets,
 //! [`watch`] looks over its shoulder and tells what it sees, and [`metrics`] counts.
 
-pub(crate) mod forward;
 mod metrics;
 mod options;
 mod relay;
@@ -22,11 +21,12 @@ use tracing::level_filters::LevelFilter;
 
 use crate::clock::{Clock, wall_now};
 use crate::config::Value as _;
+use crate::event_loop::EventLoop;
 use crate::masters::Master;
 use crate::recorder::{Recorder, Ring};
 use crate::{Verdict, bans, log};
 use options::{Pool, Upstream};
-use relay::{CommandSender, Relay, Setup};
+use relay::{Commands, Relay, Setup};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -109,18 +109,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let metrics = args.metrics.map(|address| {
         TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
     });
-    let mut relay = Relay::new(setup, Clock::start())?;
-    options::listen_to_signals(relay.commands(), args.bans.clone())?;
-    options::housekeep(relay.commands(), args.master.clone(), args.bans.clone())?;
+    let clock = Clock::start();
+    let mut event_loop = EventLoop::new(clock)?;
+    let mut relay = Relay::new(setup, clock, &event_loop)?;
+    options::listen_to_signals(&event_loop.commands(), args.bans.clone())?;
+    options::start_housekeeping(event_loop.commands(), args.master.clone(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
         ready.push_str(&format!(" metrics={}", listener.local_addr()?));
-        give_out(listener, relay.commands())?;
+        give_out(listener, event_loop.commands())?;
     }
     ready.push('\n');
     // Whoever started the proxy may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
-    relay.run().context("waiting for datagrams")?;
+    event_loop.run(&mut relay).context("waiting for datagrams")?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)
 }
@@ -144,7 +146,7 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
     })
 }
 
-fn give_out(listener: TcpListener, commands: CommandSender) -> io::Result<()> {
+fn give_out(listener: TcpListener, commands: Commands) -> io::Result<()> {
     let serve = move || metrics::serve(&listener, &commands);
     thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
 }

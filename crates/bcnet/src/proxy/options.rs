@@ -1,20 +1,20 @@
 //! What the command line says, and what signals say later.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use std::{io, process, thread};
 
 use anyhow::{Context, bail, ensure};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
 
-use super::relay::{Command, CommandSender};
+use super::relay::Commands;
+use crate::background::Background;
 use crate::bans;
 use crate::clock::wall_now;
 use crate::masters::{self, Master};
+use crate::signals::{self, Signal};
 use crate::udp::{Io, Socket};
 
 /// A server by name or address.
@@ -98,47 +98,41 @@ impl FromStr for Pool {
 }
 
 /// Turns signals into commands, from now on.
-pub(super) fn listen_to_signals(commands: CommandSender, ban_file: Option<PathBuf>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
-    let listen = move || {
-        let mut ending = false;
-        for signal in signals.forever() {
-            match signal {
-                SIGUSR1 => commands.give(Command::Dump),
-                SIGHUP => reload(&commands, ban_file.as_ref(), true),
-                // Whoever asks twice does not want to wait.
-                _ if ending => process::exit(128 + signal),
-                _ => {
-                    ending = true;
-                    commands.give(Command::Stop);
-                }
-            }
-        }
-    };
-    thread::Builder::new().name("signals".into()).spawn(listen)?;
-    Ok(())
+pub(super) fn listen_to_signals(commands: &Commands, ban_file: Option<PathBuf>) -> io::Result<()> {
+    let (reload, reloading) = Background::new();
+    let [reloaded, stopped, dumped] = [commands, commands, commands].map(Clone::clone);
+    reloading.start("reload", None, move || read_bans(&reloaded, ban_file.as_deref(), true))?;
+    signals::listen(vec![
+        (Signal::Stop, Box::new(move || stopped.give(|relay, _| relay.stop()))),
+        (Signal::Reload, Box::new(move || reload.fire())),
+        (Signal::Dump, Box::new(move || dumped.give(|relay, now| relay.dump(now)))),
+    ])
 }
 
 /// Looks after what changes by itself, for ever: masters move, bans end.
-pub(super) fn housekeep(
-    commands: CommandSender,
+pub(super) fn start_housekeeping(
+    commands: Commands,
     masters: Vec<Master>,
     ban_file: Option<PathBuf>,
 ) -> io::Result<()> {
-    let look = move || loop {
+    let (start, housekeeping) = Background::new();
+    start.fire();
+    housekeeping.start("housekeeping", Some(HOUSEKEEPING), move || {
+        read_bans(&commands, ban_file.as_deref(), false);
         if !masters.is_empty() {
-            commands.give(Command::Masters(masters::resolve(&masters)));
+            let resolved = masters::resolve(&masters);
+            commands.give(move |relay, _| relay.set_masters(&resolved));
         }
-        thread::sleep(HOUSEKEEPING);
-        reload(&commands, ban_file.as_ref(), false);
-    };
-    thread::Builder::new().name("housekeeping".into()).spawn(look).map(drop)
+    })
 }
 
-fn reload(commands: &CommandSender, ban_file: Option<&PathBuf>, asked: bool) {
+fn read_bans(commands: &Commands, ban_file: Option<&Path>, is_asked: bool) {
     let Some(path) = ban_file else { return };
     match bans::load_existing(path, wall_now().as_secs()) {
-        Ok(bans) => commands.give(Command::Ban { networks: bans.networks().collect(), asked }),
+        Ok(bans) => {
+            let networks = bans.networks().collect();
+            commands.give(move |relay, now| relay.set_bans(networks, is_asked, now));
+        }
         Err(error) => {
             let error = format!("{error:#}");
             tracing::error!(event = "reload_failed", error, "the bans stay as they are");

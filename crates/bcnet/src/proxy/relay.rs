@@ -1,18 +1,15 @@
-//! The loop of a proxy: datagrams from its sockets to the core and back, and what is to be done besides.
+//! What a proxy's event loop drives: datagrams from its sockets to the core and back, and what is to be done besides.
 
-use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_proxy::{Bytes, Config, Event, Inbound, Leg, Output, Proxy, Refusal, Source};
 use bcnet_session::{Masters, answer_challenge, heartbeat};
-use bcnet_transport::Time;
 use bcnet_transport::wire::{MessageBuffer, Role};
-use mio::Waker;
+use bcnet_transport::{Time, cipher};
 
 use super::metrics::{self, Metrics};
 use super::options::Upstream;
@@ -20,6 +17,7 @@ use super::silence::Silence;
 use super::sockets::{LISTENING, Sockets};
 use super::watch::Watch;
 use crate::clock::Clock;
+use crate::event_loop::{CommandSender, EventLoop, Service};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::recorder::Recorder;
@@ -36,38 +34,8 @@ pub(super) struct Setup {
     pub(super) recorder: Option<Recorder>,
 }
 
-/// Something that the rest of the program wants done.
-pub(super) enum Command {
-    Stop,
-    Dump,
-    /// The bans were read; whoever asked for that is told.
-    Ban {
-        networks: Vec<(Ipv4Addr, u8)>,
-        asked: bool,
-    },
-    /// List servers were looked up.
-    Masters(Resolved),
-    /// The server was looked up again.
-    Upstream(SocketAddrV4),
-    /// The metrics are wanted.
-    Measure(SyncSender<String>),
-}
-
 /// Hands commands to the relay, from any thread.
-#[derive(Debug, Clone)]
-pub(super) struct CommandSender {
-    sender: Sender<Command>,
-    waker: Arc<Waker>,
-}
-
-impl CommandSender {
-    pub(super) fn give(&self, command: Command) {
-        if self.sender.send(command).is_ok() {
-            // A relay that is gone does not have to be woken.
-            drop(self.waker.wake());
-        }
-    }
-}
+pub(super) type Commands = CommandSender<Relay>;
 
 /// A running proxy.
 pub(super) struct Relay {
@@ -85,22 +53,65 @@ pub(super) struct Relay {
     master_addresses: Vec<SocketAddrV4>,
     advertise: u16,
     recorder: Option<Recorder>,
-    commands: Receiver<Command>,
-    sender: CommandSender,
+    commands: Commands,
     refusals: LineLimit,
+    /// What has arrived, as it came and deciphered.
+    inbound: Batch,
+    plain: Batch,
+    messages: MessageBuffer<'static>,
+    is_over: bool,
+}
+
+impl Service for Relay {
+    fn next_timeout(&self) -> Option<Time> {
+        if self.sockets.unread() > 0 {
+            return Some(Time::ZERO);
+        }
+        let next = [self.proxy.next_timeout(), self.watch.next_timeout(), self.masters.due()];
+        next.into_iter().flatten().min()
+    }
+
+    fn note_readable(&mut self, socket: u32) {
+        self.sockets.note_readable(socket);
+    }
+
+    fn turn(&mut self, now: Time) {
+        let (mut inbound, mut plain) = (mem::take(&mut self.inbound), mem::take(&mut self.plain));
+        for _ in 0..self.sockets.unread() {
+            self.sockets.receive(&mut inbound, now);
+            plain.copy_from(&inbound);
+            plain.apply(cipher::decrypt_batch, |_| true);
+            let mut buffer = mem::take(&mut self.messages).reuse();
+            for ((head, wire), (_, plain)) in inbound.iter_mut().zip(plain.iter_mut()) {
+                let sender = if head.owner == LISTENING { Role::Client } else { Role::Host };
+                let content = &buffer.read(plain, Some(sender));
+                self.handle(head, Inbound { wire, content }, now);
+            }
+            self.messages = buffer.reuse();
+        }
+        (self.inbound, self.plain) = (inbound, plain);
+        self.proxy.handle_timeout(now);
+        self.beat(now);
+        self.settle(now);
+        self.sockets.send(now);
+        self.watch.advance(now, self.clock.wall(now));
+        self.look_up(now);
+    }
+
+    fn is_over(&self, _: Time) -> bool {
+        self.is_over
+    }
 }
 
 impl Relay {
-    pub(super) fn new(setup: Setup, clock: Clock) -> anyhow::Result<Self> {
+    pub(super) fn new(setup: Setup, clock: Clock, event_loop: &EventLoop<Self>) -> anyhow::Result<Self> {
         let Setup { listen, upstream: name, config, queues, advertise, recorder } = setup;
         let upstream = name.resolve_beside(listen)?;
         check_sources(&config.sources, upstream)?;
         let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
         let port = socket.local()?.port();
-        let sockets = Sockets::new(socket)?;
-        let (sender, commands) = mpsc::channel();
+        let sockets = Sockets::new(socket, event_loop.registrar()?)?;
         Ok(Self {
-            sender: CommandSender { sender, waker: sockets.waker()? },
             watch: Watch::new(queues, recorder.is_some()),
             proxy: Proxy::new(config),
             silence: Silence::default(),
@@ -116,7 +127,11 @@ impl Relay {
             master_addresses: Vec::new(),
             advertise,
             recorder,
-            commands,
+            commands: event_loop.commands(),
+            inbound: Batch::new(),
+            plain: Batch::new(),
+            messages: MessageBuffer::default(),
+            is_over: false,
         })
     }
 
@@ -126,48 +141,6 @@ impl Relay {
 
     pub(super) const fn upstream(&self) -> SocketAddrV4 {
         self.upstream
-    }
-
-    pub(super) fn commands(&self) -> CommandSender {
-        self.sender.clone()
-    }
-
-    /// Passes datagrams on until it is told to stop.
-    pub(super) fn run(&mut self) -> io::Result<()> {
-        let (mut inbound, mut plain) = (Batch::new(), Batch::new());
-        let mut messages = MessageBuffer::default();
-        loop {
-            let wait = self.patience(self.clock.now());
-            self.sockets.wait(wait)?;
-            let now = self.clock.now();
-            if self.dispatch(now) {
-                return Ok(());
-            }
-            for _ in 0..self.sockets.unread() {
-                self.sockets.receive(&mut inbound, now);
-                plain.copy_from(&inbound);
-                plain.decrypt();
-                let mut buffer = mem::take(&mut messages).reuse();
-                for ((head, wire), (_, plain)) in inbound.iter_mut().zip(plain.iter_mut()) {
-                    let sender = if head.owner == LISTENING { Role::Client } else { Role::Host };
-                    let content = &buffer.read(plain, Some(sender));
-                    self.handle(head, Inbound { wire, content }, now);
-                }
-                messages = buffer.reuse();
-            }
-            self.proxy.handle_timeout(now);
-            self.beat(now);
-            self.settle(now);
-            self.sockets.send(now);
-            self.watch.advance(now, self.clock.wall(now));
-            self.look_up(now);
-        }
-    }
-
-    fn patience(&self, now: Time) -> Duration {
-        let next = [self.proxy.next_timeout(), self.watch.next_timeout(), self.masters.due()];
-        let next = next.into_iter().flatten().min();
-        next.map_or(LONGEST_WAIT, |next| next.since(now).min(LONGEST_WAIT))
     }
 
     /// Gives a datagram to the proxy, and what it says to what is to leave.
@@ -294,46 +267,53 @@ impl Relay {
         if self.proxy.next_timeout().is_none() || !self.silence.is_long(now) {
             return;
         }
-        let (name, listen, commands) = (self.name.clone(), self.listen, self.sender.clone());
-        std::thread::spawn(move || match name.resolve_beside(listen) {
-            Ok(address) => commands.give(Command::Upstream(address)),
+        let (name, listen, commands) = (self.name.clone(), self.listen, self.commands.clone());
+        thread::spawn(move || match name.resolve_beside(listen) {
+            Ok(address) => commands.give(move |relay, now| relay.move_upstream(address, now)),
             Err(error) => tracing::warn!(event = "upstream_unknown", error = format!("{error:#}")),
         });
     }
 
-    /// Does what was ordered. Whether that is to stop.
-    fn dispatch(&mut self, now: Time) -> bool {
-        while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Stop => return true,
-                Command::Dump => self.watch.dump(now, self.clock.wall(now)),
-                Command::Ban { networks, asked } => {
-                    if self.proxy.set_bans(networks) || asked {
-                        tracing::info!(event = "reloaded");
-                    }
-                    self.settle(now);
-                }
-                Command::Masters(resolved) => {
-                    self.master_addresses = resolved.or_keep(&self.master_addresses);
-                    self.masters.set(&self.master_addresses);
-                }
-                Command::Upstream(address) if address != self.upstream => {
-                    tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
-                    self.upstream = address;
-                    // The old sockets are connected to where it was.
-                    let sources: Vec<_> = self.proxy.sources().collect();
-                    sources.into_iter().for_each(|(client, source)| self.open(client, source, false, now));
-                }
-                Command::Upstream(address) => tracing::warn!(event = "upstream_silent", upstream = %address),
-                Command::Measure(reply) => {
-                    let text =
-                        metrics::render(&self.metrics, &self.proxy, &self.watch, self.sockets.unsent());
-                    // Who asked may be gone.
-                    drop(reply.try_send(text));
-                }
-            }
+    /// The server was looked up again, and is here.
+    fn move_upstream(&mut self, address: SocketAddrV4, now: Time) {
+        if address == self.upstream {
+            tracing::warn!(event = "upstream_silent", upstream = %address);
+            return;
         }
-        false
+        tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
+        self.upstream = address;
+        // The old sockets are connected to where it was.
+        let sources: Vec<_> = self.proxy.sources().collect();
+        sources.into_iter().for_each(|(client, source)| self.open(client, source, false, now));
+    }
+
+    /// Ends the proxy.
+    pub(super) const fn stop(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Prints the queues.
+    pub(super) fn dump(&mut self, now: Time) {
+        self.watch.dump(now, self.clock.wall(now));
+    }
+
+    /// Takes over the bans that were read; whoever asked for that is told.
+    pub(super) fn set_bans(&mut self, networks: Vec<(Ipv4Addr, u8)>, is_asked: bool, now: Time) {
+        if self.proxy.set_bans(networks) || is_asked {
+            tracing::info!(event = "reloaded");
+        }
+        self.settle(now);
+    }
+
+    /// List servers were looked up.
+    pub(super) fn set_masters(&mut self, resolved: &Resolved) {
+        self.master_addresses = resolved.or_keep(&self.master_addresses);
+        self.masters.set(&self.master_addresses);
+    }
+
+    /// Returns what was counted, in the text format of Prometheus.
+    pub(super) fn render_metrics(&self) -> String {
+        metrics::render(&self.metrics, &self.proxy, &self.watch, self.sockets.unsent())
     }
 }
 
@@ -367,4 +347,3 @@ const fn explain(refusal: Refusal) -> &'static str {
 }
 
 const LOG_EVERY: Duration = Duration::from_secs(10);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);

@@ -5,15 +5,12 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddrV4;
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bcnet_proxy::{Bytes, Leg};
-use bcnet_transport::Time;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use bcnet_transport::{Time, cipher};
 
+use crate::event_loop::Registrar;
 use crate::log::LineLimit;
 use crate::reply_addresses::ReplyAddresses;
 use crate::udp::{Batch, Head, Received, Socket};
@@ -23,8 +20,7 @@ pub(super) const LISTENING: u32 = 0;
 
 /// Sockets, and what is to leave through them.
 pub(super) struct Sockets {
-    poll: Poll,
-    events: Events,
+    registrar: Registrar,
     sockets: Vec<Option<Socket>>,
     /// Sockets that have something, in turn.
     unread: VecDeque<u32>,
@@ -38,11 +34,10 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn new(listening: Socket) -> io::Result<Self> {
+    pub(super) fn new(listening: Socket, registrar: Registrar) -> io::Result<Self> {
         let any = listening.local()?.ip().is_unspecified();
         let mut sockets = Self {
-            poll: Poll::new()?,
-            events: Events::with_capacity(1024),
+            registrar,
             sockets: Vec::new(),
             unread: VecDeque::new(),
             outbound: Batch::new(),
@@ -55,29 +50,16 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Interrupts [`wait`](Self::wait), from any thread.
-    pub(super) fn waker(&self) -> io::Result<Arc<Waker>> {
-        Waker::new(self.poll.registry(), WAKE).map(Arc::new)
-    }
-
     /// Datagrams that the system did not take.
     pub(super) const fn unsent(&self) -> u64 {
         self.unsent
     }
 
-    /// Waits until something arrives, but no longer than `most`.
-    pub(super) fn wait(&mut self, most: Duration) -> io::Result<()> {
-        let most = if self.unread.is_empty() { most } else { Duration::ZERO };
-        match self.poll.poll(&mut self.events, Some(most)) {
-            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-            Err(_) => return Ok(()),
-            Ok(()) => {}
+    /// Something has arrived at a socket.
+    pub(super) fn note_readable(&mut self, number: u32) {
+        if !self.unread.contains(&number) {
+            self.unread.push_back(number);
         }
-        for event in &self.events {
-            let socket = u32::try_from(event.token().0).ok().filter(|_| event.token() != WAKE);
-            self.unread.extend(socket.filter(|socket| !self.unread.contains(socket)));
-        }
-        Ok(())
     }
 
     /// How many sockets have something.
@@ -90,7 +72,7 @@ impl Sockets {
         inbound.clear();
         let Some(number) = self.unread.pop_front() else { return };
         let Some(socket) = self.sockets.get(number as usize).and_then(Option::as_ref) else { return };
-        match socket.receive(inbound, number, TURN) {
+        match socket.receive(inbound, number, SHARE) {
             Ok(Received::All) => {}
             Ok(Received::More) => self.unread.push_back(number),
             Err(error) => {
@@ -140,7 +122,7 @@ impl Sockets {
 
     /// Sends what is to leave.
     pub(super) fn send(&mut self, now: Time) {
-        self.outbound.encrypt_where(&self.plain);
+        self.outbound.apply(cipher::encrypt_batch, |number| self.plain.get(number) == Some(&true));
         self.plain.clear();
         for (owner, range) in self.outbound.runs() {
             let Some(socket) = self.sockets.get(owner as usize).and_then(Option::as_ref) else {
@@ -158,10 +140,9 @@ impl Sockets {
     }
 
     /// Takes a socket; one that had the number is closed.
-    pub(super) fn attach(&mut self, number: u32, socket: Socket) -> io::Result<()> {
+    pub(super) fn attach(&mut self, number: u32, mut socket: Socket) -> io::Result<()> {
         let index = number as usize;
-        let raw = socket.as_udp().as_raw_fd();
-        self.poll.registry().register(&mut SourceFd(&raw), Token(index), Interest::READABLE)?;
+        self.registrar.add(&mut socket, number)?;
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
         }
@@ -172,11 +153,9 @@ impl Sockets {
     /// What is to leave through it leaves first.
     pub(super) fn detach(&mut self, number: u32, now: Time) {
         self.send(now);
-        let Some(socket) = self.sockets.get_mut(number as usize).and_then(Option::take) else { return };
+        let Some(mut socket) = self.sockets.get_mut(number as usize).and_then(Option::take) else { return };
         self.unread.retain(|unread| *unread != number);
-        let raw = socket.as_udp().as_raw_fd();
-        // It is closed at once, which does the same.
-        drop(self.poll.registry().deregister(&mut SourceFd(&raw)));
+        self.registrar.remove(&mut socket);
     }
 
     /// These are the players now: what is known of them is kept whoever else comes.
@@ -187,7 +166,6 @@ impl Sockets {
     }
 }
 
-const WAKE: Token = Token(usize::MAX);
 /// How many datagrams one socket may bring before others have their turn.
-const TURN: usize = 64;
+const SHARE: usize = 64;
 const LOG_EVERY: Duration = Duration::from_secs(10);

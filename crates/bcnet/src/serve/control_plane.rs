@@ -1,14 +1,17 @@
-//! What is decided beside the game and needs files or names: bans, the configuration, masters.
+//! What is decided beside the event loop and needs files or names: bans, the configuration, masters.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
+use bcnet_transport::Time;
 use serde_json::{Value, json};
 
-use super::game_loop::{CommandSender, GameLoop};
+use super::requests::Chosen;
+use super::session_group::{Commands, SessionGroup};
 use super::start;
+use crate::background::Trigger;
 use crate::bans::{self, Ban, Bans, Moment, Network};
 use crate::clock::wall_now;
 use crate::config::table::Key;
@@ -16,15 +19,15 @@ use crate::config::{self, Flags, Line, Settings, Value as _};
 use crate::control::{Envelope, Refusal, Request};
 use crate::masters;
 
-/// Everything about the server that the game itself does not know.
+/// Everything about the server that its sessions do not know.
 pub(super) struct ControlPlane {
-    pub(super) flags: Flags,
-    pub(super) commands: CommandSender,
+    flags: Flags,
+    commands: Commands,
     /// What some settings are until the end.
     started: Settings,
     state: Mutex<State>,
-    /// The settings are others.
-    changed: Condvar,
+    /// Has [`housekeep`](Self::housekeep) done.
+    housekeeping: Trigger,
     /// Held during a reload, so that what was read last is in force last.
     reloading: Mutex<()>,
 }
@@ -35,14 +38,20 @@ struct State {
 }
 
 impl ControlPlane {
-    pub(super) fn new(flags: Flags, settings: Settings, bans: Bans, commands: CommandSender) -> Self {
+    pub(super) fn new(
+        flags: Flags,
+        settings: Settings,
+        bans: Bans,
+        commands: Commands,
+        housekeeping: Trigger,
+    ) -> Self {
         let started = settings.clone();
         let plane = Self {
             flags,
             commands,
             started,
             state: Mutex::new(State { settings, bans }),
-            changed: Condvar::new(),
+            housekeeping,
             reloading: Mutex::new(()),
         };
         plane.enforce(&plane.state());
@@ -50,33 +59,53 @@ impl ControlPlane {
     }
 
     /// Does what `bcnet ctl` asks.
-    pub(super) fn dispatch(&self, envelope: Envelope) -> Result<Value, Refusal> {
-        match envelope.request {
+    pub(super) fn dispatch(&self, Envelope { session, request }: Envelope) -> Result<Value, Refusal> {
+        match request {
+            Request::Players => self.ask(session, |chosen, now| Ok(chosen.players(now))),
+            Request::Say { to, text } => {
+                self.ask(session, move |chosen, now| chosen.say(to.as_deref(), &text.join(" "), now))
+            }
+            Request::Kick { player } => self.ask(session, move |chosen, now| chosen.kick(&player, now)),
             Request::Ban { target, expiry, reason, by } => {
-                let network = self.network(envelope.session, &target)?;
-                let ban = Ban {
-                    address: network,
-                    reason: line("reason", reason)?,
-                    by: line("by", by)?,
-                    ..Ban::default()
-                };
-                self.ban(ban, expiry.as_deref())
+                let address = self.network(session, target)?;
+                let (reason, by) = (line("reason", reason)?, line("by", by)?);
+                self.ban(Ban { address, reason, by, ..Ban::default() }, expiry.as_deref())
             }
             Request::Unban { target } => self.unban(&target),
             Request::Bans => Ok(json!({ "bans": list(&self.state().bans, "") })),
-            Request::Reload => self.reload(),
-            Request::Search { ref text } => {
-                let found = list(&self.state().bans, text);
-                let mut answer = self.ask(envelope)?;
+            Request::Search { text } => {
+                let found = list(&self.state().bans, &text);
+                let mut answer = self.ask(session, move |chosen, now| Ok(chosen.search(&text, now)))?;
                 answer["bans"] = found.into();
                 Ok(answer)
             }
-            _ => self.ask(envelope),
+            Request::Restart => self.ask(session, |chosen, now| Ok(chosen.restart(now))),
+            Request::Status => self.ask(session, |chosen, now| Ok(chosen.status(now))),
+            Request::Queues { player } => {
+                self.ask(session, move |chosen, now| chosen.queues(player.as_deref(), now))
+            }
+            Request::Reload => self.reload(),
+            Request::Stop => {
+                self.ask(session, |_, _| Ok(()))?;
+                self.stop();
+                Ok(json!({ "done": "the server says goodbye and ends" }))
+            }
         }
     }
 
-    fn ask(&self, envelope: Envelope) -> Result<Value, Refusal> {
-        self.commands.ask(move |game, now| game.answer(&envelope, now)).unwrap_or_else(|| Err(ending()))
+    /// Asks the sessions that a request is about.
+    fn ask<T: Send + 'static>(
+        &self,
+        session: Option<String>,
+        question: impl FnOnce(&mut Chosen<'_>, Time) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let ask = move |group: &mut SessionGroup, now| question(&mut group.choose(session.as_deref())?, now);
+        self.commands.ask(ask).unwrap_or_else(|| Err(Refusal("the server is ending".into())))
+    }
+
+    /// Ends the server.
+    pub(super) fn stop(&self) {
+        self.commands.give(|group, now| group.stop(now));
     }
 
     /// Puts a ban in force, from now on.
@@ -130,22 +159,20 @@ impl ControlPlane {
 
     fn enforce(&self, state: &State) {
         let networks: Vec<(Ipv4Addr, u8)> = state.bans.networks().collect();
-        self.commands.give(move |game, now| {
-            for host in &mut game.hosts {
+        self.commands.give(move |group, now| {
+            for host in &mut group.hosts {
                 host.session.set_bans(networks.clone(), now);
             }
         });
     }
 
     /// What a ban is about: a network, or the address of a player.
-    fn network(&self, session: Option<String>, target: &str) -> Result<Network, Refusal> {
+    fn network(&self, session: Option<String>, target: String) -> Result<Network, Refusal> {
         match target.parse() {
             Ok(network) => Ok(network),
-            Err(problem) if looks_like_address(target) => Err(Refusal(problem)),
+            Err(problem) if looks_like_address(&target) => Err(Refusal(problem)),
             Err(_) => {
-                let name = target.to_owned();
-                let find = move |game: &mut GameLoop, now| game.find_in(session.as_deref(), &name, now);
-                let player = self.commands.ask(find).unwrap_or_else(|| Err(ending()))?;
+                let player = self.ask(session, move |chosen, now| chosen.find(&target, now))?;
                 Ok(Network::around(*player.address.ip(), 32))
             }
         }
@@ -175,38 +202,37 @@ impl ControlPlane {
         let restart = needs_restart(&self.started, &loaded.settings);
         let mut state = self.state();
         let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
+        let is_moved = state.settings.server.masters != loaded.settings.server.masters;
         *state = State { settings: loaded.settings, bans };
         self.enforce(&state);
-        self.commands.give(move |game, now| {
-            for (host, mut config) in game.hosts.iter_mut().zip(configs.drain(..)) {
+        self.commands.give(move |group, now| {
+            for (host, mut config) in group.hosts.iter_mut().zip(configs.drain(..)) {
                 config.masters.clone_from(&host.session.config().masters);
                 host.reconfigure(config, now);
             }
         });
-        self.changed.notify_all();
+        if is_moved {
+            self.housekeeping.fire();
+        }
         Ok(restart)
     }
 
-    /// Looks after what changes by itself, for ever: bans end, masters move.
+    /// Looks after what changes by itself: bans end, masters move.
     pub(super) fn housekeep(&self) {
-        loop {
-            let names = self.state().settings.server.masters.clone();
-            let masters = masters::resolve(&names);
-            let mut state = self.state();
-            if state.settings.server.masters != names {
-                continue;
-            }
-            self.commands.give(move |game, now| {
-                for host in &mut game.hosts {
+        let mut state = self.state();
+        if state.bans.expire(wall_now().as_secs()) > 0 {
+            self.enforce(&state);
+        }
+        let names = state.settings.server.masters.clone();
+        drop(state);
+        let masters = masters::resolve(&names);
+        // Names that were changed meanwhile are looked up next.
+        if self.state().settings.server.masters == names {
+            self.commands.give(move |group, now| {
+                for host in &mut group.hosts {
                     host.set_masters(&masters, now);
                 }
             });
-            let is_same = |state: &mut State| state.settings.server.masters == names;
-            let waited = self.changed.wait_timeout_while(state, HOUSEKEEPING, is_same);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if state.bans.expire(wall_now().as_secs()) > 0 {
-                self.enforce(&state);
-            }
         }
     }
 
@@ -259,9 +285,3 @@ fn list(bans: &Bans, text: &str) -> Vec<Value> {
 fn line<const MOST: usize>(name: &str, text: Option<String>) -> Result<Line<MOST>, Refusal> {
     Line::from_text(&text.unwrap_or_default()).map_err(|problem| Refusal(format!("{name}: {problem}")))
 }
-
-fn ending() -> Refusal {
-    Refusal("the server is ending".into())
-}
-
-const HOUSEKEEPING: Duration = Duration::from_secs(60);

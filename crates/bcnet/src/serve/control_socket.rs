@@ -1,7 +1,6 @@
-//! What runs beside the game: the control socket, signals, the end of bans.
+//! The socket at which `bcnet ctl` reaches a running server.
 //!
-//! All of it may wait for people and disks, so it has threads of its own. They hand commands to the game, which
-//! carries them out between two looks at its sockets and answers at once.
+//! Clients may be slow, so each has a thread of its own, which hands the event loop commands.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -66,13 +65,13 @@ fn accept(listener: &UnixListener, plane: &Arc<ControlPlane>) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = Place::take(&clients) else {
+        let Some(permit) = Permit::take(&clients) else {
             drop(answer(&stream, &refuse(format!("{MAX_CLIENTS} control connections are open already"))));
             continue;
         };
         let plane = Arc::clone(plane);
         let talk = move || {
-            let _place = place;
+            let _permit = permit;
             drop(talk(&stream, &plane));
         };
         if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
@@ -82,16 +81,16 @@ fn accept(listener: &UnixListener, plane: &Arc<ControlPlane>) {
 }
 
 /// Room for one client. It is free again when this is dropped, even if the client never got a thread.
-struct Place(Arc<AtomicUsize>);
+struct Permit(Arc<AtomicUsize>);
 
-impl Place {
+impl Permit {
     fn take(clients: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(Arc::clone(clients));
-        (clients.fetch_add(1, Ordering::Relaxed) < MAX_CLIENTS).then_some(place)
+        let permit = Self(Arc::clone(clients));
+        (clients.fetch_add(1, Ordering::Relaxed) < MAX_CLIENTS).then_some(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -142,14 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_never_got_a_thread_gives_its_place_back() {
+    fn a_client_that_never_got_a_thread_gives_its_permit_back() {
         let clients = Arc::default();
-        let mut places: Vec<_> = (0..MAX_CLIENTS).map(|_| Place::take(&clients).expect("room")).collect();
-        assert!(Place::take(&clients).is_none() && Place::take(&clients).is_none());
-        let place = places.pop();
-        let never_run = move || drop(place);
-        assert!(Place::take(&clients).is_none());
+        let mut permits: Vec<_> = (0..MAX_CLIENTS).map(|_| Permit::take(&clients).expect("room")).collect();
+        assert!(Permit::take(&clients).is_none() && Permit::take(&clients).is_none());
+        let permit = permits.pop();
+        let never_run = move || drop(permit);
+        assert!(Permit::take(&clients).is_none());
         drop(never_run);
-        assert!(Place::take(&clients).is_some());
+        assert!(Permit::take(&clients).is_some());
     }
 }

@@ -53,13 +53,26 @@ impl EventLog {
             self.log(&event);
         }
         match event {
-            Event::Left { name, address, reason, .. } if !name.is_empty() => {
-                keep(&mut self.leavers, LEAVERS, Leaver { name, address, reason: why(reason), at: now });
+            Event::Left { name, address, reason, .. } => {
+                let leaver = Leaver { name, address, reason: why(reason), at: now };
+                if !leaver.name.is_empty() {
+                    keep(&mut self.leavers, LEAVERS, leaver);
+                }
             }
             Event::ChecksumMismatch { name, address, mismatch, .. } => {
                 keep(&mut self.misfits, MISFITS, Misfit { name, address, mismatch, at: now });
             }
-            _ => {}
+            // The line says all that there is to remember.
+            Event::Joining { .. }
+            | Event::Joined { .. }
+            | Event::InGame { .. }
+            | Event::Chat { .. }
+            | Event::Refused { .. }
+            | Event::ManifestLearned { .. }
+            | Event::Anomaly { .. }
+            | Event::RoundStarted { .. }
+            | Event::RoundEnded { .. }
+            | Event::MasterSeen { .. } => {}
         }
     }
 
@@ -102,7 +115,7 @@ impl EventLog {
                 tracing::info!(event = name, port, round, %system, seconds, %reason, scores);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
-            _ => tracing::info!(event = name, port),
+            Event::ManifestLearned { peer, .. } => tracing::info!(event = name, port, peer = peer.0),
         }
     }
 }

@@ -1,31 +1,35 @@
 //! `bcnet serve`: the dedicated server.
 //!
-//! [`game_loop`] is one thread that drives all sessions; each has a [`session_host`]: the sans-I/O session, its socket and its log.
-//! [`control_plane`] decides what needs files and names, in the threads of [`control_socket`] and [`signals`], and tells the game.
+//! A [`session_group`] is all sessions of one thread, driven by an event loop; each has a [`session_host`]: the sans-I/O
+//! session, its socket and its log. The [`control_plane`] decides what needs files and names, in the threads of the
+//! [`control_socket`] and of signals, and hands the group commands.
 
 mod control_plane;
 mod control_socket;
 mod event_log;
-mod game_loop;
 mod requests;
+mod session_group;
 mod session_host;
-mod signals;
 mod start;
 
+use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::{env, thread};
+use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::background::Background;
 use crate::clock::{Clock, wall_now};
+use crate::event_loop::EventLoop;
 use crate::recorder::Recorder;
+use crate::signals::{self, Signal};
 use crate::udp::Io;
 use crate::{Verdict, bans, config, log};
 use control_plane::ControlPlane;
 use control_socket::ControlSocket;
-use game_loop::GameLoop;
+use session_group::SessionGroup;
 use start::control_path;
 pub(crate) use start::find_control;
 
@@ -73,10 +77,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             format!("server ready port={} name={}\n", host.address.port(), host.session.config().name)
         })
         .collect();
-    let (mut game, commands) = GameLoop::new(hosts, clock, recorder)?;
+    let mut event_loop = EventLoop::new(clock)?;
+    let mut group = SessionGroup::new(hosts, &event_loop.registrar()?, clock, recorder)?;
     let control = control_path(&settings);
-    let plane = Arc::new(ControlPlane::new(flags, settings, bans, commands));
-    signals::start(Arc::clone(&plane))?;
+    let (refresh, housekeeping) = Background::new();
+    let plane = ControlPlane::new(flags, settings, bans, event_loop.commands(), refresh.clone());
+    let plane = Arc::new(plane);
+    listen_to_signals(&plane)?;
     let control = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose();
     let _socket = match control {
         Err(error) if !control_is_wanted => {
@@ -89,11 +96,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         }
         control => control?,
     };
-    thread::Builder::new().name("housekeeping".into()).spawn(move || plane.housekeep())?;
+    housekeeping.start("housekeeping", Some(HOUSEKEEPING), move || plane.housekeep())?;
+    refresh.fire();
     tracing::info!(event = "started", version = env!("CARGO_PKG_VERSION"), sessions = ready.lines().count());
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
-    game.run().context("waiting for datagrams")?;
+    event_loop.run(&mut group).context("waiting for datagrams")?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)
 }
+
+fn listen_to_signals(plane: &Arc<ControlPlane>) -> anyhow::Result<()> {
+    let (reload, reloading) = Background::new();
+    let [reloaded, stopped] = [plane, plane].map(Arc::clone);
+    // The log tells what became of it.
+    reloading.start("reload", None, move || drop(reloaded.reload()))?;
+    signals::listen(vec![
+        (Signal::Stop, Box::new(move || stopped.stop())),
+        (Signal::Reload, Box::new(move || reload.fire())),
+    ])?;
+    Ok(())
+}
+
+const HOUSEKEEPING: Duration = Duration::from_secs(60);

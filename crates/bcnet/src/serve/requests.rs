@@ -7,58 +7,62 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{BootReason, PeerId};
 use serde_json::{Value, json};
 
-use super::game_loop::GameLoop;
+use super::session_group::SessionGroup;
 use super::session_host::SessionHost;
-use crate::control::{Envelope, Refusal, Request};
+use crate::control::Refusal;
 
-impl GameLoop {
-    /// Does what is asked. What needs files is not asked of the game.
-    pub(super) fn answer(&mut self, envelope: &Envelope, now: Time) -> Result<Value, Refusal> {
-        let hosts = self.select(envelope.session.as_deref())?;
-        match &envelope.request {
-            Request::Players => Ok(json!({ "players": self.players(&hosts, now, |_| true) })),
-            Request::Say { to, text } => self.say(&hosts, to.as_deref(), &text.join(" "), now),
-            Request::Kick { player } => self.kick(&hosts, player, now),
-            Request::Search { text } => Ok(self.search(&hosts, text, now)),
-            Request::Restart => {
-                for &index in &hosts {
-                    self.hosts[index].session.restart(now);
-                }
-                let begin = if hosts.len() == 1 { "begins" } else { "begin" };
-                Ok(json!({ "done": format!("{} {begin} the next round", sessions(hosts.len())) }))
+/// The sessions that a request is about, at least one.
+pub(super) struct Chosen<'a> {
+    hosts: Vec<&'a mut SessionHost>,
+    /// How many datagrams are not in the capture, if there is one.
+    capture_left_out: Option<u64>,
+}
+
+impl SessionGroup {
+    /// Returns the sessions with a name or port, or all of them.
+    pub(super) fn choose(&mut self, session: Option<&str>) -> Result<Chosen<'_>, Refusal> {
+        let fits = |host: &SessionHost| {
+            session.is_none_or(|wanted| {
+                host.address.port().to_string() == wanted
+                    || host.session.config().name.eq_ignore_ascii_case(wanted)
+            })
+        };
+        let capture_left_out = self.recorder.as_ref().map(|recorder| recorder.left_out());
+        let hosts: Vec<_> = self.hosts.iter_mut().filter(|host| fits(host)).collect();
+        match session {
+            Some(wanted) if hosts.is_empty() => {
+                Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
             }
-            Request::Status => Ok(self.status(&hosts, now)),
-            Request::Queues { player } => self.queues(&hosts, player.as_deref(), now),
-            Request::Stop => {
-                self.stop(now);
-                Ok(json!({ "done": "the server says goodbye and ends" }))
-            }
-            Request::Ban { .. } | Request::Unban { .. } | Request::Bans | Request::Reload => {
-                Err(Refusal("not for the game".into()))
-            }
+            _ => Ok(Chosen { hosts, capture_left_out }),
         }
     }
+}
 
-    /// A player of a session, or of any.
-    pub(super) fn find_in(&self, session: Option<&str>, player: &str, now: Time) -> Result<Player, Refusal> {
-        self.find(&self.select(session)?, player, now).map(|(_, player)| player)
+impl Chosen<'_> {
+    /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
+    /// themselves.
+    pub(super) fn find(&self, player: &str, now: Time) -> Result<Player, Refusal> {
+        self.find_in(player, now).map(|(_, player)| player)
     }
 
-    /// The player with a name or a peer id; `#` before a number says that it is the id, whatever players call themselves.
-    fn find(&self, hosts: &[usize], player: &str, now: Time) -> Result<(usize, Player), Refusal> {
+    /// The same, with the number of its session.
+    fn find_in(&self, player: &str, now: Time) -> Result<(usize, Player), Refusal> {
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
         let is_meant =
             |one: &Player| Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(player));
-        let all = hosts
-            .iter()
-            .flat_map(|&index| self.hosts[index].session.players(now).map(move |one| (index, one)));
-        let mut found: Vec<_> = all.filter(|(_, one)| is_meant(one)).collect();
+        let mut found: Vec<_> = self.everyone(now).filter(|(_, one)| is_meant(one)).collect();
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
             _ => Err(self.ambiguous(player, &found)),
         }
+    }
+
+    /// All players, each with the number of its session.
+    fn everyone(&self, now: Time) -> impl Iterator<Item = (usize, Player)> {
+        let hosts = self.hosts.iter().enumerate();
+        hosts.flat_map(move |(index, host)| host.session.players(now).map(move |one| (index, one)))
     }
 
     /// Names some of those whom `player` may mean.
@@ -72,41 +76,27 @@ impl GameLoop {
         Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
     }
 
-    fn select(&self, session: Option<&str>) -> Result<Vec<usize>, Refusal> {
-        let Some(wanted) = session else { return Ok((0..self.hosts.len()).collect()) };
-        let fits = |host: &SessionHost| {
-            host.address.port().to_string() == wanted
-                || host.session.config().name.eq_ignore_ascii_case(wanted)
-        };
-        let found: Vec<usize> =
-            self.hosts.iter().enumerate().filter(|(_, host)| fits(host)).map(|(index, _)| index).collect();
-        if found.is_empty() {
-            return Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")));
-        }
-        Ok(found)
+    pub(super) fn players(&self, now: Time) -> Value {
+        json!({ "players": self.describe_all(now, |_| true) })
     }
 
-    fn players(&self, hosts: &[usize], now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
-        let mut list = Vec::new();
-        for host in hosts.iter().map(|&index| &self.hosts[index]) {
-            list.extend(host.session.players(now).filter(&wanted).map(|one| describe(host, &one, now)));
-        }
-        list
+    fn describe_all(&self, now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
+        let all = self.everyone(now).filter(|(_, one)| wanted(one));
+        all.map(|(index, one)| describe(self.hosts[index], &one, now)).collect()
     }
 
-    fn say(&mut self, hosts: &[usize], to: Option<&str>, text: &str, now: Time) -> Result<Value, Refusal> {
+    pub(super) fn say(&mut self, to: Option<&str>, text: &str, now: Time) -> Result<Value, Refusal> {
         if text.trim().is_empty() {
             return Err(Refusal("there is nothing to say".into()));
         }
         let Some(player) = to else {
-            for &index in hosts {
-                let host = &mut self.hosts[index];
+            for host in &mut self.hosts {
                 tracing::info!(event = "say", port = host.address.port(), text);
                 host.session.say(text, now);
             }
-            return Ok(json!({ "done": format!("said in {}", sessions(hosts.len())) }));
+            return Ok(json!({ "done": format!("said in {}", sessions(self.hosts.len())) }));
         };
-        let (index, player) = self.find(hosts, player, now)?;
+        let (index, player) = self.find_in(player, now)?;
         let host = &mut self.hosts[index];
         if host.session.say_to(player.id, text, now) {
             tracing::info!(event = "say", port = host.address.port(), to = player.name, text);
@@ -116,8 +106,8 @@ impl GameLoop {
         }
     }
 
-    fn kick(&mut self, hosts: &[usize], player: &str, now: Time) -> Result<Value, Refusal> {
-        let (index, player) = self.find(hosts, player, now)?;
+    pub(super) fn kick(&mut self, player: &str, now: Time) -> Result<Value, Refusal> {
+        let (index, player) = self.find_in(player, now)?;
         let host = &mut self.hosts[index];
         if !host.session.kick(player.id, BootReason::KICKED, now) {
             return Err(Refusal(format!("{} is leaving already", player.name)));
@@ -127,14 +117,14 @@ impl GameLoop {
         Ok(json!({ "done": format!("{} is out", player.name), "address": player.address.to_string() }))
     }
 
-    fn search(&self, hosts: &[usize], text: &str, now: Time) -> Value {
+    pub(super) fn search(&self, text: &str, now: Time) -> Value {
         let text = text.to_lowercase();
         let has = |name: &str, address: &str| name.to_lowercase().contains(&text) || address.contains(&text);
-        let players = self.players(hosts, now, |one| has(&one.name, &one.address.to_string()));
+        let players = self.describe_all(now, |one| has(&one.name, &one.address.to_string()));
         let mut left = Vec::new();
-        for host in hosts.iter().map(|&index| &self.hosts[index]) {
-            let found =
-                host.event_log.leavers.iter().filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
+        for host in &self.hosts {
+            let leavers = host.event_log.leavers.iter();
+            let found = leavers.filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
             left.extend(found.rev().map(|leaver| {
                 json!({
                     "session": host.session.config().name,
@@ -149,27 +139,32 @@ impl GameLoop {
         json!({ "players": players, "left": left })
     }
 
-    fn status(&self, hosts: &[usize], now: Time) -> Value {
-        let sessions: Vec<_> = hosts.iter().map(|&index| status(&self.hosts[index], now)).collect();
+    pub(super) fn restart(&mut self, now: Time) -> Value {
+        for host in &mut self.hosts {
+            host.session.restart(now);
+        }
+        let begin = if self.hosts.len() == 1 { "begins" } else { "begin" };
+        json!({ "done": format!("{} {begin} the next round", sessions(self.hosts.len())) })
+    }
+
+    pub(super) fn status(&self, now: Time) -> Value {
+        let sessions: Vec<_> = self.hosts.iter().map(|host| status(host, now)).collect();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(Time::ZERO).as_secs(),
-            "capture_left_out": self.recorder.as_ref().map(|recorder| recorder.left_out()),
+            "capture_left_out": self.capture_left_out,
             "sessions": sessions,
         })
     }
 
-    fn queues(&self, hosts: &[usize], player: Option<&str>, now: Time) -> Result<Value, Refusal> {
-        let players: Vec<(usize, PeerId)> = match player {
-            Some(player) => self.find(hosts, player, now).map(|(index, player)| vec![(index, player.id)])?,
-            None => hosts
-                .iter()
-                .flat_map(|&index| self.hosts[index].session.players(now).map(move |one| (index, one.id)))
-                .collect(),
+    pub(super) fn queues(&self, player: Option<&str>, now: Time) -> Result<Value, Refusal> {
+        let players: Vec<(usize, Player)> = match player {
+            Some(player) => vec![self.find_in(player, now)?],
+            None => self.everyone(now).collect(),
         };
         let queues: Vec<_> = players
             .into_iter()
-            .filter_map(|(index, peer)| {
+            .filter_map(|(index, Player { id: peer, .. })| {
                 let host = &self.hosts[index];
                 let snapshot = host.session.snapshot(peer, now)?;
                 Some(json!({
@@ -200,7 +195,6 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         PlayerState::Loading => "loading".into(),
         PlayerState::InGame => "in game".into(),
         PlayerState::Refused => "refused".into(),
-        _ => "unknown".into(),
     };
     json!({
         "session": host.session.config().name,

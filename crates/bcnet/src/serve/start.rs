@@ -1,8 +1,6 @@
 //! From the settings to sessions with sockets.
 
-use std::collections::hash_map::RandomState;
 use std::env;
-use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -15,6 +13,7 @@ use super::session_host::SessionHost;
 use crate::config::{self, Settings};
 use crate::log;
 use crate::manifest;
+use crate::random::unguessable;
 use crate::recorder::Ring;
 use crate::udp::{Io, Socket};
 
@@ -30,7 +29,7 @@ pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHo
     for (session, socket) in settings.sessions.iter().zip(sockets) {
         let socket = socket.map_or_else(|| bind_any(settings, io), Ok)?;
         let address = socket.local()?;
-        hosts.push(SessionHost::new(config(session)?, seed(), socket, address));
+        hosts.push(SessionHost::new(config(session)?, unguessable(), socket, address));
     }
     Ok(hosts)
 }
@@ -183,11 +182,6 @@ fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let said =
         ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     said.chain(["/run/bcnet".into()])
-}
-
-/// A number that nobody else can know: the keys of the standard library's hash are from the system's random numbers.
-fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 const FIRST_PORT: u16 = 22101;

@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     watch: Option<u32>,
 
-    /// Afterwards, send as many datagrams of the same sizes to a `bcnet echo` at this place
+    /// Afterwards, send as many datagrams of the same sizes to a example `echo` at this place
     #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::host, requires = "watch_echo")]
     echo: Option<HostPort<22101>>,
 

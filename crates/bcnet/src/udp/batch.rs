@@ -4,7 +4,6 @@ use std::array;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
-use bcnet_transport::cipher;
 use bcnet_transport::wire::PeerId;
 
 /// What is known of a datagram besides its bytes.
@@ -22,8 +21,8 @@ pub(crate) struct Head {
     pub(crate) cut: bool,
 }
 
-/// Datagrams that have arrived, or are to be sent.
-#[derive(Debug)]
+/// Datagrams that have arrived, or are to be sent. The default has no room for any.
+#[derive(Debug, Default)]
 pub(crate) struct Batch {
     heads: Box<[Head]>,
     room: Box<[[u8; ROOM]]>,
@@ -61,9 +60,12 @@ impl Batch {
     }
 
     /// The datagrams, with their bytes.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Head, &mut [u8])> {
-        let (heads, room) = (&self.heads[..self.len], &mut self.room[..self.len]);
-        heads.iter().zip(room).map(|(head, room)| (head, &mut room[..head.len]))
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8])> {
+        let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
+        heads.iter_mut().zip(room).map(|(head, room)| {
+            let len = head.len.min(ROOM);
+            (head, &mut room[..len])
+        })
     }
 
     /// Holds what `other` does from now on.
@@ -72,13 +74,6 @@ impl Batch {
         self.heads[..self.len].copy_from_slice(&other.heads[..self.len]);
         for ((head, from), to) in other.heads.iter().zip(&other.room).zip(&mut self.room).take(self.len) {
             to[..head.len].copy_from_slice(&from[..head.len]);
-        }
-    }
-
-    /// Everything in it goes to `remote`.
-    pub(crate) fn redirect(&mut self, remote: SocketAddrV4) {
-        for head in &mut self.heads[..self.len] {
-            (head.remote, head.local) = (remote, None);
         }
     }
 
@@ -93,20 +88,23 @@ impl Batch {
         true
     }
 
-    /// Ciphers what is ciphered on the wire.
-    pub(crate) fn encrypt(&mut self) {
-        in_lanes(self.iter_mut().map(|(_, bytes)| bytes), cipher::encrypt_batch);
-    }
-
-    /// Ciphers those that are marked.
-    pub(crate) fn encrypt_where(&mut self, marks: &[bool]) {
-        let marked = self.iter_mut().zip(marks).filter(|(_, mark)| **mark);
-        in_lanes(marked.map(|((_, bytes), _)| bytes), cipher::encrypt_batch);
-    }
-
-    /// Deciphers what is ciphered on the wire.
-    pub(crate) fn decrypt(&mut self) {
-        in_lanes(self.iter_mut().map(|(_, bytes)| bytes), cipher::decrypt_batch);
+    /// Has `cipher` treat, many side by side, those datagrams whose number `is_meant` and that are ciphered on the wire.
+    pub(crate) fn apply(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
+        let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
+        // T-05: GameSpy text is clear.
+        let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_clear(bytes));
+        loop {
+            let mut lanes: [&mut [u8]; LANES] = array::from_fn(|_| Default::default());
+            let mut busy = 0;
+            for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
+                *lane = bytes;
+                busy += 1;
+            }
+            cipher(&mut lanes[..busy]);
+            if busy < LANES {
+                return;
+            }
+        }
     }
 
     /// Runs of datagrams with one owner, in order.
@@ -133,24 +131,6 @@ impl Batch {
 
     pub(super) fn part(&self, range: Range<usize>) -> (&[Head], &[[u8; ROOM]]) {
         (&self.heads[range.clone()], &self.room[range])
-    }
-}
-
-/// Has the cipher treat many datagrams side by side.
-fn in_lanes<'a>(datagrams: impl Iterator<Item = &'a mut [u8]>, cipher: impl Fn(&mut [&mut [u8]])) {
-    // T-05: GameSpy text is clear.
-    let mut rest = datagrams.filter(|bytes| !is_clear(bytes));
-    loop {
-        let mut lanes: [&mut [u8]; LANES] = array::from_fn(|_| Default::default());
-        let mut busy = 0;
-        for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
-            *lane = bytes;
-            busy += 1;
-        }
-        cipher(&mut lanes[..busy]);
-        if busy < LANES {
-            return;
-        }
     }
 }
 

@@ -5,13 +5,17 @@
 //! system chooses the address that answers leave from. Nothing is allocated per datagram in either.
 
 mod batch;
-pub(crate) mod echo;
 #[cfg(target_os = "linux")]
 mod linux;
 mod portable;
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 
 pub(crate) use batch::{Batch, Head, ROOM};
 
@@ -90,10 +94,6 @@ impl Socket {
         }
     }
 
-    pub(crate) const fn as_udp(&self) -> &UdpSocket {
-        &self.socket
-    }
-
     /// Adds what has arrived to `batch`, marked with `owner`, but no more than `most`.
     pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, most: usize) -> io::Result<Received> {
         let mut left = most;
@@ -143,6 +143,21 @@ impl Socket {
             (heads, room) = (heads.get(done..).unwrap_or_default(), room.get(done..).unwrap_or_default());
         }
         if unsent.datagrams == 0 { Ok(()) } else { Err(unsent) }
+    }
+}
+
+/// An event loop can wait for it.
+impl Source for Socket {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).deregister(registry)
     }
 }
 

@@ -1,36 +1,25 @@
-//! `bcnet forward`: passes datagrams on between one client and a server, with the sockets and the waiting of a proxy and
-//! nothing else.
+//! Passes datagrams on between one client and a server, with the sockets and the waiting of a proxy and nothing else.
 //!
 //! What it costs is what the system takes for that: the yardstick for `bcnet proxy`.
 
+#[path = "../../src/udp/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "it is the program's, which needs more of it")]
+mod udp;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsRawFd;
 
-use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::Verdict;
-use crate::udp::{Batch, Io, Received, Socket};
+use udp::{Batch, Io, Received, Socket};
 
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Where the client sends to
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: SocketAddrV4,
-
-    /// Where it goes
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    upstream: SocketAddrV4,
-}
-
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let sockets = [Socket::bind(args.listen, Io::BEST)?, Socket::connect(any, args.upstream, Io::BEST)?];
+/// Passes on what comes to a port of its own, which it prints, for ever.
+pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
+    let [any, own] = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST].map(|ip| SocketAddrV4::new(ip, 0));
+    let mut sockets = [Socket::bind(own, Io::BEST)?, Socket::connect(any, upstream, Io::BEST)?];
     let mut poll = Poll::new()?;
-    for (number, socket) in sockets.iter().enumerate() {
-        let source = socket.as_udp().as_raw_fd();
-        poll.registry().register(&mut SourceFd(&source), Token(number), Interest::READABLE)?;
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        poll.registry().register(socket, Token(number), Interest::READABLE)?;
     }
     println!("forward ready port={}", sockets[0].local()?.port());
     let mut events = Events::with_capacity(16);
@@ -53,7 +42,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
                 if let (true, Some((head, _))) = (up, batch.iter_mut().last()) {
                     client = head.remote;
                 }
-                batch.redirect(if up { args.upstream } else { client });
+                for (head, _) in batch.iter_mut() {
+                    (head.remote, head.local) = (if up { upstream } else { client }, None);
+                }
                 // What the system does not take is lost, as with any other socket.
                 drop(to.send(&batch, 0..batch.len()));
                 if received == Received::All {

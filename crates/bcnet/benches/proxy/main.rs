@@ -1,4 +1,4 @@
-//! What `bcnet proxy` costs: side by side with `bcnet forward`, which does nothing but pass datagrams on over the same
+//! What `bcnet proxy` costs: side by side with [`forward`], which does nothing but pass datagrams on over the same
 //! sockets, and with a bare loop of `recvmmsg` and `sendmmsg`.
 //!
 //! `cargo bench -p bcnet --bench proxy` measures and prints; a ratio that misses its bar makes it exit with 1. Every
@@ -8,6 +8,9 @@
 //! share is the median over all rounds. Throughput is datagrams that arrive behind the candidate for each second of its
 //! processor time, while it always has some to take.
 #![allow(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+mod forward;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -42,10 +45,13 @@ mod linux {
 
     pub(super) fn main() -> ExitCode {
         let args: Vec<String> = env::args().collect();
-        if let [_, raw, upstream] = args.as_slice()
-            && raw == "raw"
+        if let [_, candidate, upstream] = args.as_slice()
+            && let Ok(upstream) = upstream.parse()
         {
-            raw_loop(upstream.parse().expect("an address"));
+            match candidate.as_str() {
+                "raw" => raw_loop(upstream),
+                _ => super::forward::run(upstream).expect("sockets"),
+            }
         }
         stay_on(0);
         let throughput = throughputs();
@@ -86,12 +92,12 @@ mod linux {
             let to = upstream.to_string();
             let bcnet = env!("CARGO_BIN_EXE_bcnet");
             let mut command = match number {
-                0 => Command::new(env::current_exe().expect("a path")),
+                0 | 1 => Command::new(env::current_exe().expect("a path")),
                 _ => Command::new(bcnet),
             };
             match number {
                 0 => command.args(["raw", &to]),
-                1 => command.args(["forward", "--listen", "127.0.0.1:0", "--upstream", &to]),
+                1 => command.args(["forward", &to]),
                 2 => command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &to, "--observe"]),
                 _ => command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &to, "--heal"]),
             };

@@ -1,41 +1,37 @@
-//! `bcnet echo`: sends every datagram back, with the sockets and the waiting of a server and nothing else.
+//! Sends every datagram back, with the sockets and the waiting of a server and nothing else.
 //!
-//! What it costs is what the system takes for datagrams of that size and number: the yardstick for `bcnet serve`.
+//! What it costs is what the system takes for datagrams of that size and number: the yardstick for `bcnet serve`, for
+//! `.ci/bars`. `echo PORT SOCKETS` listens at that many ports from `PORT` on.
+
+#[path = "../src/udp/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "it is the program's, which needs more of it")]
+mod udp;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsRawFd;
 
 use anyhow::Context;
-use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{Batch, Io, Received, Socket};
-use crate::Verdict;
+use udp::{Batch, Io, Received, Socket};
 
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// The first UDP port
-    #[arg(long, default_value_t = 22101)]
-    port: u16,
-
-    /// How many ports
-    #[arg(long, default_value_t = 1)]
-    sockets: u16,
-}
-
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+fn main() -> anyhow::Result<()> {
+    let numbers: Vec<u16> = std::env::args()
+        .skip(1)
+        .map(|number| number.parse())
+        .collect::<Result<_, _>>()
+        .context("PORT SOCKETS")?;
+    let [port, count] = numbers.as_slice() else { anyhow::bail!("say PORT SOCKETS") };
     let mut poll = Poll::new()?;
     let mut sockets = Vec::new();
-    for port in args.port..args.port.saturating_add(args.sockets) {
+    for port in *port..port.saturating_add(*count) {
         // Only for this machine: to anybody else it would be a means to hide behind.
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        let socket = Socket::bind(address, Io::BEST).with_context(|| format!("UDP {address}"))?;
-        let source = socket.as_udp().as_raw_fd();
-        poll.registry().register(&mut SourceFd(&source), Token(sockets.len()), Interest::READABLE)?;
+        let mut socket = Socket::bind(address, Io::BEST).with_context(|| format!("UDP {address}"))?;
+        poll.registry().register(&mut socket, Token(sockets.len()), Interest::READABLE)?;
         sockets.push(socket);
     }
-    println!("echo ready port={} sockets={}", args.port, args.sockets);
+    println!("echo ready port={port} sockets={count}");
     let mut events = Events::with_capacity(1024);
     let mut batch = Batch::new();
     loop {

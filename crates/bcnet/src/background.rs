@@ -1,0 +1,94 @@
+//! Threads for what may wait for disks and name servers, which no event loop may.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+use std::{io, thread};
+
+/// A task for a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Background {
+    wishes: Receiver<()>,
+}
+
+/// Has a background task done once more.
+#[derive(Debug, Clone)]
+pub(crate) struct Trigger(SyncSender<()>);
+
+impl Trigger {
+    /// Has the task done soon. If it is under way, it is done again, for what it has read may have changed since.
+    pub(crate) fn fire(&self) {
+        // One wish that is not heard yet stands for all.
+        let _ = self.0.try_send(());
+    }
+}
+
+impl Background {
+    pub(crate) fn new() -> (Trigger, Self) {
+        let (sender, wishes) = mpsc::sync_channel(1);
+        (Trigger(sender), Self { wishes })
+    }
+
+    /// Starts the thread, which does `task` whenever its trigger is fired and, if `every` is given, this long after the
+    /// last time.
+    pub(crate) fn start(
+        self,
+        name: &str,
+        every: Option<Duration>,
+        mut task: impl FnMut() + Send + 'static,
+    ) -> io::Result<()> {
+        let run = move || {
+            while self.is_due(every) {
+                task();
+            }
+        };
+        thread::Builder::new().name(name.into()).spawn(run).map(drop)
+    }
+
+    /// Waits for the next time. Returns `false` if there is none.
+    fn is_due(&self, every: Option<Duration>) -> bool {
+        match every.map(|every| (every, self.wishes.recv_timeout(every))) {
+            None => self.wishes.recv().is_ok(),
+            Some((_, Ok(()) | Err(RecvTimeoutError::Timeout))) => true,
+            Some((every, Err(RecvTimeoutError::Disconnected))) => {
+                thread::sleep(every);
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_done_when_asked_and_again_after_a_while() {
+        let (done, times) = mpsc::channel();
+        let (trigger, background) = Background::new();
+        background
+            .start("test", Some(Duration::from_millis(20)), move || done.send(()).unwrap_or_default())
+            .expect("a thread");
+        for _ in 0..3 {
+            times.recv_timeout(Duration::from_secs(5)).expect("without being asked");
+        }
+        drop(trigger);
+        times.recv_timeout(Duration::from_secs(5)).expect("although nobody can ask");
+    }
+
+    #[test]
+    fn wishes_while_a_task_is_under_way_are_one_wish() {
+        let ((done, times), (go, gate)) = (mpsc::channel(), mpsc::channel::<()>());
+        let (trigger, background) = Background::new();
+        let task = move || {
+            done.send(()).unwrap_or_default();
+            gate.recv().unwrap_or_default();
+        };
+        background.start("test", None, task).expect("a thread");
+        trigger.fire();
+        times.recv_timeout(Duration::from_secs(5)).expect("when asked");
+        (0..10).for_each(|_| trigger.fire());
+        (0..3).for_each(|_| go.send(()).expect("waiting"));
+        times.recv_timeout(Duration::from_secs(5)).expect("once more");
+        assert!(times.recv_timeout(Duration::from_millis(50)).is_err(), "and no more than once");
+    }
+}

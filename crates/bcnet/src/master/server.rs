@@ -1,0 +1,125 @@
+//! The UDP side: servers announce themselves.
+
+use std::io;
+use std::time::Duration;
+
+use bcnet_transport::Time;
+
+use super::list::{List, Note};
+use crate::event_loop::{CommandSender, Registrar, Service};
+use crate::log::LineLimit;
+use crate::random::unguessable;
+use crate::udp::{Batch, Head, Received, Socket};
+
+/// The list of servers, and the socket at which they announce themselves.
+pub(super) struct ListServer {
+    pub(super) list: List,
+    socket: Socket,
+    /// Something has arrived at the socket.
+    is_unread: bool,
+    inbound: Batch,
+    outbound: Batch,
+    answers: LineLimit,
+    lines: LineLimit,
+    /// When the list is looked through next.
+    housekeeping: Time,
+    is_over: bool,
+}
+
+/// Hands commands to the list server, from any thread.
+pub(super) type Commands = CommandSender<ListServer>;
+
+impl Service for ListServer {
+    fn next_timeout(&self) -> Option<Time> {
+        Some(if self.is_unread { Time::ZERO } else { self.housekeeping })
+    }
+
+    fn note_readable(&mut self, _: u32) {
+        self.is_unread = true;
+    }
+
+    fn turn(&mut self, now: Time) {
+        if self.is_unread {
+            self.receive(now);
+            self.send();
+        }
+        if now >= self.housekeeping {
+            self.list.expire(now);
+            self.housekeeping = now + HOUSEKEEPING;
+        }
+        for note in self.list.take_notes() {
+            if let Some(held_back) = self.lines.pass(now) {
+                tell(note, held_back);
+            }
+        }
+    }
+
+    fn is_over(&self, _: Time) -> bool {
+        self.is_over
+    }
+}
+
+impl ListServer {
+    pub(super) fn new(mut socket: Socket, registrar: &Registrar) -> io::Result<Self> {
+        registrar.add(&mut socket, 0)?;
+        Ok(Self {
+            list: List::default(),
+            socket,
+            is_unread: false,
+            inbound: Batch::new(),
+            outbound: Batch::new(),
+            answers: LineLimit::new(ANSWERS, Duration::from_secs(1) / ANSWERS),
+            lines: LineLimit::new(20, Duration::from_secs(1)),
+            housekeeping: Time::ZERO,
+            is_over: false,
+        })
+    }
+
+    /// Ends the list server.
+    pub(super) const fn stop(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Takes a batch of what has arrived, and writes the answers.
+    fn receive(&mut self, now: Time) {
+        match self.socket.receive(&mut self.inbound, 0, usize::MAX) {
+            Ok(received) => self.is_unread = received == Received::More,
+            // The network complains of something sent earlier; behind that, there may be datagrams.
+            Err(error) => tracing::debug!(event = "receive_failed", %error),
+        }
+        for (head, bytes) in self.inbound.iter_mut().filter(|(head, _)| !head.cut) {
+            let Some((to, text)) = self.list.handle_datagram(head.remote, bytes, unguessable(), now) else {
+                continue;
+            };
+            if self.answers.pass(now).is_some() {
+                self.outbound.push(|room| {
+                    room.get_mut(..text.len())?.copy_from_slice(&text);
+                    Some(Head { owner: 0, remote: to, local: head.local, len: text.len(), cut: false })
+                });
+            }
+        }
+        self.inbound.clear();
+    }
+
+    fn send(&mut self) {
+        if let Err(unsent) = self.socket.send(&self.outbound, 0..self.outbound.len()) {
+            let error = unsent.reason.map(|error| error.to_string());
+            tracing::debug!(event = "send_failed", datagrams = unsent.datagrams, error);
+        }
+        self.outbound.clear();
+    }
+}
+
+fn tell(note: Note, held_back: u64) {
+    match note {
+        Note::Listed(address) => tracing::info!(event = "listed", %address, held_back),
+        Note::Expired(address) => tracing::info!(event = "expired", %address, held_back),
+        Note::WrongAnswer(address) => tracing::warn!(event = "wrong_answer", %address, held_back),
+        Note::Full(address) => tracing::warn!(event = "list_full", %address, held_back),
+    }
+}
+
+/// How many datagrams leave per second at the most.
+const ANSWERS: u32 = 500;
+/// How often the list is looked through.
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
