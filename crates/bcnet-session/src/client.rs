@@ -68,9 +68,9 @@ use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{Endpoint, Engine, Quality, Time, Transmit};
 
 use crate::config::MAX_SLOTS;
+use crate::game::{Message, NewPlayerInGame, ROUNDS, UnknownFlags};
 use crate::manifest::Manifest;
-use crate::message::{Payload, ROUNDS, Score, op};
-use crate::text::latin1;
+use crate::message::{self as messages, Score};
 pub use event::{CommandError, End, Event, FileCheck, Mission, Nonsense, Settings, Ship, State};
 
 /// How a client behaves.
@@ -136,7 +136,7 @@ pub struct Client<E = Endpoint> {
     ships: [Option<Ship>; MAX_SLOTS],
     nonsense: u64,
     /// What is written next; kept for its memory.
-    payload: Payload,
+    payload: Vec<u8>,
 }
 
 impl Client {
@@ -166,7 +166,7 @@ impl<E: Engine> Client<E> {
             players: BTreeMap::new(),
             ships: [None; MAX_SLOTS],
             nonsense: 0,
-            payload: Payload::default(),
+            payload: Vec::new(),
         }
     }
 
@@ -236,7 +236,7 @@ impl<E: Engine> Client<E> {
     /// See [`CommandError`].
     pub fn enter(&mut self, now: Time) -> Result<(), CommandError> {
         self.expect(&[State::Loading])?;
-        self.send(&[op::IN_GAME, 0x20], Quality::Reliable, now)?;
+        self.say(&Message::NewPlayerInGame(NewPlayerInGame { flags: UnknownFlags::default() }), now)?;
         self.state = State::Entering;
         Ok(())
     }
@@ -247,8 +247,7 @@ impl<E: Engine> Client<E> {
     /// See [`CommandError`].
     pub fn chat(&mut self, text: &str, now: Time) -> Result<(), CommandError> {
         self.expect(&[State::Lobby, State::InGame])?;
-        let chat = self.payload.chat(self.engine.id().0, latin1(text));
-        Ok(self.engine.send(PeerId::HOST, chat, Quality::Reliable, now)?)
+        self.say(&messages::chat(self.engine.id().0, &messages::text(text)), now)
     }
 
     /// Sends any game message, as it is.
@@ -324,6 +323,12 @@ impl<E: Engine> Client<E> {
     #[must_use]
     pub const fn engine(&self) -> &E {
         &self.engine
+    }
+
+    fn say(&mut self, message: &Message<'_>, now: Time) -> Result<(), CommandError> {
+        self.payload.clear();
+        message.write(&mut self.payload);
+        Ok(self.engine.send(PeerId::HOST, &self.payload, Quality::Reliable, now)?)
     }
 
     fn identify(&mut self, now: Time) -> Result<(), CommandError> {

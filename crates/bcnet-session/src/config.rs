@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use crate::game::{Opcode, SystemNumber};
 use crate::manifest::Manifest;
 
 /// How a session behaves. The defaults are those of a stock dedicated server, apart from what their docs say.
@@ -38,7 +39,7 @@ pub struct Config {
     /// List a player `Dedicated Server`, as stock does. Many query clients then lose the last real one (S-06).
     pub list_host_as_player: bool,
     /// Which opcode tells a client that its files differ: 0x22 or 0x23 (S-24).
-    pub refusal_opcode: u8,
+    pub refusal_opcode: Opcode,
     /// Which files clients must have.
     pub checksums: Checksums,
     /// Let clients have files that a manifest does not know.
@@ -87,7 +88,7 @@ impl Default for Config {
             say_as: SayAs::default(),
             say_prefix: "[server] ".into(),
             list_host_as_player: false,
-            refusal_opcode: 0x22,
+            refusal_opcode: Opcode::CHECKSUM_FAILURE,
             checksums: Checksums::default(),
             extra_files: false,
             learn: false,
@@ -158,14 +159,14 @@ impl System {
     /// By its number on the wire, 1 to 9.
     #[must_use]
     pub fn new(number: u8) -> Option<Self> {
-        (1..=SYSTEMS.len()).contains(&usize::from(number)).then_some(Self(number))
+        SystemNumber(number).name().map(|_| Self(number))
     }
 
     /// By its name, in any case.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let index = SYSTEMS.iter().position(|known| known.eq_ignore_ascii_case(name))?;
-        Self::new(u8::try_from(index + 1).ok()?)
+        let known = SystemNumber::KNOWN.iter().find(|(_, known)| known.eq_ignore_ascii_case(name))?;
+        Self::new(known.0.0)
     }
 
     /// Its number on the wire.
@@ -177,7 +178,7 @@ impl System {
     /// Its name in queries.
     #[must_use]
     pub fn name(self) -> &'static str {
-        SYSTEMS.get(usize::from(self.0).saturating_sub(1)).copied().unwrap_or_default()
+        SystemNumber(self.0).name().unwrap_or_default()
     }
 }
 
@@ -215,5 +216,3 @@ pub enum SayAs {
 
 /// How many players the stock game has room for.
 pub(crate) const MAX_SLOTS: usize = 16;
-const SYSTEMS: [&str; 9] =
-    ["Multi1", "Multi2", "Multi3", "Multi4", "Multi5", "Multi6", "Multi7", "Albirea", "Poseidon"];

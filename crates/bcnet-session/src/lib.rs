@@ -32,14 +32,13 @@
 pub mod client;
 mod config;
 mod event;
+pub mod game;
 mod limit;
 mod manifest;
 mod master;
 mod member;
 mod message;
-pub mod payload;
 mod query;
-mod read;
 mod relay;
 mod session;
 mod stats;

@@ -6,9 +6,8 @@ mod answer;
 
 use std::fmt::{self, Write as _};
 
+use crate::game::{ChecksumResponse, Directory, Message, ROUNDS};
 use crate::member::Answers;
-use crate::message::ROUNDS;
-use crate::read::Reader;
 
 /// The files of one installation, by their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -88,16 +87,15 @@ impl Reply {
     /// S-21: reads a reply to `round`. `None` if it is another round's, or not well formed, or not all of `payload`.
     pub(crate) fn parse(round: usize, payload: &[u8]) -> Option<Self> {
         let index = ROUNDS.get(round)?.index;
-        let mut reader = Reader(payload);
-        if payload.len() > MAX_REPLY || reader.u8()? != 0x21 || reader.u8()? != index {
+        if payload.len() > MAX_REPLY {
             return None;
         }
-        let version = if round == 0 { Some(reader.u32()?) } else { None };
-        let directory = reader.u32()?;
+        let Ok(Message::ChecksumResponse(response)) = Message::parse(payload) else { return None };
+        let ChecksumResponse { round, version, directory, tree } = response;
         let mut files = Vec::new();
-        read_tree(&mut reader, &mut Vec::new(), &mut files)?;
+        walk(&mut tree.iter(), &mut Vec::new(), &mut files)?;
         files.sort();
-        reader.0.is_empty().then_some(Self { version, directory, files })
+        (round == index).then_some(Self { version, directory, files })
     }
 
     /// S-23: where `self`, a client's, differs first from `wanted`.
@@ -127,20 +125,22 @@ impl Reply {
     }
 }
 
-/// One directory and those below it. The depth is that of `path`.
-fn read_tree(reader: &mut Reader<'_>, path: &mut Vec<u32>, files: &mut Vec<File>) -> Option<()> {
+/// The files of a directory and of those below it. The depth is that of `path`.
+fn walk<'a>(
+    tree: &mut impl Iterator<Item = &'a Directory>,
+    path: &mut Vec<u32>,
+    files: &mut Vec<File>,
+) -> Option<()> {
     if path.len() >= MAX_DEPTH {
         return None;
     }
-    for _ in 0..reader.u16()? {
-        let (name, content) = (reader.u32()?, reader.u32()?);
-        files.push(File { path: path.iter().copied().chain([name]).collect(), content });
+    let Directory { files: own, directories } = tree.next()?;
+    for file in own {
+        files.push(File { path: path.iter().copied().chain([file.name]).collect(), content: file.content });
     }
-    let count = usize::from(reader.u8()?);
-    let mut names = Reader(reader.bytes(4 * count)?);
-    for _ in 0..count {
-        path.push(names.u32()?);
-        read_tree(reader, path, files)?;
+    for name in directories {
+        path.push(*name);
+        walk(tree, path, files)?;
         path.pop();
     }
     Some(())

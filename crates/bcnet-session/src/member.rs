@@ -6,8 +6,9 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
+use crate::game::{ObjectId, ROUNDS, Species};
 use crate::limit::Bucket;
-use crate::message::{ROUNDS, Score};
+use crate::message::Score;
 use crate::stats::Anomalies;
 
 /// Where a client stands.
@@ -49,8 +50,8 @@ pub(crate) type Answers = [Option<Box<[u8]>>; ROUNDS.len()];
 /// A player's ship.
 #[derive(Debug, Default)]
 pub(crate) struct Ship {
-    pub(crate) object: u32,
-    pub(crate) species: u8,
+    pub(crate) object: ObjectId,
+    pub(crate) species: Species,
     pub(crate) alive: bool,
     /// The message that created it.
     pub(crate) created: Vec<u8>,

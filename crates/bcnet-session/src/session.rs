@@ -16,10 +16,11 @@ use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, T
 
 use crate::config::{Config, Rules};
 use crate::event::Event;
+use crate::game::Message;
 use crate::limit::{Bucket, Door, Networks};
 use crate::master::Masters;
 use crate::member::{Member, State};
-use crate::message::{Payload, Score};
+use crate::message::Score;
 use crate::stats::{Anomaly, Counters};
 use round::Round;
 pub use view::{Player, PlayerState, Status};
@@ -62,7 +63,7 @@ pub struct Session<E: Engine = Endpoint> {
     waiting: Option<Time>,
     /// What came last, and what is written next; kept for their memory.
     received: Vec<u8>,
-    payload: Payload,
+    payload: Vec<u8>,
     closing: bool,
 }
 
@@ -102,7 +103,7 @@ impl<E: Engine> Session<E> {
             counters: Counters::default(),
             waiting: None,
             received: Vec::new(),
-            payload: Payload::default(),
+            payload: Vec::new(),
             closing: false,
             config,
         }
@@ -298,30 +299,24 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Queues a payload that the session makes itself.
-    fn send<F>(&mut self, peer: PeerId, write: F, now: Time)
-    where
-        F: for<'a> FnOnce(&'a mut Payload, &Config) -> &'a [u8],
-    {
-        let payload = write(&mut self.payload, &self.config);
-        let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
+    /// Queues a message that the session makes itself.
+    fn send(&mut self, peer: PeerId, message: &Message<'_>, now: Time) {
+        self.payload.clear();
+        message.write(&mut self.payload);
+        let sent = self.endpoint.send(peer, &self.payload, Quality::Reliable, now);
         self.note_sent(peer, sent, now);
     }
 
     /// The same for everyone in the game but `except`.
-    fn send_all<F>(&mut self, except: Option<PeerId>, write: F, now: Time)
-    where
-        F: for<'a> FnOnce(&'a mut Payload) -> &'a [u8],
-    {
-        let mut payload = std::mem::take(&mut self.payload);
-        let bytes = write(&mut payload);
+    fn send_all(&mut self, except: Option<PeerId>, message: &Message<'_>, now: Time) {
+        self.payload.clear();
+        message.write(&mut self.payload);
         for at in 0..self.in_game.len() {
             if let Some(peer) = self.in_game.get(at).copied().filter(|peer| Some(*peer) != except) {
-                let sent = self.endpoint.send(peer, bytes, Quality::Reliable, now);
+                let sent = self.endpoint.send(peer, &self.payload, Quality::Reliable, now);
                 self.note_sent(peer, sent, now);
             }
         }
-        self.payload = payload;
     }
 
     /// Has the transport throw somebody out, who may be gone already.

@@ -4,10 +4,8 @@ use bcnet_transport::wire::PeerId;
 
 use super::event::{FileCheck, Mission, Settings, Ship};
 use crate::config::MAX_SLOTS;
-use crate::message::{Score, op};
-use crate::read::Reader;
-use crate::relay;
-use crate::text::from_latin1;
+use crate::game::{self, Created, Detail, EventNumber, Opcode, RequestFlags, SettingsFlags};
+use crate::message::Score;
 
 /// A game message that a client looks into.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,116 +38,134 @@ pub(super) struct ScoreChange {
 }
 
 pub(super) fn read(payload: &[u8]) -> Option<Message> {
-    let mut r = Reader(payload);
-    let opcode = r.u8()?;
-    let r = &mut r;
-    Some(match opcode {
-        op::CHECKSUM_REQUEST => file_check(r)?,
-        0x22 | 0x23 => Message::FilesDiffer(text(r)?),
-        op::CHECKSUM_DONE => Message::FilesPassed,
-        op::SETTINGS => settings(r)?,
-        op::GAME_INIT => Message::Load,
-        op::MISSION_INIT => mission(r)?,
-        op::PLAYER_EVENT => player_event(r)?,
-        op::CHAT | 0x2D => Message::Chat { peer: peer(r)?, text: text(r)?, team: opcode == 0x2D },
-        op::SCORE => Message::Score { peer: peer(r)?, score: score(r)?, team: None },
-        op::TEAM_PLAYER_SCORE => Message::Score { peer: peer(r)?, score: score(r)?, team: Some(r.u8()?) },
-        op::TEAM_SCORE => team_score(r)?,
-        op::SCORE_CHANGE => score_change(r)?,
-        op::END => Message::End(i32(r)?),
-        op::RESTART => Message::Restart,
-        op::CREATE | op::CREATE_TEAM => created(r, opcode == op::CREATE_TEAM)?,
-        op::EVENT if relay_event(r) => Message::Exploding(ship(r)?),
-        op::DESTROY => Message::Destroyed(r.u32()?),
+    if !is_looked_into(Opcode::of(payload)?) {
+        return Some(Message::Other);
+    }
+    let (message, _) = game::Message::parse_prefix(payload).ok()?;
+    Some(match message {
+        game::Message::ChecksumRequest(request) => file_check(&request),
+        game::Message::ChecksumFailure(game::ChecksumFailure { file })
+        | game::Message::VersionDifferent(game::VersionDifferent { file }) => {
+            Message::FilesDiffer(file.to_string())
+        }
+        game::Message::ChecksumComplete(_) => Message::FilesPassed,
+        game::Message::Settings(told) => settings(&told)?,
+        game::Message::GameInit(_) => Message::Load,
+        game::Message::MissionInit(told) => mission(&told),
+        game::Message::PlayerListEvent(event) => player_event(&event),
+        game::Message::Chat(game::Chat { sender, text }) => {
+            Message::Chat { peer: peer(sender)?, text: text.to_string(), team: false }
+        }
+        game::Message::TeamChat(game::TeamChat { sender, text }) => {
+            Message::Chat { peer: peer(sender)?, text: text.to_string(), team: true }
+        }
+        game::Message::Score(game::Score { peer: id, kills, deaths, score }) => {
+            Message::Score { peer: peer(id)?, score: Score { kills, deaths, points: score }, team: None }
+        }
+        game::Message::ScoreInit(game::ScoreInit { peer: id, kills, deaths, score, team }) => {
+            Message::Score {
+                peer: peer(id)?,
+                score: Score { kills, deaths, points: score },
+                team: Some(team),
+            }
+        }
+        game::Message::TeamScore(game::TeamScore { team, kills, score }) => {
+            Message::TeamScore { team, score: Score { kills, deaths: 0, points: score } }
+        }
+        game::Message::ScoreChange(change) => score_change(&change)?,
+        game::Message::EndGame(game::EndGame { reason }) => Message::End(reason.0),
+        game::Message::RestartGame(_) => Message::Restart,
+        game::Message::ObjectCreate(created) => ship(created.slot, None, &created.object)?,
+        game::Message::ObjectCreateTeam(created) => {
+            ship(created.slot, Some(PeerId(created.peer)), &created.object)?
+        }
+        game::Message::PythonEvent(event) if matches!(event.detail, Detail::Exploding(_)) => {
+            Message::Exploding(event.related.0)
+        }
+        game::Message::DestroyObject(game::DestroyObject { object }) => Message::Destroyed(object.0),
         _ => Message::Other,
     })
 }
 
-fn file_check(r: &mut Reader<'_>) -> Option<Message> {
-    let (index, directory, filter) = (r.u8()?, text(r)?, text(r)?);
-    Some(Message::FileCheck(FileCheck { index, directory, filter, recursive: r.u8()? & 1 != 0 }))
+/// Of other messages it does not matter whether they are whole.
+const fn is_looked_into(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::CHECKSUM_REQUEST
+            | Opcode::CHECKSUM_FAILURE
+            | Opcode::VERSION_DIFFERENT
+            | Opcode::CHECKSUM_COMPLETE
+            | Opcode::SETTINGS
+            | Opcode::GAME_INIT
+            | Opcode::MISSION_INIT
+            | Opcode::PLAYER_LIST_EVENT
+            | Opcode::CHAT
+            | Opcode::TEAM_CHAT
+            | Opcode::SCORE
+            | Opcode::SCORE_INIT
+            | Opcode::TEAM_SCORE
+            | Opcode::SCORE_CHANGE
+            | Opcode::END_GAME
+            | Opcode::RESTART_GAME
+            | Opcode::OBJECT_CREATE
+            | Opcode::OBJECT_CREATE_TEAM
+            | Opcode::PYTHON_EVENT
+            | Opcode::DESTROY_OBJECT
+    )
 }
 
-fn settings(r: &mut Reader<'_>) -> Option<Message> {
-    let game_time = f32::from_bits(r.u32()?);
-    let (flags, slot) = (r.u8()?, r.u8()?);
-    let slot = Some(slot).filter(|slot| usize::from(*slot) < MAX_SLOTS)?;
-    let (collisions, friendly_fire) = (flags & 1 != 0, flags & 2 != 0);
-    Some(Message::Settings(Settings { mission: text(r)?, slot, game_time, collisions, friendly_fire }))
-}
-
-fn mission(r: &mut Reader<'_>) -> Option<Message> {
-    let (player_limit, system, minutes) = (r.u8()?, r.u8()?, r.u8()?);
-    let time_limit = if minutes == NO_LIMIT { None } else { Some((minutes, i32(r)?)) };
-    let frag_limit = Some(r.u8()?).filter(|limit| *limit != NO_LIMIT);
-    Some(Message::Mission(Mission { player_limit, system, time_limit, frag_limit }))
-}
-
-fn player_event(r: &mut Reader<'_>) -> Option<Message> {
-    let (class, event) = (r.u32()?, r.u32()?);
-    r.bytes(8)?;
-    Some(match (class, event) {
-        (0x866, 0x0080_00F1) => Message::Listed(PeerId(r.u8()?)),
-        (0x866, 0x0006_0005) => Message::Unlisted(PeerId(r.u8()?)),
-        _ => Message::Other,
+fn file_check(request: &game::ChecksumRequest<'_>) -> Message {
+    Message::FileCheck(FileCheck {
+        index: request.round,
+        directory: request.directory.to_string(),
+        filter: request.filter.to_string(),
+        recursive: request.flags.has(RequestFlags::RECURSIVE),
     })
 }
 
-fn team_score(r: &mut Reader<'_>) -> Option<Message> {
-    let team = r.u8()?;
-    Some(Message::TeamScore { team, score: Score { kills: i32(r)?, deaths: 0, points: i32(r)? } })
+fn settings(told: &game::Settings<'_>) -> Option<Message> {
+    Some(Message::Settings(Settings {
+        mission: told.mission.to_string(),
+        slot: Some(told.slot).filter(|slot| usize::from(*slot) < MAX_SLOTS)?,
+        game_time: told.time,
+        collisions: told.flags.has(SettingsFlags::COLLISIONS),
+        friendly_fire: told.flags.has(SettingsFlags::FRIENDLY_FIRE),
+    }))
 }
 
-fn score_change(r: &mut Reader<'_>) -> Option<Message> {
-    let killer = match r.u32()? {
-        0 => None,
-        id => Some((peer_id(id)?, i32(r)?, i32(r)?)),
+fn mission(told: &game::MissionInit) -> Message {
+    Message::Mission(Mission {
+        player_limit: told.player_limit,
+        system: told.system.0,
+        time_limit: told.time_limit.0.map(|limit| (limit.minutes, limit.end_time)),
+        frag_limit: told.frag_limit.0,
+    })
+}
+
+fn player_event(event: &game::Event<'_>) -> Message {
+    match (&event.detail, event.event) {
+        (Detail::Player(id), EventNumber::NEW_PLAYER_IN_GAME) => Message::Listed(PeerId(*id)),
+        (Detail::Player(id), EventNumber::DELETE_PLAYER) => Message::Unlisted(PeerId(*id)),
+        _ => Message::Other,
+    }
+}
+
+fn score_change(change: &game::ScoreChange) -> Option<Message> {
+    let killer = match change.killer.0 {
+        None => None,
+        Some(kill) => Some((peer(kill.killer.get())?, kill.kills, kill.score)),
     };
-    let victim = (peer(r)?, i32(r)?);
-    let count = r.u8()?;
-    let others = (0..count).map(|_| Some((peer(r)?, i32(r)?))).collect::<Option<_>>()?;
+    let others = change.players.0.iter().map(|player| Some((peer(player.player)?, player.score)));
+    let (victim, others) = ((peer(change.victim)?, change.deaths), others.collect::<Option<_>>()?);
     Some(Message::ScoreChange(ScoreChange { killer, victim, others }))
 }
 
-fn created(r: &mut Reader<'_>, team: bool) -> Option<Message> {
-    let slot = r.u8()?;
-    let peer = if team { Some(PeerId(r.u8()?)) } else { None };
-    if r.u32()? != 0x8008 {
-        return Some(Message::Other);
-    }
-    let (object, species) = (r.u32()?, r.u8()?);
-    let own = relay::owner(object) == Some(slot);
-    own.then_some(Message::Created(Ship { slot, peer, object, species }))
+fn ship(slot: u8, peer: Option<PeerId>, created: &Created<'_>) -> Option<Message> {
+    let Created::Ship { object, ship } = created else { return Some(Message::Other) };
+    let own = object.owner() == Some(slot);
+    own.then_some(Message::Created(Ship { slot, peer, object: object.0, species: ship.species.0 }))
 }
 
-fn relay_event(r: &Reader<'_>) -> bool {
-    crate::read::u32_at(r.0, 0) == Some(0x8129)
-}
-
-fn ship(r: &mut Reader<'_>) -> Option<u32> {
-    r.bytes(12)?;
-    r.u32()
-}
-
-fn score(r: &mut Reader<'_>) -> Option<Score> {
-    Some(Score { kills: i32(r)?, deaths: i32(r)?, points: i32(r)? })
-}
-
-fn peer(r: &mut Reader<'_>) -> Option<PeerId> {
-    peer_id(r.u32()?)
-}
-
-fn peer_id(id: u32) -> Option<PeerId> {
+fn peer(id: i32) -> Option<PeerId> {
     u8::try_from(id).ok().map(PeerId)
 }
-
-fn i32(r: &mut Reader<'_>) -> Option<i32> {
-    r.u32().map(u32::cast_signed)
-}
-
-fn text(r: &mut Reader<'_>) -> Option<String> {
-    let len = r.u16()?;
-    r.bytes(len.into()).map(from_latin1)
-}
-
-const NO_LIMIT: u8 = 0xFF;

@@ -6,8 +6,9 @@ use bcnet_transport::{self as transport, Engine, Leave, Time};
 use super::event::{Event, Nonsense, Ship, State};
 use super::message::{self, Message, ScoreChange};
 use super::{Client, Player};
+use crate::game::ObjectId;
 use crate::message::Score;
-use crate::{relay, text};
+use crate::text;
 
 impl<E: Engine> Client<E> {
     /// What the transport tells. `None` if that is nothing for the caller.
@@ -158,7 +159,7 @@ impl<E: Engine> Client<E> {
 
     /// A ship is gone. Whose it was, if it was one.
     fn remove_ship(&mut self, object: u32) -> Option<PeerId> {
-        let place = self.ships.get_mut(usize::from(relay::owner(object)?))?;
+        let place = self.ships.get_mut(usize::from(ObjectId(object).owner()?))?;
         let ship = place.take_if(|ship| ship.object == object)?;
         self.settle();
         ship.peer

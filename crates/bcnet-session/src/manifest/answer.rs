@@ -1,7 +1,7 @@
 //! A manifest as a client's answers to the file check (S-21): the reverse of reading them.
 
 use super::{File, Manifest, Reply};
-use crate::message::{ROUNDS, op};
+use crate::game::{ChecksumResponse, Directory, FileHash, Message, ROUNDS};
 
 impl Manifest {
     /// An installation that nobody has, of the shape of an untouched game: its answers are of the same sizes. Servers
@@ -35,33 +35,33 @@ impl Manifest {
     /// directory than the wire can count.
     pub(crate) fn answer(&self, round: usize) -> Option<Vec<u8>> {
         let Reply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
-        let mut answer = vec![op::CHECKSUM_REPLY, ROUNDS.get(round)?.index];
-        if round == 0 {
-            answer.extend((*version)?.to_le_bytes());
-        }
-        answer.extend(directory.to_le_bytes());
-        write_tree(&mut answer, files, 0)?;
+        let mut tree = Vec::new();
+        add_tree(&mut tree, files, 0)?;
+        let index = ROUNDS.get(round)?.index;
+        let version = if index == 0 { Some((*version)?) } else { None };
+        let response = ChecksumResponse { round: index, version, directory: *directory, tree };
+        let mut answer = Vec::new();
+        Message::ChecksumResponse(response).write(&mut answer);
         Some(answer)
     }
 }
 
-/// Writes one directory, `depth` below the first, and those below it. `files` are all that are in it, sorted by path.
-fn write_tree(answer: &mut Vec<u8>, files: &[File], depth: usize) -> Option<()> {
+/// Adds one directory, `depth` below the first, and those below it. `files` are all that are in it, sorted by path.
+fn add_tree(tree: &mut Vec<Directory>, files: &[File], depth: usize) -> Option<()> {
     let is_own = |file: &&File| file.path.len() == depth + 1;
-    answer.extend(u16::try_from(files.iter().filter(is_own).count()).ok()?.to_le_bytes());
-    for file in files.iter().filter(is_own) {
-        answer.extend(file.path.get(depth)?.to_le_bytes());
-        answer.extend(file.content.to_le_bytes());
-    }
+    let own = files.iter().filter(is_own);
+    let own = own.map(|file| Some(FileHash { name: *file.path.get(depth)?, content: file.content }));
+    let own: Vec<FileHash> = own.collect::<Option<_>>()?;
     let groups = files.chunk_by(|a, b| a.path.get(depth) == b.path.get(depth));
     // A file may have the name of a directory; it comes before what is in that.
     let below = groups.map(|group| group.split_at(group.iter().take_while(is_own).count()).1);
     let below: Vec<&[File]> = below.filter(|group| !group.is_empty()).collect();
-    answer.push(u8::try_from(below.len()).ok()?);
-    for group in &below {
-        answer.extend(group.first()?.path.get(depth)?.to_le_bytes());
-    }
-    below.into_iter().try_for_each(|group| write_tree(answer, group, depth + 1))
+    let names = below.iter().map(|group| group.first()?.path.get(depth).copied());
+    let directories: Vec<u32> = names.collect::<Option<_>>()?;
+    // What the wire can count.
+    (u16::try_from(own.len()).ok()?, u8::try_from(directories.len()).ok()?);
+    tree.push(Directory { files: own, directories });
+    below.into_iter().try_for_each(|group| add_tree(tree, group, depth + 1))
 }
 
 /// Hashes of the version and of the directories, as the stock game has them.

@@ -9,9 +9,10 @@ use bcnet_transport::{Engine, Time};
 use super::{Session, is_banned};
 use crate::config::Checksums;
 use crate::event::Event;
+use crate::game::{Opcode, ROUNDS};
 use crate::manifest::{Manifest, Mismatch, Reply};
 use crate::member::{Answers, Member, State};
-use crate::message::{ROUNDS, Score, op};
+use crate::message::{self, Score};
 use crate::stats::Anomaly;
 use crate::text;
 
@@ -148,21 +149,24 @@ impl<E: Engine> Session<E> {
     /// S-14: what a client says before it is in the game.
     pub(super) fn handshake(&mut self, peer: PeerId, payload: &[u8], now: Time) {
         let Some(state) = self.member(peer).map(|member| member.state) else { return };
-        match (payload.first().copied(), state) {
+        match (Opcode::of(payload), state) {
             (None, _) => self.odd(peer, Anomaly::Empty),
-            (Some(op::CHECKSUM_REPLY), State::Checking { round, .. }) => {
+            (Some(Opcode::CHECKSUM_RESPONSE), State::Checking { round, .. }) => {
                 if self.prove(peer, now) {
                     self.checked(peer, round, payload, now);
                 }
             }
-            (Some(op::IN_GAME), State::Loading { ready: None }) => {
+            (Some(Opcode::NEW_PLAYER_IN_GAME), State::Loading { ready: None }) => {
                 self.set_state(peer, State::Loading { ready: Some(now) });
                 self.serve_waiting(now);
                 self.rearm();
             }
-            (Some(op::CHECKSUM_REPLY | op::TRANSFER_ACK | op::IN_GAME), State::Loading { .. }) => {}
+            (
+                Some(Opcode::CHECKSUM_RESPONSE | Opcode::FILE_TRANSFER_ACK | Opcode::NEW_PLAYER_IN_GAME),
+                State::Loading { .. },
+            ) => {}
             (Some(_), State::Refused { .. }) => {}
-            (Some(op::TRANSFER_ACK), State::Checking { .. }) => {}
+            (Some(Opcode::FILE_TRANSFER_ACK), State::Checking { .. }) => {}
             (Some(_), _) => self.odd(peer, Anomaly::TooEarly),
         }
     }
@@ -170,7 +174,7 @@ impl<E: Engine> Session<E> {
     /// S-20: asks about the files of one round.
     fn ask(&mut self, peer: PeerId, round: usize, now: Time) {
         if let Some(round) = ROUNDS.get(round) {
-            self.send(peer, |payload, _| payload.checksum_request(round), now);
+            self.send(peer, &message::checksum_request(round), now);
         }
     }
 
@@ -227,16 +231,16 @@ impl<E: Engine> Session<E> {
             self.tell(Event::ManifestLearned { peer, manifest });
         }
         let game_time = now.since(self.epoch).as_secs_f32();
-        self.send(peer, |payload, _| payload.checksum_done(), now);
-        let rules = self.rules.clone();
-        self.send(peer, |payload, _| payload.settings(&rules, slot, game_time), now);
-        self.send(peer, |payload, _| payload.game_init(), now);
+        self.send(peer, &message::CHECKSUM_COMPLETE, now);
+        let mission = message::text(&self.rules.mission.script);
+        self.send(peer, &message::settings(&self.rules, slot, game_time, &mission), now);
+        self.send(peer, &message::GAME_INIT, now);
     }
 
     /// S-24: a client's files differ: it is told which, then thrown out.
     fn turn_away(&mut self, peer: PeerId, mismatch: Mismatch, now: Time) {
         let opcode = self.config.refusal_opcode;
-        self.send(peer, |payload, _| payload.checksum_failed(opcode, &mismatch.entry), now);
+        self.send(peer, &message::checksum_failed(opcode, &message::text(&mismatch.entry)), now);
         let Some(member) = self.member_mut(peer) else { return };
         member.answers = Answers::default();
         member.state = State::Refused { until: now + READING };
@@ -309,11 +313,11 @@ impl<E: Engine> Session<E> {
         self.send_mission(peer, now);
         self.send_scores(peer, now);
         self.send_ships(peer, now);
-        self.send(peer, |payload, _| payload.player_joined(peer.0), now);
-        self.send_all(None, |payload| payload.player_joined(peer.0), now);
+        self.send(peer, &message::player_joined(peer.0), now);
+        self.send_all(None, &message::player_joined(peer.0), now);
         for at in 0..self.in_game.len() {
             if let Some(other) = self.in_game.get(at).copied() {
-                self.send(peer, |payload, _| payload.player_joined(other.0), now);
+                self.send(peer, &message::player_joined(other.0), now);
             }
         }
         self.in_game.push(peer);

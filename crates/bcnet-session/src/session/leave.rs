@@ -9,7 +9,7 @@ use bcnet_transport::{Engine, Leave, Time};
 use super::Session;
 use crate::event::Event;
 use crate::member::Member;
-use crate::message::Score;
+use crate::message::{self, Score};
 
 impl<E: Engine> Session<E> {
     /// S-50: the others are told, the score is kept, id and slot are free again.
@@ -38,11 +38,11 @@ impl<E: Engine> Session<E> {
 
     fn tell_left(&mut self, member: &Member, now: Time) {
         if member.ship.alive {
-            self.send_all(None, |payload| payload.destroy(member.ship.object), now);
+            self.send_all(None, &message::destroy(member.ship.object), now);
         }
-        self.send_all(None, |payload| payload.player_left(member.id.0), now);
+        self.send_all(None, &message::player_left(member.id.0), now);
         if let Some(name) = member.name.as_deref().filter(|name| !name.is_empty()) {
-            self.send_all(None, |payload| payload.player_gone(name), now);
+            self.send_all(None, &message::player_gone(&message::text(name)), now);
         }
     }
 

@@ -6,10 +6,10 @@ use bcnet_transport::{Engine, Quality, SendError, Time};
 use super::Session;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
+use crate::game::{self, ObjectClass, Opcode, Rule};
 use crate::member::{CHAT_BURST, CHAT_RATE, Member};
-use crate::message::MAX_TEXT;
-use crate::read::{Reader, u32_at};
-use crate::relay::{self, Rule};
+use crate::message::{self, MAX_TEXT};
+use crate::relay;
 use crate::stats::Anomaly;
 use crate::text::{self, latin1};
 
@@ -17,8 +17,8 @@ impl<E: Engine> Session<E> {
     /// A player in the game says something, which came in this quality. `payload` is changed where the copies differ.
     pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
         self.counters.messages_in += 1;
-        let done = match payload.first() {
-            Some(opcode) => self.obey(peer, *opcode, payload, quality, now),
+        let done = match Opcode::of(payload) {
+            Some(opcode) => self.obey(peer, opcode, payload, quality, now),
             None => Err(Anomaly::Empty),
         };
         if let Err(kind) = done {
@@ -29,7 +29,7 @@ impl<E: Engine> Session<E> {
     fn obey(
         &mut self,
         peer: PeerId,
-        opcode: u8,
+        opcode: Opcode,
         payload: &mut Vec<u8>,
         quality: Quality,
         now: Time,
@@ -38,7 +38,7 @@ impl<E: Engine> Session<E> {
         let (rate, burst) = (self.config.relay_rate, burst(&self.config));
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
         let slot = member.slot.unwrap_or(u8::MAX);
-        let rule = relay::rule(opcode);
+        let rule = opcode.rule();
         if rule == Rule::Absorb {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl<E: Engine> Session<E> {
         let mods = self.config.allow_mods;
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
         let created = relay::created(payload, member.slot.unwrap_or(u8::MAX), mods)?;
-        if !created.is_ship {
+        if created.class != ObjectClass::SHIP {
             return Ok(());
         }
         let ship = &mut member.ship;
@@ -107,7 +107,7 @@ impl<E: Engine> Session<E> {
         ship.created.clear();
         ship.created.extend_from_slice(payload);
         if let Some(ghost) = ghost {
-            self.send_all(Some(peer), |payload| payload.destroy(ghost), now);
+            self.send_all(Some(peer), &message::destroy(ghost), now);
         }
         Ok(())
     }
@@ -118,13 +118,13 @@ impl<E: Engine> Session<E> {
         member.ship.alive = false;
         member.score.deaths = member.score.deaths.saturating_add(1);
         let (ship, deaths) = (member.ship.object, member.score.deaths);
-        self.send_all(None, |payload| payload.exploding(ship), now);
-        self.send_all(None, |payload| payload.died(peer.0, deaths), now);
+        self.send_all(None, &message::exploding(ship), now);
+        self.send_all(None, &message::died(peer.0, deaths), now);
     }
 
     /// S-38: somebody lacks an object.
     fn send_object(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
-        let object = u32_at(payload, 1).ok_or(Anomaly::TooShort)?;
+        let object = game::subject(payload)?;
         let has = |member: &&Member| member.ship.alive && member.ship.object == object;
         let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(has) else { return Ok(()) };
         let sent = self.endpoint.send(peer, &owner.ship.created, Quality::Reliable, now);
@@ -134,9 +134,8 @@ impl<E: Engine> Session<E> {
 
     /// S-40: chat goes to everyone, its sender too, under the sender's true id.
     fn chat(&mut self, peer: PeerId, payload: &mut [u8], team: bool, now: Time) -> Result<(), Anomaly> {
-        let mut reader = Reader(payload.get(5..).unwrap_or_default());
-        let len = reader.u16().ok_or(Anomaly::TooShort)?;
-        if usize::from(len) != reader.0.len() || reader.0.len() > MAX_CHAT {
+        let (claimed, len) = game::chat_len(payload)?;
+        if claimed != len || len > MAX_CHAT {
             return Err(Anomaly::BadChat);
         }
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
@@ -144,7 +143,10 @@ impl<E: Engine> Session<E> {
             return Err(Anomaly::Flood);
         }
         let (name, own_team) = (member.shown_name(), member.team);
-        if clean_chat(payload, peer) {
+        let said = game::chat_from(peer.0, payload);
+        let is_odd = clean(said);
+        let text = text::from_latin1(said);
+        if is_odd {
             self.odd(peer, Anomaly::ControlCharacters);
         }
         for at in 0..self.in_game.len() {
@@ -154,7 +156,6 @@ impl<E: Engine> Session<E> {
                 self.copy(to, payload, Quality::Reliable, now);
             }
         }
-        let text = text::from_latin1(payload.get(CHAT_HEAD..).unwrap_or_default());
         self.tell(Event::Chat { peer, name, text, team });
         Ok(())
     }
@@ -183,9 +184,8 @@ impl<E: Engine> Session<E> {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let line: Vec<u8> = latin1(line).collect();
             for part in line.chunks(room) {
-                let payload = self.payload.chat(sender, prefix.iter().chain(part).copied());
-                let sent = self.endpoint.send(peer, payload, Quality::Reliable, now);
-                self.note_sent(peer, sent, now);
+                let said: Vec<u8> = prefix.iter().chain(part).copied().take(MAX_TEXT).collect();
+                self.send(peer, &message::chat(sender, &said), now);
             }
         }
         true
@@ -193,13 +193,12 @@ impl<E: Engine> Session<E> {
 
     /// S-39: a player chooses its team.
     fn join_team(&mut self, peer: PeerId, payload: &[u8]) -> Result<(), Anomaly> {
-        let mut reader = Reader(payload.get(1..).unwrap_or_default());
-        let (who, team) = (|| Some((reader.u32()?, reader.u8()?)))().ok_or(Anomaly::TooShort)?;
-        if who != u32::from(peer.0) {
+        let chosen = game::team(payload)?;
+        if chosen.peer != i32::from(peer.0) {
             return Err(Anomaly::NotOwner);
         }
         if let Some(member) = self.member_mut(peer) {
-            member.team = Some(team);
+            member.team = Some(chosen.team);
         }
         Ok(())
     }
@@ -211,22 +210,14 @@ fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
         return Err(Anomaly::TooShort);
     }
     relay::check_object(payload, slot)?;
-    if let Some(bits) = relay::state_hash(payload) {
-        if let Some(byte) = payload.get_mut(bits) {
-            *byte &= !1;
-        }
-        payload.drain(bits + 1..bits + 3);
-    }
+    game::strip_hash(payload);
     Ok(())
 }
 
-/// Puts the true sender into a chat message, and blanks for control characters. Whether there were any.
-fn clean_chat(payload: &mut [u8], peer: PeerId) -> bool {
-    if let Some(sender) = payload.get_mut(1..5) {
-        sender.copy_from_slice(&u32::from(peer.0).to_le_bytes());
-    }
+/// Puts blanks for control characters. Whether there were any.
+fn clean(text: &mut [u8]) -> bool {
     let mut found = false;
-    for byte in payload.iter_mut().skip(CHAT_HEAD).filter(|byte| text::is_control(**byte)) {
+    for byte in text.iter_mut().filter(|byte| text::is_control(**byte)) {
         *byte = b' ';
         found = true;
     }
@@ -241,6 +232,4 @@ pub(super) const fn burst(config: &Config) -> u32 {
 /// What a message counts besides its bytes.
 const MESSAGE_COST: u32 = 32;
 const MIN_UPDATE: usize = 10;
-/// Opcode, sender, length.
-const CHAT_HEAD: usize = 7;
 const MAX_CHAT: usize = 512;

@@ -8,8 +8,9 @@ use bcnet_transport::{Engine, Time};
 use super::Session;
 use crate::config::{Config, System};
 use crate::event::{EndReason, Event, Summary};
+use crate::game::{EndCode, TimeLimit};
 use crate::member::{Member, State};
-use crate::message::Score;
+use crate::message::{self, Score};
 
 /// The round that is played, or was just played.
 #[derive(Debug)]
@@ -111,7 +112,7 @@ impl<E: Engine> Session<E> {
     /// S-60: the time is up. Nobody is let in until the next round.
     fn end_round(&mut self, now: Time) {
         self.summarise(EndReason::Time, now);
-        self.send_all(None, |payload| payload.end(TIME_IS_UP), now);
+        self.send_all(None, &message::end(EndCode::TIME), now);
         self.round.over = Some(now);
         self.forget_ships();
         self.rearm();
@@ -131,7 +132,7 @@ impl<E: Engine> Session<E> {
         for member in self.members.iter_mut().flatten() {
             member.score = Score::default();
         }
-        self.send_all(None, |payload| payload.restart(), now);
+        self.send_all(None, &message::RESTART, now);
         if !self.in_game.is_empty() {
             self.start_clock(now);
         }
@@ -165,10 +166,11 @@ impl<E: Engine> Session<E> {
     /// S-30: what is played, where, and until when.
     pub(super) fn send_mission(&mut self, peer: PeerId, now: Time) {
         let time = self.round.limit.map(|(minutes, ends)| {
-            (minutes, i32::try_from(ends.since(self.epoch).as_secs()).unwrap_or(i32::MAX))
+            let end_time = i32::try_from(ends.since(self.epoch).as_secs()).unwrap_or(i32::MAX);
+            TimeLimit { minutes, end_time }
         });
         let system = self.round.system.number();
-        self.send(peer, |payload, config| payload.mission_init(config, system, time), now);
+        self.send(peer, &message::mission_init(&self.config, system, time), now);
     }
 
     /// S-30: a newcomer learns all scores, its own too, and the others its.
@@ -182,7 +184,7 @@ impl<E: Engine> Session<E> {
         if self.rules.mission.teams {
             for team in 0..TEAMS {
                 let score = self.team_score(team);
-                self.send(newcomer, |payload, _| payload.team_score(team, score), now);
+                self.send(newcomer, &message::team_score(team, score), now);
             }
         }
         for at in 0..self.in_game.len() {
@@ -195,8 +197,8 @@ impl<E: Engine> Session<E> {
     fn send_score(&mut self, to: PeerId, of: PeerId, now: Time) {
         let Some((score, team)) = self.member(of).map(|member| (member.score, member.team)) else { return };
         match team {
-            _ if !self.rules.mission.teams => self.send(to, |payload, _| payload.score(of.0, score), now),
-            Some(team) => self.send(to, |payload, _| payload.team_player_score(of.0, score, team), now),
+            _ if !self.rules.mission.teams => self.send(to, &message::score(of.0, score), now),
+            Some(team) => self.send(to, &message::team_player_score(of.0, score, team), now),
             // Whoever has no team yet will tell it.
             None => {}
         }
@@ -212,6 +214,4 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// S-60: why a round ends, on the wire.
-const TIME_IS_UP: i32 = 1;
 const TEAMS: u8 = 2;

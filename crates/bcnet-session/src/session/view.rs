@@ -100,7 +100,7 @@ impl<E: Engine> Session<E> {
             address: member.address,
             state,
             score: member.score,
-            ship: member.ship.alive.then_some(member.ship.species),
+            ship: member.ship.alive.then_some(member.ship.species.0),
             team: member.team,
             joined: member.joined,
             round_trip: self.endpoint.round_trip(member.id),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bcnet_session::game::Opcode;
 use bcnet_session::{Anomaly, Checksums, Config, Event, Manifest};
 use bcnet_transport::wire::{BootReason, Datagram, PeerId};
 use bcnet_transport::{Leave, Time};
@@ -168,7 +169,8 @@ fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {
 #[test]
 fn the_refusal_can_have_the_other_opcode() {
     let checksums = Checksums::Strict(vec![learned()]);
-    let mut world = World::new(Config { checksums, refusal_opcode: 0x23, ..Config::default() });
+    let mut world =
+        World::new(Config { checksums, refusal_opcode: Opcode::VERSION_DIFFERENT, ..Config::default() });
     let modder = world.connect("Modder", "");
     world.clients[modder].ships_reply = ships(3, 1);
     world.run(2 * SECOND);

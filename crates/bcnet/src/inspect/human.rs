@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use bcnet_session::payload::describe;
+use bcnet_session::game::describe;
 use bcnet_transport::wire::{Message, NonStock, Role};
 
 use super::explain::{self, FieldRow};

@@ -7,7 +7,7 @@ mod text;
 
 use std::num::NonZeroU8;
 
-use bcnet_session::payload::{self, Payload, describe};
+use bcnet_session::game::{self, Description, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
 
 use super::explain::{self, FieldRow};
@@ -163,9 +163,9 @@ impl Json {
         }
     }
 
-    fn game(&mut self, payload: &Payload<'_>) {
+    fn game(&mut self, payload: &Description<'_>) {
         self.member("opcode", payload.opcode.map(|opcode| opcode.0));
-        self.member("name", payload.opcode.and_then(payload::Opcode::name));
+        self.member("name", payload.opcode.and_then(game::Opcode::name));
         self.name("values");
         self.object(|json| {
             for (place, field) in payload.fields.iter().enumerate() {
@@ -174,7 +174,7 @@ impl Json {
                     json.field(&field.value);
                     continue;
                 }
-                let same = |other: &&payload::Field<'_>| other.name == field.name;
+                let same = |other: &&game::Field<'_>| other.name == field.name;
                 if !payload.fields.iter().take(place).any(|other| same(&other)) {
                     json.name(field.name);
                     let list = payload.fields.iter().filter(same);
@@ -187,14 +187,16 @@ impl Json {
         }
     }
 
-    fn field(&mut self, value: &payload::Value<'_>) {
+    fn field(&mut self, value: &game::Value<'_>) {
         match value {
-            payload::Value::Number(number) => self.value(*number),
-            payload::Value::Id(id) => self.value(*id),
-            payload::Value::Flag(flag) => self.value(*flag),
-            payload::Value::Float(number) => self.value(*number),
-            payload::Value::Text(text) => self.value(latin1(text).as_str()),
-            payload::Value::Bytes(bytes) => self.hex(bytes),
+            game::Value::Number(number) => self.value(*number),
+            game::Value::Id(id) => self.value(*id),
+            game::Value::Flag(flag) => self.value(*flag),
+            game::Value::Float(number) | game::Value::Packed { number, .. } => self.value(*number),
+            game::Value::Raw(bits) => self.value(*bits),
+            game::Value::Name(name) => self.value(*name),
+            game::Value::Text(text) => self.value(latin1(text).as_str()),
+            game::Value::Bytes(bytes) => self.hex(bytes),
         }
     }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs, System};
 use tracing::level_filters::LevelFilter;
 
@@ -101,8 +102,8 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         say_prefix: session.say_prefix.0.clone(),
         list_host_as_player: session.list_host_as_player,
         refusal_opcode: match session.refusal_opcode {
-            config::RefusalOpcode::Mismatch22 => 0x22,
-            config::RefusalOpcode::Mismatch23 => 0x23,
+            config::RefusalOpcode::Mismatch22 => Opcode::CHECKSUM_FAILURE,
+            config::RefusalOpcode::Mismatch23 => Opcode::VERSION_DIFFERENT,
         },
         checksums: match session.checksums {
             config::Checksums::Permissive => Checksums::Permissive,

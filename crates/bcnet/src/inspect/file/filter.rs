@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
 use bcnet_observe::{Conversation, Finding, Observer, Side};
-use bcnet_session::payload::Opcode;
+use bcnet_session::game::{self, Opcode};
 use bcnet_transport::wire::{Kind, Message, PeerId};
 
 use super::Packet;
@@ -140,9 +140,9 @@ impl FromStr for OpcodeIs {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named = Opcode::ALL
+        let named = game::TABLE
             .iter()
-            .copied()
+            .map(|row| row.opcode)
             .find(|opcode| opcode.name().is_some_and(|name| name.eq_ignore_ascii_case(text)));
         named
             .or_else(|| number(text).map(Opcode))

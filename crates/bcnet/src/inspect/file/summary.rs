@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, RetransmitCause, Side, Traffic, What};
-use bcnet_session::payload::Opcode;
+use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{PeerId, Role};
 
 use super::filter::Filter;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bcnet_observe::{Finding, Missed, Observed, Observer, What as Found};
-use bcnet_session::payload::Opcode;
+use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{Channel, Message, MessageId};
 
 use super::filter::Filter;

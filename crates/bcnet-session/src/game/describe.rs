@@ -1,31 +1,15 @@
-//! What game payloads say, for tools: the opcode and every field that is known, with its place.
-//!
-//! [`describe`] reads the body of a data message, or what the parts of one give together. It judges nothing: a payload
-//! that ends early gives the fields so far, and bytes that no layout explains are the field `rest`. No byte makes it
-//! panic, and it gives at most a few fields per byte.
-//!
-//! ```
-//! use bcnet_session::payload::{Opcode, Value, describe};
-//!
-//! let chat = describe(&[0x2C, 3, 0, 0, 0, 2, 0, b'h', b'i']);
-//! assert_eq!(chat.opcode, Some(Opcode::CHAT));
-//! assert_eq!(chat.get("text"), Some(Value::Text(b"hi")));
-//! assert_eq!(chat.to_string(), r#"Chat sender=3 text="hi""#);
-//! ```
-
-mod layout;
-mod opcode;
-mod reader;
+//! What a payload says, for tools: every field with its name and place.
 
 use std::fmt;
 use std::ops::Range;
 
-pub use opcode::Opcode;
-use reader::Reader;
+use super::Opcode;
+use super::field::Reader;
+use super::table::read_noting;
 
 /// A game payload, field by field.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Payload<'a> {
+pub struct Description<'a> {
     /// Its first byte; `None` if it is empty.
     pub opcode: Option<Opcode>,
     /// What follows, in the order of the wire.
@@ -41,7 +25,7 @@ pub struct Field<'a> {
     pub name: &'static str,
     /// Whether a payload may have several of that name.
     pub listed: bool,
-    /// Where it lies in the payload. Flags lie in the byte that they are bits of.
+    /// Where it lies in the payload. Several may say something of the same bytes.
     pub at: Range<usize>,
     /// What it says.
     pub value: Value<'a>,
@@ -58,6 +42,17 @@ pub enum Value<'a> {
     Flag(bool),
     /// A floating point number.
     Float(f32),
+    /// A number that travels in fewer bits than a float has.
+    Packed {
+        /// The number that they mean.
+        number: f32,
+        /// How many decimals of it they can tell.
+        decimals: u8,
+    },
+    /// The bits of the packed number before, as they are on the wire.
+    Raw(u16),
+    /// What the number before stands for, or which of its bits are set.
+    Name(&'static str),
     /// Text of one byte per character.
     Text(&'a [u8]),
     /// Bytes whose meaning is not known.
@@ -65,21 +60,20 @@ pub enum Value<'a> {
 }
 
 /// Reads a payload as far as it is understood.
+///
+/// It judges nothing: a payload that ends early gives the fields so far, and bytes that no layout explains are the
+/// field `rest`. No byte makes it panic, and it gives at most a few fields per byte.
 #[must_use]
-pub fn describe(payload: &[u8]) -> Payload<'_> {
-    let Some((&opcode, body)) = payload.split_first() else {
-        return Payload { opcode: None, fields: Vec::new(), truncated: None };
+pub fn describe(payload: &[u8]) -> Description<'_> {
+    let Some(opcode) = payload.first().copied().map(Opcode) else {
+        return Description { opcode: None, fields: Vec::new(), truncated: None };
     };
-    let opcode = Opcode(opcode);
-    let mut reader = Reader::new(body, 1);
-    // A layout ends early exactly when the reader notes why.
-    if layout::read(opcode, &mut reader).is_some() {
-        reader.rest("rest");
-    }
-    Payload { opcode: Some(opcode), fields: reader.fields, truncated: reader.truncated }
+    let mut reader = Reader::noting(payload);
+    let truncated = read_noting(opcode, &mut reader).err().map(|cut| cut.field);
+    Description { opcode: Some(opcode), fields: reader.notes(), truncated }
 }
 
-impl<'a> Payload<'a> {
+impl<'a> Description<'a> {
     /// The first field of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
@@ -92,12 +86,23 @@ pub fn characters(text: &[u8]) -> impl Iterator<Item = char> {
     text.iter().copied().map(char::from)
 }
 
-impl fmt::Display for Payload<'_> {
+/// On one line, for people: what a number stands for in parentheses behind it, and of packed numbers what they mean.
+impl fmt::Display for Description<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(opcode) = self.opcode else { return f.write_str("empty") };
         write!(f, "{opcode}")?;
-        for field in &self.fields {
-            write!(f, " {}={}", field.name, field.value)?;
+        let mut names = self.fields.iter().peekable();
+        let mut open = false;
+        while let Some(field) = names.next() {
+            match field.value {
+                Value::Raw(_) => {}
+                Value::Name(name) => {
+                    write!(f, "{}{name}", if open { ", " } else { " (" })?;
+                    open = names.peek().is_some_and(|next| matches!(next.value, Value::Name(_)));
+                    f.write_str(if open { "" } else { ")" })?;
+                }
+                value => write!(f, " {}={value}", field.name)?,
+            }
         }
         match self.truncated {
             Some(name) => write!(f, " ends in {name}"),
@@ -113,6 +118,9 @@ impl fmt::Display for Value<'_> {
             Self::Id(id) => write!(f, "0x{id:08X}"),
             Self::Flag(flag) => flag.fmt(f),
             Self::Float(number) => number.fmt(f),
+            Self::Packed { number, decimals } => write!(f, "{number:.*}", usize::from(*decimals)),
+            Self::Raw(bits) => write!(f, "0x{bits:04X}"),
+            Self::Name(name) => f.write_str(name),
             Self::Text(text) => quoted(f, text),
             Self::Bytes(bytes) => {
                 let shown = bytes.get(..SHOWN_BYTES).unwrap_or(bytes);

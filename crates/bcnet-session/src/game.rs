@@ -1,0 +1,56 @@
+//! Game messages: what is said in the payloads of the transport.
+//!
+//! The table in `game/table.rs` has a row for each message: its opcode, its name, who says it, what a host does with
+//! it, how well it is known, and its fields. [`Message`] reads and writes them, [`describe`] shows them, and
+//! [`Opcode::rule`] is what a host goes by.
+//!
+//! ```
+//! use bcnet_session::game::{Chat, Message, Opcode, Text16, Value, describe};
+//!
+//! let chat = Message::Chat(Chat { sender: 3, text: Text16(b"hi") });
+//! let mut payload = Vec::new();
+//! chat.write(&mut payload);
+//! assert_eq!(payload, [0x2C, 3, 0, 0, 0, 2, 0, b'h', b'i']);
+//! assert_eq!(Message::parse(&payload), Ok(chat));
+//!
+//! let shown = describe(&payload);
+//! assert_eq!(shown.opcode, Some(Opcode::CHAT));
+//! assert_eq!(shown.get("text"), Some(Value::Text(b"hi")));
+//! assert_eq!(shown.to_string(), r#"Chat sender=3 text="hi""#);
+//!
+//! let error = Message::parse(&payload[..8]).expect_err("one byte is missing");
+//! assert_eq!(error.to_string(), "Chat: ends in text, which begins at byte 5");
+//! ```
+//!
+//! Whatever is read can be written again, byte for byte: numbers in few bits and bytes of flags keep their bits, and
+//! what nobody understands stays bytes.
+
+mod code;
+mod describe;
+mod event;
+pub(crate) mod field;
+mod files;
+mod head;
+mod limit;
+mod object;
+mod packed;
+mod rows;
+mod state;
+mod table;
+
+pub use code::{
+    CODES, CollisionFlags, EndCode, EventClass, EventNumber, FLAGS, ObjectClass, RequestFlags, SettingsFlags,
+    Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
+};
+pub use describe::{Description, Field, Value, characters, describe};
+pub use event::{Collision, Detail, Event, Exploding, Warp};
+pub use field::{Text8, Text16, Text32};
+pub use files::{ChecksumResponse, Directory, FileHash, ROUNDS, Round};
+pub(crate) use head::{Creation, chat_from, chat_len, event_head, subject, team};
+pub use limit::{Kill, Killer, Limit, PlayerScore, PlayerScores, RoundTime, TimeLimit};
+pub use object::{Created, ObjectId, Ship};
+pub use packed::{CompressedFloat, PackedVector, ScaledVector, UnitVector};
+pub use rows::{Check, Direction, Evidence, GameError, Opcode, Reason, Row, Rule};
+pub(crate) use state::strip_hash;
+pub use state::{Position, StateUpdate, Subsystems};
+pub use table::*;

@@ -1,0 +1,277 @@
+//! Numbers that stand for something, with the names of those that are known. Mods have others, so any value is kept.
+
+use super::describe::Value;
+use super::field::{Cut, Names, Reader, Wire};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident($type:ident) $shown:ident $kind:literal {
+        $($code:literal $text:literal)*
+    })*) => {
+        $($(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $type);
+
+        impl $name {
+            /// All that are known, with their names.
+            pub const KNOWN: &'static [(Self, &'static str)] = &[$((Self($code), $text),)*];
+
+            /// What it stands for, if that is known.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($code => Some($text),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl<'a> Wire<'a> for $name {
+            const KIND: &'static str = $kind;
+
+            fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
+                let code = Self($type::from_le_bytes(reader.array(names)?));
+                reader.note(names.name, size_of::<$type>(), Value::$shown(code.0.into()));
+                if let Some(name) = code.name() {
+                    reader.note(names.meaning, size_of::<$type>(), Value::Name(name));
+                }
+                Ok(code)
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.0.to_le_bytes());
+            }
+        })*
+
+        /// Every kind of such numbers: its name in the dissector, and the names of its values.
+        pub const CODES: &[(&str, &[(i64, &str)])] =
+            &[$(($kind, &[$(($code, $text),)*]),)*];
+    };
+}
+
+codes! {
+    /// What a ship is. Players choose from 1 to 15.
+    Species(u8) Number "species" {
+        0 "unknown" 1 "Akira" 2 "Ambassador" 3 "Galaxy" 4 "Nebula" 5 "Sovereign" 6 "BirdOfPrey" 7 "Vorcha"
+        8 "Warbird" 9 "Marauder" 10 "Galor" 11 "Keldon" 12 "CardHybrid" 13 "KessokHeavy" 14 "KessokLight"
+        15 "Shuttle" 16 "CardFreighter" 17 "Freighter" 18 "Transport" 19 "SpaceFacility" 20 "CommArray"
+        21 "CommLight" 22 "DryDock" 23 "Probe" 24 "Decoy" 25 "Sunbuster" 26 "CardOutpost" 27 "CardStarbase"
+        28 "CardStation" 29 "FedOutpost" 30 "FedStarbase" 31 "Asteroid" 32 "Asteroid1" 33 "Asteroid2"
+        34 "Asteroid3" 35 "Amagon" 36 "BiranuStation" 37 "Enterprise" 38 "Geronimo" 39 "Peregrine"
+        40 "Asteroidh1" 41 "Asteroidh2" 42 "Asteroidh3" 43 "Escapepod" 44 "KessokMine" 45 "BorgCube"
+    }
+    /// What a torpedo or a bolt is. The stock scripts send 2, 7 and 1 for the last three.
+    TorpedoType(u8) Number "torpedo type" {
+        1 "Disruptor" 2 "Photon" 3 "Quantum" 4 "Antimatter" 5 "Cardassian" 6 "Klingon" 7 "Positron"
+        8 "PulseDisruptor" 9 "FusionBolt" 10 "CardassianDisruptor" 11 "KessokDisruptor" 12 "PhasedPlasma"
+        13 "Positron2" 14 "Photon2" 15 "RomulanCannon"
+    }
+    /// Where a mission is played.
+    SystemNumber(u8) Number "system" {
+        1 "Multi1" 2 "Multi2" 3 "Multi3" 4 "Multi4" 5 "Multi5" 6 "Multi6" 7 "Multi7" 8 "Albirea" 9 "Poseidon"
+    }
+    /// Why a round is over.
+    EndCode(i32) Number "end" {
+        0 "over" 1 "time" 2 "frags" 3 "score" 4 "starbase destroyed" 5 "Borg destroyed" 6 "Enterprise destroyed"
+    }
+    /// What is created.
+    ObjectClass(u32) Id "object class" {
+        0x8008 "Ship" 0x8009 "Torpedo"
+    }
+    /// How an event is built, which says what follows its head.
+    EventClass(u32) Id "event class" {
+        0x0002 "Event" 0x0101 "SubsystemEvent" 0x0104 "BoolEvent" 0x0105 "CharEvent" 0x010C "ObjectEvent"
+        0x0866 "PlayerEvent" 0x8124 "CollisionEvent" 0x8128 "StartFiringEvent" 0x8129 "ObjectExplodingEvent"
+        0x812A "StartWarpEvent"
+    }
+    /// What happens. `Notify` is what travels; whoever receives it makes the event of the same name without it.
+    EventNumber(u32) Id "event" {
+        0x0006_0001 "Message" 0x0006_0002 "Connect" 0x0006_0003 "Disconnect" 0x0006_0004 "NewPlayer"
+        0x0006_0005 "DeletePlayer" 0x0080_000E "SetPlayer" 0x0080_000F "ObjectDeleted" 0x0080_004E "ObjectExploding"
+        0x0080_004F "ObjectDestroyed" 0x0080_0050 "ObjectCollision" 0x0080_0051 "ShieldCollision"
+        0x0080_0052 "PlanetCollision" 0x0080_0053 "CloakedCollision" 0x0080_0058 "TargetWasChanged"
+        0x0080_0059 "TargetOffsetChanged" 0x0080_005A "TargetedSubsystemChanged" 0x0080_005D "EnteredSet"
+        0x0080_005F "ExitedSet" 0x0080_0064 "WeaponHit" 0x0080_0065 "TorpedoReload" 0x0080_0066 "TorpedoFired"
+        0x0080_0067 "PlayerTorpedoCountChanged" 0x0080_0068 "PlayerTorpedoTypeChanged"
+        0x0080_006B "SubsystemDamaged" 0x0080_006C "SubsystemStateChanged" 0x0080_006D "SubsystemDisabled"
+        0x0080_006E "SubsystemOperational" 0x0080_006F "SubsystemDestroyed" 0x0080_0070 "SubsystemRebuilt"
+        0x0080_0071 "SubsystemCompletelyDestroyed" 0x0080_0072 "SubsystemCompletelyDisabled"
+        0x0080_0073 "SubsystemPartiallyOperational" 0x0080_0074 "RepairCompleted"
+        0x0080_0075 "RepairCannotBeCompleted" 0x0080_0076 "RepairIncreasePriority" 0x0080_0077 "CloakBeginning"
+        0x0080_0078 "CloakCompleted" 0x0080_0079 "DecloakBeginning" 0x0080_007A "DecloakCompleted"
+        0x0080_007B "ShieldsSetState" 0x0080_007C "WeaponFired" 0x0080_007D "TractorBeamStartedFiring"
+        0x0080_007E "TractorBeamStartedHitting" 0x0080_007F "TractorBeamStoppedFiring"
+        0x0080_0080 "TractorBeamStoppedHitting" 0x0080_0081 "PhaserStartedFiring"
+        0x0080_0082 "PhaserStartedHitting" 0x0080_0083 "PhaserStoppedFiring" 0x0080_0084 "PhaserStoppedHitting"
+        0x0080_0085 "TractorTargetDocked" 0x0080_0088 "SensorsShipIdentified" 0x0080_008C "SubsystemPowerChanged"
+        0x0080_00C5 "ExitedWarp" 0x0080_00C8 "ObjectCreated" 0x0080_00C9 "ObjectCreatedNotify"
+        0x0080_00D7 "StartFiring" 0x0080_00D8 "StartFiringNotify" 0x0080_00D9 "StopFiring"
+        0x0080_00DA "StopFiringNotify" 0x0080_00DB "StopFiringAtTarget" 0x0080_00DC "StopFiringAtTargetNotify"
+        0x0080_00DD "SubsystemStateChangedNotify" 0x0080_00DE "AddToRepairListNotify"
+        0x0080_00DF "AddToRepairList" 0x0080_00E0 "SetPhaserLevel" 0x0080_00E1 "SetTarget"
+        0x0080_00E2 "StartCloakingNotify" 0x0080_00E3 "StartCloaking" 0x0080_00E4 "StopCloakingNotify"
+        0x0080_00E5 "StopCloaking" 0x0080_00E6 "ChecksumComplete" 0x0080_00E7 "SystemChecksumFailed"
+        0x0080_00E8 "SystemChecksumComplete" 0x0080_00E9 "KillGame" 0x0080_00EC "StartWarpNotify"
+        0x0080_00ED "StartWarp" 0x0080_00F1 "NewPlayerInGame" 0x0080_00F6 "PlayerBoot"
+        0x0080_00FC "HostObjectCollision" 0x0080_00FD "NetTorpedoTypeChanged"
+        0x0080_00FE "NetTorpedoTypeChangedNotify"
+    }
+}
+
+impl EndCode {
+    /// The time is up.
+    pub const TIME: Self = Self(1);
+}
+
+impl ObjectClass {
+    /// A ship.
+    pub const SHIP: Self = Self(0x8008);
+    /// A torpedo.
+    pub const TORPEDO: Self = Self(0x8009);
+}
+
+impl EventNumber {
+    /// A player leaves.
+    pub const DELETE_PLAYER: Self = Self(0x0006_0005);
+    /// A ship explodes.
+    pub const OBJECT_EXPLODING: Self = Self(0x0080_004E);
+    /// Something has hit something.
+    pub const OBJECT_COLLISION: Self = Self(0x0080_0050);
+    /// A ship has another target.
+    pub const TARGET_WAS_CHANGED: Self = Self(0x0080_0058);
+    /// A subsystem is to be repaired first.
+    pub const REPAIR_INCREASE_PRIORITY: Self = Self(0x0080_0076);
+    /// A weapon system begins to fire.
+    pub const START_FIRING_NOTIFY: Self = Self(0x0080_00D8);
+    /// A weapon system ceases to fire.
+    pub const STOP_FIRING_NOTIFY: Self = Self(0x0080_00DA);
+    /// A subsystem was turned on or off.
+    pub const SUBSYSTEM_STATE_CHANGED_NOTIFY: Self = Self(0x0080_00DD);
+    /// A subsystem is to be repaired.
+    pub const ADD_TO_REPAIR_LIST: Self = Self(0x0080_00DF);
+    /// Phasers are set to low, medium or high.
+    pub const SET_PHASER_LEVEL: Self = Self(0x0080_00E0);
+    /// A player has entered the game.
+    pub const NEW_PLAYER_IN_GAME: Self = Self(0x0080_00F1);
+    /// Other torpedoes are loaded.
+    pub const TORPEDO_TYPE_CHANGED_NOTIFY: Self = Self(0x0080_00FE);
+}
+
+/// A byte of flags, of which those with a name are known.
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident($default:literal) $style:ident $kind:literal {
+        $($(#[$bit_doc:meta])* $constant:ident $bit:literal $text:literal)*
+    })*) => {
+        $($(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name(pub u8);
+
+        impl $name {
+            $($(#[$bit_doc])* pub const $constant: u8 = $bit;)*
+            /// The bits that have a name.
+            pub const KNOWN: &'static [(u8, &'static str)] = &[$(($bit, $text),)*];
+
+            /// The same with these bits set or cleared.
+            #[must_use]
+            pub const fn with(self, bits: u8, set: bool) -> Self {
+                if set { Self(self.0 | bits) } else { Self(self.0 & !bits) }
+            }
+
+            /// Whether any of these bits is set.
+            #[must_use]
+            pub const fn has(self, bits: u8) -> bool {
+                self.0 & bits != 0
+            }
+        }
+
+        /// With no flag set.
+        impl Default for $name {
+            fn default() -> Self {
+                Self($default)
+            }
+        }
+
+        impl<'a> Wire<'a> for $name {
+            const KIND: &'static str = $kind;
+
+            fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
+                let [flags] = reader.array(names)?;
+                reader.note(names.name, 1, Value::Number(flags.into()));
+                $style(reader, names, flags, Self::KNOWN);
+                Ok(Self(flags))
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                out.push(self.0);
+            }
+        })*
+
+        /// Every kind of flags: its name in the dissector, whether each flag has a field of its own, and their names.
+        pub const FLAGS: &[(&str, bool, &[(u8, &str)])] =
+            &[$(($kind, stringify!($style).len() == "bits".len(), $name::KNOWN),)*];
+    };
+}
+
+/// Each bit is a field.
+fn bits(reader: &mut Reader<'_>, _: &Names, flags: u8, known: &[(u8, &'static str)]) {
+    for (bit, name) in known {
+        reader.note(name, 1, Value::Flag(flags & bit != 0));
+    }
+}
+
+/// The names of those that are set are a list.
+fn set(reader: &mut Reader<'_>, names: &'static Names, flags: u8, known: &[(u8, &'static str)]) {
+    for (_, name) in known.iter().filter(|(bit, _)| flags & bit != 0) {
+        reader.note_listed(names.meaning, 1, Value::Name(name));
+    }
+}
+
+flags! {
+    /// The rules of a game, in a bit byte of three.
+    SettingsFlags(0x60) bits "settings flags" {
+        /// Ships may collide.
+        COLLISIONS 0x01 "collisions"
+        /// Own team mates can be hit.
+        FRIENDLY_FIRE 0x02 "friendly_fire"
+        /// Correction data follows.
+        CORRECTION 0x04 "correction"
+    }
+    /// Whether ships may collide, in a bit byte of one.
+    CollisionFlags(0x20) bits "collision flags" {
+        /// Ships may collide.
+        COLLISIONS 0x01 "collisions"
+    }
+    /// Which files are asked for, in a bit byte of one.
+    RequestFlags(0x20) bits "request flags" {
+        /// Those in subdirectories too.
+        RECURSIVE 0x01 "recursive"
+    }
+    /// A bit byte of one whose meaning nobody knows.
+    UnknownFlags(0x20) bits "unknown flags" {
+        /// The flag, false in what was captured.
+        UNKNOWN 0x01 "unknown_flag"
+    }
+    /// How a torpedo flies. The two lowest bits are not understood.
+    TorpedoFlags(0x00) set "torpedo flags" {
+        /// It has no target.
+        NO_TARGET 0x04 "no target"
+    }
+    /// What a state update has, in the order in which it follows, but for the cloak, which is before the subsystems.
+    StateFlags(0x00) set "state flags" {
+        /// Where it is.
+        POSITION 0x01 "position"
+        /// How far it is from where it last was.
+        DELTA 0x02 "delta"
+        /// Where its bow points.
+        FORWARD 0x04 "forward"
+        /// Where its upper side points.
+        UP 0x08 "up"
+        /// How fast it is.
+        SPEED 0x10 "speed"
+        /// How well some of its subsystems are.
+        SUBSYSTEMS 0x20 "subsystems"
+        /// Whether it is cloaked.
+        CLOAK 0x40 "cloak"
+        /// How much power some of its subsystems are to get.
+        POWER 0x80 "power"
+    }
+}

@@ -1,0 +1,179 @@
+//! Events: what happens to one of a player's things. Many messages are one, each of one or a few kinds.
+
+use super::code::{EventClass, EventNumber};
+use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
+use super::object::ObjectId;
+use super::packed::ScaledVector;
+
+/// Something happens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event<'a> {
+    /// What it is.
+    pub event: EventNumber,
+    /// What causes it, if anything.
+    pub source: ObjectId,
+    /// What it happens to.
+    pub related: ObjectId,
+    /// What else is told. It says of which class the event is.
+    pub detail: Detail<'a>,
+}
+
+record! {
+    /// What every event begins with.
+    pub(crate) [EventHead] {
+        /// How it is built.
+        class: EventClass,
+        /// What it is.
+        event: EventNumber,
+        /// What causes it, if anything.
+        source: ObjectId,
+        /// What it happens to.
+        related: ObjectId,
+    }
+}
+
+/// What an event tells besides its head.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Detail<'a> {
+    /// Nothing.
+    Plain,
+    /// Nothing; it is about a subsystem.
+    Subsystem,
+    /// Something is on or off.
+    Bool(u8),
+    /// A small number.
+    Char(u8),
+    /// Another object.
+    Object(ObjectId),
+    /// A player, by its peer id.
+    Player(u8),
+    /// Something has hit something.
+    Collision(Collision),
+    /// Eight bytes that were zero in what was captured.
+    StartFiring([u8; 8]),
+    /// A ship explodes.
+    Exploding(Exploding),
+    /// A ship leaves for another set.
+    Warp(Warp<'a>),
+    /// A class that is none of these.
+    Other {
+        /// How it is built.
+        class: EventClass,
+        /// What follows its head.
+        rest: &'a [u8],
+    },
+}
+
+/// Where and how hard something was hit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collision {
+    /// Where it was hit; 255 places at most.
+    pub contacts: Vec<ScaledVector>,
+    /// How hard.
+    pub force: f32,
+}
+
+record! {
+    /// How a ship explodes.
+    pub [Exploding] {
+        /// The peer id of who destroyed it; 0 is nobody.
+        killer: i32,
+        /// How long it takes, in seconds.
+        lifetime: f32,
+    }
+}
+
+record! {
+    /// Where a ship goes.
+    pub [Warp<'a>] {
+        /// The set that it goes to.
+        name: Text8<'a>,
+        /// Place and speed.
+        warp: [f32; 4],
+    }
+}
+
+impl<'a> Event<'a> {
+    /// How it is built.
+    #[must_use]
+    pub const fn class(&self) -> EventClass {
+        EventClass(match self.detail {
+            Detail::Plain => 0x0002,
+            Detail::Subsystem => 0x0101,
+            Detail::Bool(_) => 0x0104,
+            Detail::Char(_) => 0x0105,
+            Detail::Object(_) => 0x010C,
+            Detail::Player(_) => 0x0866,
+            Detail::Collision(_) => 0x8124,
+            Detail::StartFiring(_) => 0x8128,
+            Detail::Exploding(_) => 0x8129,
+            Detail::Warp(_) => 0x812A,
+            Detail::Other { class, .. } => class.0,
+        })
+    }
+
+    fn head(&self) -> EventHead {
+        EventHead { class: self.class(), event: self.event, source: self.source, related: self.related }
+    }
+}
+
+impl EventClass {
+    /// S-32: whether the stock game has events of this class from clients.
+    pub(crate) const fn is_from_clients(self) -> bool {
+        matches!(self.0, 0x0002 | 0x0101 | 0x0104 | 0x0105 | 0x010C | 0x8128 | 0x812A)
+    }
+}
+
+impl<'a> Wire<'a> for Event<'a> {
+    const KIND: &'static str = "event";
+    const PARTS: &'static [(&'static str, &'static str)] = &[("", "event")];
+
+    fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
+        let EventHead { class, event, source, related } = Wire::read(reader, names)?;
+        let detail = match class.0 {
+            0x0002 => Detail::Plain,
+            0x0101 => Detail::Subsystem,
+            0x0104 => Detail::Bool(Wire::read(reader, names!(value))?),
+            0x0105 => Detail::Char(Wire::read(reader, names!(value))?),
+            0x010C => Detail::Object(Wire::read(reader, names!(object))?),
+            0x0866 => Detail::Player(Wire::read(reader, names!(peer))?),
+            0x8124 => Detail::Collision(Wire::read(reader, names)?),
+            0x8128 => Detail::StartFiring(Wire::read(reader, names!(unknown))?),
+            0x8129 => Detail::Exploding(Wire::read(reader, names)?),
+            0x812A => Detail::Warp(Wire::read(reader, names)?),
+            _ => Detail::Other { class, rest: Wire::read(reader, names!(rest))? },
+        };
+        Ok(Self { event, source, related, detail })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.head().write(out);
+        match &self.detail {
+            Detail::Plain | Detail::Subsystem => {}
+            Detail::Bool(value) | Detail::Char(value) | Detail::Player(value) => value.write(out),
+            Detail::Object(object) => object.write(out),
+            Detail::Collision(collision) => collision.write(out),
+            Detail::StartFiring(unknown) => unknown.write(out),
+            Detail::Exploding(exploding) => exploding.write(out),
+            Detail::Warp(warp) => warp.write(out),
+            Detail::Other { rest, .. } => rest.write(out),
+        }
+    }
+}
+
+impl<'a> Wire<'a> for Collision {
+    const KIND: &'static str = "collision";
+
+    fn read(reader: &mut Reader<'a>, _: &'static Names) -> Result<Self, Cut> {
+        let count = u8::read(reader, names!(contacts))?;
+        let contacts = (0..count).map(|_| Wire::read(reader, names!(contact))).collect::<Result<_, _>>()?;
+        Ok(Self { contacts, force: Wire::read(reader, names!(force))? })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let count = u8::try_from(self.contacts.len()).unwrap_or(u8::MAX);
+        count.write(out);
+        self.contacts.iter().take(count.into()).for_each(|contact| contact.write(out));
+        self.force.write(out);
+    }
+}

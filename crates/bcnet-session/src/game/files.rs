@@ -1,0 +1,123 @@
+//! The file check: its rounds, and what a client answers.
+
+use super::field::{Cut, Names, Reader, Wire, names};
+
+/// One round of the file check: which files of which directory.
+#[derive(Debug)]
+pub struct Round {
+    /// Its number on the wire.
+    pub index: u8,
+    /// The directory that is looked at.
+    pub directory: &'static str,
+    /// Which of its files.
+    pub filter: &'static str,
+    /// Whether directories in it are looked at too.
+    pub recursive: bool,
+}
+
+/// S-20: the rounds of the file check, in their order.
+pub const ROUNDS: [Round; 5] = [
+    Round { index: 0, directory: "scripts/", filter: "App.pyc", recursive: false },
+    Round { index: 1, directory: "scripts/", filter: "Autoexec.pyc", recursive: false },
+    Round { index: 2, directory: "scripts/ships", filter: "*.pyc", recursive: true },
+    Round { index: 3, directory: "scripts/mainmenu", filter: "*.pyc", recursive: false },
+    Round { index: 0xFF, directory: "Scripts/Multiplayer", filter: "*.pyc", recursive: true },
+];
+
+/// S-21: which files a client has, by their hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChecksumResponse {
+    /// The number of the round.
+    pub round: u8,
+    /// The hash of the game's version, in round 0 alone.
+    pub version: Option<u32>,
+    /// The hash of the directory's name.
+    pub directory: u32,
+    /// The directory, and behind each directory all that are in it.
+    pub tree: Vec<Directory>,
+}
+
+/// A directory of the file check.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Directory {
+    /// Its files.
+    pub files: Vec<FileHash>,
+    /// The hashes of the names of the directories in it.
+    pub directories: Vec<u32>,
+}
+
+/// A file of the file check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileHash {
+    /// The hash of its name.
+    pub name: u32,
+    /// The hash of its content.
+    pub content: u32,
+}
+
+impl<'a> Wire<'a> for ChecksumResponse {
+    const KIND: &'static str = "checksum response";
+    const PARTS: &'static [(&'static str, &'static str)] = &[("", "checksum response")];
+
+    fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
+        let round = Wire::read(reader, names!(round))?;
+        let version = if round == 0 { Some(Wire::read(reader, names!(version_hash))?) } else { None };
+        let directory = Wire::read(reader, names!(directory_hash))?;
+        let (mut tree, mut to_come) = (Vec::new(), 1);
+        while to_come > 0 {
+            let next = Directory::read(reader, names)?;
+            to_come = to_come - 1 + next.directories.len();
+            tree.push(next);
+        }
+        Ok(Self { round, version, directory, tree })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.round.write(out);
+        if self.round == 0 {
+            self.version.unwrap_or_default().write(out);
+        }
+        self.directory.write(out);
+        self.tree.iter().for_each(|directory| directory.write(out));
+    }
+}
+
+impl<'a> Wire<'a> for Directory {
+    const KIND: &'static str = "directory";
+
+    fn read(reader: &mut Reader<'a>, _: &'static Names) -> Result<Self, Cut> {
+        let count = u16::read(reader, names!(files))?;
+        reader.listed();
+        // Not more than what can follow, whatever is claimed.
+        let room = usize::from(count).min(reader.left().len() / 8);
+        let mut files = Vec::with_capacity(room);
+        for _ in 0..count {
+            let name = Wire::read(reader, names!(file_name))?;
+            reader.listed();
+            let content = Wire::read(reader, names!(file_hash))?;
+            reader.listed();
+            files.push(FileHash { name, content });
+        }
+        let count = u8::read(reader, names!(directories))?;
+        reader.listed();
+        let mut directories = Vec::new();
+        for _ in 0..count {
+            directories.push(Wire::read(reader, names!(directory_name))?);
+            reader.listed();
+        }
+        Ok(Self { files, directories })
+    }
+
+    /// What is more than its number can tell is left out.
+    fn write(&self, out: &mut Vec<u8>) {
+        let count = u16::try_from(self.files.len()).unwrap_or(u16::MAX);
+        count.write(out);
+        for FileHash { name, content } in self.files.iter().take(count.into()) {
+            name.write(out);
+            content.write(out);
+        }
+        let count = u8::try_from(self.directories.len()).unwrap_or(u8::MAX);
+        count.write(out);
+        self.directories.iter().take(count.into()).for_each(|name| name.write(out));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a host looks at in messages that it passes on, without reading all of them: nothing here allocates.
+
+use super::code::{ObjectClass, Species};
+use super::event::EventHead;
+use super::field::{Cut, OPCODE, Reader, Wire, names, record};
+use super::object::{ObjectId, Ship};
+use super::rows::Opcode;
+use super::table::Team;
+
+/// The object that a message begins with.
+pub(crate) fn subject(payload: &[u8]) -> Result<ObjectId, Cut> {
+    Wire::read(&mut Reader::new(payload), names!(object))
+}
+
+/// The head of a message that is an event.
+pub(crate) fn event_head(payload: &[u8]) -> Result<EventHead, Cut> {
+    Wire::read(&mut Reader::new(payload), names!(event))
+}
+
+/// Which team who joins, whatever follows.
+pub(crate) fn team(payload: &[u8]) -> Result<Team, Cut> {
+    Wire::read(&mut Reader::new(payload), names!(team))
+}
+
+/// A message that creates an object.
+#[derive(Debug)]
+pub(crate) struct Creation<'a> {
+    /// The slot that it claims to be of.
+    pub(crate) slot: u8,
+    pub(crate) class: ObjectClass,
+    pub(crate) object: ObjectId,
+    pub(crate) species: Species,
+    /// The rest, read as that of a ship: what creates a torpedo must look like one too.
+    pub(crate) ship: Result<Ship<'a>, Cut>,
+}
+
+impl<'a> Creation<'a> {
+    pub(crate) fn read(payload: &'a [u8]) -> Result<Self, Cut> {
+        let reader = &mut Reader::new(payload);
+        let slot = u8::read(reader, names!(slot))?;
+        if Opcode::of(payload) == Some(Opcode::OBJECT_CREATE_TEAM) {
+            u8::read(reader, names!(peer))?;
+        }
+        let class = ObjectClass::read(reader, names!(class))?;
+        let object = ObjectId::read(reader, names!(object))?;
+        let body = reader.left();
+        let species = body.first().copied().map(Species).ok_or(Cut { field: "species", at: reader.at() })?;
+        Ok(Self { slot, class, object, species, ship: Ship::read(reader, names!(ship)) })
+    }
+}
+
+record! {
+    /// What chat has before its text.
+    pub(super) [ChatHead] {
+        /// The peer id of who says it.
+        sender: i32,
+        /// How long the text is.
+        text_len: u16,
+    }
+}
+
+/// The length of a chat text as it is claimed, and as it is.
+pub(crate) fn chat_len(payload: &[u8]) -> Result<(usize, usize), Cut> {
+    let reader = &mut Reader::new(payload);
+    let head = ChatHead::read(reader, names!(chat))?;
+    Ok((head.text_len.into(), reader.left().len()))
+}
+
+/// Says who chats, and gives the text.
+pub(crate) fn chat_from(sender: u8, payload: &mut [u8]) -> &mut [u8] {
+    let Some(head) = payload.get_mut(OPCODE..) else { return &mut [] };
+    let Some((place, text)) = head.split_first_chunk_mut() else { return &mut [] };
+    *place = i32::from(sender).to_le_bytes();
+    text.get_mut(size_of::<u16>()..).unwrap_or_default()
+}

@@ -1,0 +1,131 @@
+//! Objects: their ids, and the messages that create them.
+
+use super::code::{ObjectClass, Species};
+use super::describe::Value;
+use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
+
+/// The id of a ship, of one of its subsystems, or of another object. Each slot has a range of its own (S-02).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ObjectId(pub u32);
+
+impl ObjectId {
+    /// No object.
+    pub const NONE: Self = Self(0);
+    /// How many objects a slot can have.
+    pub const PER_SLOT: u32 = 0x40000;
+    const FIRST: u32 = 0x3FFF_FFFF;
+
+    /// The object of a slot with that number, which goes round.
+    #[must_use]
+    pub const fn new(slot: u8, index: u32) -> Self {
+        Self(Self::FIRST + slot as u32 * Self::PER_SLOT + index % Self::PER_SLOT)
+    }
+
+    /// The slot that it belongs to, if it belongs to any.
+    #[must_use]
+    pub fn owner(self) -> Option<u8> {
+        let slot = self.0.checked_sub(Self::FIRST)? / Self::PER_SLOT;
+        u8::try_from(slot).ok().filter(|slot| usize::from(*slot) < crate::config::MAX_SLOTS)
+    }
+
+    /// Its number among those of its slot, if it belongs to any.
+    #[must_use]
+    pub fn index(self) -> Option<u32> {
+        self.owner().map(|slot| self.0 - Self::new(slot, 0).0)
+    }
+}
+
+impl<'a> Wire<'a> for ObjectId {
+    const KIND: &'static str = "object id";
+
+    #[inline]
+    fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
+        let id = Self(u32::from_le_bytes(reader.array(names)?));
+        reader.note(names.name, 4, Value::Id(id.0));
+        Ok(id)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.to_le_bytes());
+    }
+}
+
+/// What is created: a ship, or something of which only the head is understood.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Created<'a> {
+    /// A ship.
+    Ship {
+        /// Its id.
+        object: ObjectId,
+        /// The ship.
+        ship: Ship<'a>,
+    },
+    /// Anything else.
+    Other {
+        /// What it is: not a ship.
+        class: ObjectClass,
+        /// Its id.
+        object: ObjectId,
+        /// What follows; of torpedoes too nobody knows the layout.
+        body: &'a [u8],
+    },
+}
+
+record! {
+    /// A ship as it is created.
+    pub [Ship<'a>] {
+        /// What it is.
+        species: Species,
+        /// Where it is.
+        position: [f32; 3],
+        /// How it is turned: a quaternion, w first, from the ship's axes (y forward, z up) to those of the set.
+        rotation: [f32; 4],
+        /// Seven bytes, zero in all that were captured; a speed, or a velocity.
+        unknown: [u8; 7],
+        /// The player's name.
+        name: Text8<'a>,
+        /// The set that it is in.
+        set: Text8<'a>,
+        /// How well its subsystems are. The species says which it has, so they are left as bytes.
+        subsystems: &'a [u8],
+    }
+}
+
+impl Created<'_> {
+    /// The id of the object.
+    #[must_use]
+    pub const fn object(&self) -> ObjectId {
+        match self {
+            Self::Ship { object, .. } | Self::Other { object, .. } => *object,
+        }
+    }
+}
+
+impl<'a> Wire<'a> for Created<'a> {
+    const KIND: &'static str = "object";
+
+    fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
+        let class = ObjectClass::read(reader, names!(class))?;
+        let object = ObjectId::read(reader, names!(object))?;
+        Ok(if class == ObjectClass::SHIP {
+            Self::Ship { object, ship: Ship::read(reader, names)? }
+        } else {
+            Self::Other { class, object, body: Wire::read(reader, names!(body))? }
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Ship { object, ship } => {
+                ObjectClass::SHIP.write(out);
+                object.write(out);
+                ship.write(out);
+            }
+            Self::Other { class, object, body } => {
+                class.write(out);
+                object.write(out);
+                body.write(out);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What is said of game payloads: captured ones, cut ones, and any bytes.
+
+use std::collections::HashMap;
+
+use bcnet_session::game::{Description, Field, Message, Opcode, Reason, Value, describe};
+use bcnet_transport::wire::{self, Datagram};
+use serde_json::Value as Json;
+
+#[test]
+fn captured_payloads_are_understood_to_the_last_byte() {
+    let vectors = payloads();
+    assert!(vectors.len() >= 15);
+    for (id, bytes) in &vectors {
+        let payload = describe(bytes);
+        assert_eq!((payload.truncated, payload.get("rest")), (None, None), "{id}: {payload}");
+        assert_eq!(tiled(&payload.fields), bytes.len(), "{id}: {payload}");
+    }
+}
+
+#[test]
+fn captured_payloads_say_what_is_known_of_them() {
+    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+    let cases = [
+        (
+            "pl-settings-a",
+            r#"Settings time=76.09766 flags=97 collisions=true friendly_fire=false correction=false slot=0 mission="Multiplayer.Episode.Mission1.Mission1""#,
+        ),
+        ("pl-35", "MissionInit player_limit=8 system=1 (Multi1) time_limit=255 frag_limit=255"),
+        (
+            "pl-17-join-a",
+            "PlayerListEvent class=0x00000866 (PlayerEvent) event=0x008000F1 (NewPlayerInGame) source=0x00000000 related=0x00000791 peer=2",
+        ),
+        (
+            "pl-1C-20",
+            "StateUpdate object=0x3FFFFFFF time=38.90625 flags=32 (subsystems) first_subsystem=8 subsystems=FF60FFFFFFFFFFFFFFFFFFFFFFFF",
+        ),
+        (
+            "pl-1C-9D",
+            "StateUpdate object=0x3FFFFFFF time=28.1875 flags=157 (position, forward, up, speed, power) position=88 position=-66 position=-73 bits=33 has_hash=true hash=64311 forward=0.087 forward=0.819 forward=0.551 up=0.378 up=-0.543 up=0.740 speed=0.0 powered=1 power=1.00 powered=2 power=1.00 powered=4 power=1.00",
+        ),
+        (
+            "pl-15-0",
+            "CollisionEffect class=0x00008124 (CollisionEvent) event=0x00800050 (ObjectCollision) source=0x00000000 related=0x3FFFFFFF contacts=1 contact=0.087 contact=0.844 contact=0.000 force=1281.0228",
+        ),
+        (
+            "pl-06-8129-selfdestruct",
+            "PythonEvent class=0x00008129 (ObjectExplodingEvent) event=0x0080004E (ObjectExploding) source=0x00000000 related=0x3FFFFFFF killer=0 lifetime=9.5",
+        ),
+        (
+            "pl-07",
+            "StartFiring class=0x00008128 (StartFiringEvent) event=0x008000D8 (StartFiringNotify) source=0x00000000 related=0x40000005 unknown=0000000000000000",
+        ),
+        (
+            "pl-torpedo",
+            "TorpedoFire weapon=0x4000000D torpedo=2 (Photon) flags=1 direction=-0.260 direction=-0.953 direction=0.134 target=0x4003FFFF offset=0.000 offset=-0.341 offset=-0.114",
+        ),
+        ("pl-29", "Explosion object=0x3FFFFFFF place=43.2 place=181.6 place=17.9 radius=50.0 damage=5997.8"),
+        ("chat-real", r#"Chat sender=3 text="everything good for you?""#),
+        ("ex-38", "EndGame reason=3 (score)"),
+        ("pl-13", "HostMessage"),
+    ];
+    for (id, text) in cases {
+        assert_eq!(describe(&vectors[id]).to_string(), text, "{id}");
+    }
+    let ship = describe(&vectors["pl-03-sovereign"]).to_string();
+    assert!(ship.starts_with("ObjectCreateTeam slot=0 peer=2 class=0x00008008 (Ship) object=0x3FFFFFFF species=5 (Sovereign) position=38 position=-49 position=-35 "), "{ship}");
+    assert!(
+        ship.contains(r#" unknown=00000000000000 name="Cady2" set="Multi1" subsystems=FFFF64FF"#),
+        "{ship}"
+    );
+}
+
+/// The hashes of the names are known, so the tree can be checked against them.
+#[test]
+fn the_tree_of_a_checksum_response_is_walked() {
+    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+    let payload = describe(&vectors["pl-respFF-full"]);
+    let count = |name| payload.fields.iter().filter(|field| field.name == name).count();
+    assert_eq!((count("file_name"), count("directory_name"), count("files")), (28, 5, 6));
+    let names = payload.fields.iter().filter(|field| field.name == "directory_name").map(|field| field.value);
+    // Episode, Mission1, Mission2, Mission3, Mission5.
+    let hashes = [0x83C8_2BA5, 0x88D6_3ABC, 0x587D_A208, 0x72ED_3851, 0x16F2_E8DA];
+    assert_eq!(names.collect::<Vec<_>>(), hashes.map(Value::Id));
+}
+
+#[test]
+fn a_payload_that_is_cut_gives_the_fields_before_the_cut() {
+    for (id, bytes) in payloads() {
+        let whole = describe(&bytes);
+        for end in 0..bytes.len() {
+            let cut = describe(&bytes[..end]);
+            let kept = cut.fields.iter().take_while(|field| whole.fields.contains(field)).count();
+            let last = kept + 1 >= cut.fields.len() && tiled(&cut.fields) <= end.max(1);
+            assert!(last, "{id} cut at {end}: {cut}");
+            assert!(cut.truncated.is_none_or(|name| !name.is_empty()));
+        }
+    }
+    assert_eq!(describe(&[0x2C, 2, 0, 0, 0, 5, 0, b'h']).to_string(), "Chat sender=2 ends in text");
+    assert_eq!(describe(&[]), Description { opcode: None, fields: vec![], truncated: None });
+}
+
+#[test]
+fn every_captured_payload_is_written_as_it_was_read() {
+    let vectors = payloads();
+    assert!(vectors.len() >= 40, "{}", vectors.len());
+    for (id, bytes) in &vectors {
+        let message = Message::parse(bytes).unwrap_or_else(|error| panic!("{id}: {error}"));
+        assert_eq!(written(&message), *bytes, "{id}: {message:?}");
+    }
+}
+
+#[test]
+fn a_captured_payload_that_is_cut_tells_the_field_or_is_a_shorter_one() {
+    for (id, bytes) in payloads() {
+        for end in 0..bytes.len() {
+            let cut = &bytes[..end];
+            match Message::parse(cut) {
+                Ok(message) => assert_eq!(written(&message), cut, "{id} cut at {end}"),
+                Err(error) => {
+                    assert_eq!(error.reason, Reason::Truncated, "{id} cut at {end}");
+                    assert!(error.at <= end && !error.field.is_empty(), "{id} cut at {end}: {error}");
+                    assert_eq!(describe(cut).truncated.unwrap_or("opcode"), error.field, "{id} cut at {end}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_last_field_is_an_error_or_given_back() {
+    let chat = [0x2C, 2, 0, 0, 0, 1, 0, b'a', 7, 8];
+    let error = Message::parse(&chat).expect_err("two bytes too many");
+    assert_eq!(error.to_string(), "Chat: goes on behind its last field, at byte 8");
+    let (message, rest) = Message::parse_prefix(&chat).expect("a message");
+    assert_eq!((written(&message), rest), (chat[..8].to_vec(), &[7, 8][..]));
+    let error = Message::parse(&[]).expect_err("empty");
+    assert_eq!(error.to_string(), "empty payload");
+    let error = Message::parse(&[0x29, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6]).expect_err("short");
+    assert_eq!(error.to_string(), "Explosion: ends in radius, which begins at byte 10");
+}
+
+fn written(message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.write(&mut bytes);
+    bytes
+}
+
+/// Names of one type are what lets tools give them one column and one filter.
+#[test]
+fn any_bytes_are_described_and_a_name_has_one_type() {
+    let mut types = HashMap::new();
+    let mut state = 0x00C0_FFEE_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    let mut seeds: Vec<Vec<u8>> = payloads().into_iter().map(|(_, bytes)| bytes).collect();
+    seeds.extend((0..=255).map(|opcode| vec![opcode]));
+    for round in 0..20_000 {
+        let mut bytes = seeds[round % seeds.len()].clone();
+        bytes.extend((0..next() % 40).map(|_| 0).collect::<Vec<u8>>());
+        for _ in 0..next() % 8 {
+            let at = usize::from(next()) % bytes.len();
+            bytes[at] = if at == 0 { bytes[0] } else { next() };
+        }
+        if let Ok((message, rest)) = Message::parse_prefix(&bytes) {
+            assert_eq!([&written(&message)[..], rest].concat(), bytes, "{message:?}");
+        }
+        let payload = describe(&bytes);
+        assert_eq!(payload.opcode, Some(Opcode(bytes[0])));
+        let end = tiled(&payload.fields);
+        assert!(end <= bytes.len() && (payload.truncated.is_some() || end == bytes.len()), "{bytes:02X?}");
+        for field in &payload.fields {
+            let kind = (type_of(field.value), field.listed);
+            assert_eq!(*types.entry(field.name).or_insert(kind), kind, "{}", field.name);
+        }
+        for (i, field) in payload.fields.iter().enumerate() {
+            let again = payload.fields[..i].iter().any(|earlier| earlier.name == field.name);
+            assert!(field.listed || !again, "{} twice in {bytes:02X?}", field.name);
+        }
+    }
+}
+
+fn type_of(value: Value<'_>) -> &'static str {
+    match value {
+        Value::Number(_) => "number",
+        Value::Id(_) => "id",
+        Value::Flag(_) => "flag",
+        Value::Float(_) | Value::Packed { .. } => "float",
+        Value::Raw(_) => "raw",
+        Value::Name(_) => "name",
+        Value::Text(_) => "text",
+        Value::Bytes(_) => "bytes",
+    }
+}
+
+/// Where fields that lie one behind the other end; several may say something of the same bytes.
+fn tiled(fields: &[Field<'_>]) -> usize {
+    fields.iter().fold(1, |end, field| {
+        assert!(field.at.start == end || field.at.end <= end, "{}: {:?}", field.name, field.at);
+        end.max(field.at.end)
+    })
+}
+
+/// The payloads among the vectors, alone and in messages that are whole.
+fn payloads() -> Vec<(String, Vec<u8>)> {
+    let files =
+        [include_str!("../../../captures/session.json"), include_str!("../../../captures/transport.json")];
+    let mut found = Vec::new();
+    for file in files {
+        let file: Json = serde_json::from_str(file).expect("vectors");
+        for vector in file["vectors"].as_array().expect("vectors") {
+            let Some(plain) = vector["plain"].as_str() else { continue };
+            let hex = plain.as_bytes().as_chunks::<2>().0;
+            let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+            let bytes: Vec<u8> = hex.iter().map(|pair| byte(pair).expect("hex")).collect();
+            let id = vector["id"].as_str().expect("an id").to_owned();
+            match vector["layer"].as_str() {
+                Some("payload") => found.push((id, bytes)),
+                Some("message") => {
+                    let message = wire::Message::parse(&bytes, None);
+                    found.extend(message.ok().and_then(|message| whole(&message)).map(|bytes| (id, bytes)));
+                }
+                Some("datagram") => {
+                    let Ok(datagram) = Datagram::parse(&bytes, None) else { continue };
+                    found.extend(
+                        datagram.messages().filter_map(|message| Some((id.clone(), whole(&message)?))),
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn whole(message: &wire::Message<'_>) -> Option<Vec<u8>> {
+    match message {
+        wire::Message::Data(data) if data.delivery.part().is_none() => Some(data.payload.to_vec()),
+        _ => None,
+    }
+}
