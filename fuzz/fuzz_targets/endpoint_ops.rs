@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
 use libfuzzer_sys::fuzz_target;
 
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
@@ -50,7 +50,7 @@ impl Pair {
             Config { cipher: false, hold_bytes: 64 << 10, event_bytes: 256 << 10, ..Config::default() };
         let now = Time::from_micros(1);
         let join = |address: SocketAddrV4| {
-            Endpoint::connect(config.clone(), HOST, *address.ip(), 1, Text::default(), now)
+            Endpoint::connect(Config { address: *address.ip(), ..config.clone() }, Connect { host: HOST, nonce: 1, password: Text::default() }, now)
         };
         let (host, client) = (Endpoint::host(config.clone()), join(HONEST));
         let hostile = PeerId(3);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bcnet_transport::wire::{MAX_DATAGRAM, PeerId, Text};
-use bcnet_transport::{Config, Deadlines, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Quality, Time};
 use runner::Workload;
 
 #[path = "../../bcnet-transport/benches/runner/mod.rs"]
@@ -125,7 +125,11 @@ impl World {
         let hosts = clients.div_ceil(MAX_CLIENTS);
         let connect = |client| {
             let (host, own) = (address(HOSTS, client % hosts), *address(CLIENTS, client).ip());
-            Endpoint::connect(config.clone(), host, own, 1, Text::default(), Time::ZERO)
+            Endpoint::connect(
+                Config { address: own, ..config.clone() },
+                Connect { host, nonce: 1, password: Text::default() },
+                Time::ZERO,
+            )
         };
         let mut world = Self {
             hosts: Side::new((0..hosts).map(|_| Endpoint::host(config.clone())).collect()),

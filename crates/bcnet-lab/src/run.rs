@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Quality, Time};
+use bcnet_transport::{Config, Connect, Endpoint, Quality, Time};
 
 use crate::battle::{Battle, Shot};
 use crate::engine::{LabEngine, SendMode};
@@ -358,7 +358,8 @@ fn build(node: &Node, number: usize, scenario: &Scenario, engine: EngineKind) ->
             Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
         }
         (NodeRole::Client, EngineKind::Bcnet) => {
-            Box::new(Endpoint::connect(config(node), host, own, nonce, Text::default(), now))
+            let connect = Connect { host, nonce, password: Text::default() };
+            Box::new(Endpoint::connect(Config { address: own, ..config(node) }, connect, now))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Deadlines, Endpoint, Event, Time};
+use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Time};
 
 use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
@@ -122,7 +122,11 @@ impl World {
     #[must_use]
     pub fn client(&self, number: usize, config: Config, nonce: u32) -> Endpoint {
         let own = *address(number).ip();
-        Endpoint::connect(config, address(0), own, nonce, Text::default(), self.now)
+        Endpoint::connect(
+            Config { address: own, ..config },
+            Connect { host: address(0), nonce, password: Text::default() },
+            self.now,
+        )
     }
 
     /// Puts another endpoint in the place of a node.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bcnet_lab::{DatagramMeta, Faults, Observer, World};
 use bcnet_transport::wire::{Channel, Datagram, Message, MessageId, PeerId, Role};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
 
 const HOST: PeerId = PeerId(1);
 const CLIENT: PeerId = PeerId(2);

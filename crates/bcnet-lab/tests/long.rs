@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_lab::{Faults, Rng, World};
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
 use day::Day;
 
 #[path = "../benches/day/mod.rs"]
@@ -131,8 +131,8 @@ fn a_hundred_and_twenty_four_peers_come_and_go_for_an_hour() {
     assert!(crowd.most >= 120 && crowd.most <= 124, "at most {} at once", crowd.most);
     assert!(crowd.refused > 0 && crowd.left > 0 && crowd.silent > 0 && crowd.received > 0);
     for number in 1..=clients {
-        let (now, own) = (world.now(), *World::address(number).ip());
-        world.node_mut(number).leave(own, now);
+        let now = world.now();
+        world.node_mut(number).leave(now);
     }
     world.run(world.now() + idle, |_, _, _, _, _| {});
     assert!(world.node(0).is_closed(), "the host still has {} peers", world.node(0).peers().count());
@@ -179,11 +179,11 @@ impl std::fmt::Display for Crowd {
 impl Crowd {
     /// Who is in leaves, sometimes without a word; who is out comes back.
     fn change_mind(&mut self, world: &mut World, number: usize, rng: &mut Rng) {
-        let (now, own) = (world.now(), *World::address(number).ip());
+        let now = world.now();
         self.told.remove(&number);
         if world.node(number).id() != PeerId::UNASSIGNED && !world.node(number).is_closed() && rng.chance(0.9)
         {
-            return world.node_mut(number).leave(own, now);
+            return world.node_mut(number).leave(now);
         }
         self.nonces[number] += 1;
         let endpoint = if rng.chance(0.4) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_lab::{Rng, World};
 use bcnet_transport::wire::{Ack, Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
-use bcnet_transport::{Config, Counters, Deadlines, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Connect, Counters, Deadlines, Endpoint, Engine, Event, Quality, Time};
 
 #[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
 mod heap;
@@ -49,7 +49,11 @@ impl Hall {
         hall.nodes.push(Endpoint::host(config.clone()));
         for client in 1..=clients {
             let (host, own) = (World::address(0), *World::address(client).ip());
-            hall.nodes.push(Endpoint::connect(config.clone(), host, own, 1, Text::default(), hall.now));
+            hall.nodes.push(Endpoint::connect(
+                Config { address: own, ..config.clone() },
+                Connect { host, nonce: 1, password: Text::default() },
+                hall.now,
+            ));
             // Not all at once: the host lets only so many wait.
             hall.tick();
             hall.tick();

@@ -8,7 +8,7 @@ use bcnet_lab::{Faults, Options, Scenario, World};
 use bcnet_transport::wire::{
     Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Writer,
 };
-use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{BootReason, Datagram, Kind, PeerId, Role};
-use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, Time, Transmit, cipher};
+use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, Time, Transmit};
 
 use crate::config::{Config, Rules};
 use crate::event::Event;
@@ -79,7 +79,8 @@ impl Session {
 impl<E: Engine> Session<E> {
     /// As [`new`](Session::new), on an engine that is a host and that nobody is in.
     #[must_use]
-    pub fn with_engine(config: Config, engine: E, seed: u64) -> Self {
+    pub fn with_engine(config: Config, mut engine: E, seed: u64) -> Self {
+        engine.mask_addresses(config.mask_addresses);
         let mut masters = Masters::default();
         masters.set(&config.masters);
         Self {
@@ -149,12 +150,7 @@ impl<E: Engine> Session<E> {
                 return Some(Transmit { to, len: text.len() });
             }
         }
-        let transmit = self.endpoint.poll_transmit(buffer, now)?;
-        if self.config.mask_addresses {
-            let datagram = buffer.get_mut(..transmit.len).unwrap_or_default();
-            mask_addresses(datagram, self.config.transport.cipher);
-        }
-        Some(transmit)
+        self.endpoint.poll_transmit(buffer, now)
     }
 
     /// The next thing that happened.
@@ -172,6 +168,7 @@ impl<E: Engine> Session<E> {
     /// common waits (S-63): a new system or time limit for the next round, a new mission until everyone has left.
     pub fn reconfigure(&mut self, mut config: Config, now: Time) {
         config.transport = self.config.transport.clone();
+        self.endpoint.mask_addresses(config.mask_addresses);
         self.masters.set(&config.masters);
         self.config = config;
         self.take_over();
@@ -221,7 +218,7 @@ impl<E: Engine> Session<E> {
         let mut received = std::mem::take(&mut self.received);
         while let Some(event) = self.endpoint.poll_event(&mut received) {
             match event {
-                transport::Event::Received { peer, reliable, .. } => {
+                transport::Event::Received { peer, reliable } => {
                     let quality = if reliable { Quality::Reliable } else { Quality::Unreliable };
                     self.received(peer, &mut received, quality, now);
                 }
@@ -334,31 +331,6 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// S-03: takes the addresses out of the names and goodbyes in a datagram.
-fn mask_addresses(datagram: &mut [u8], is_ciphered: bool) {
-    if is_ciphered {
-        cipher::decrypt(datagram);
-    }
-    let mut places = Vec::new();
-    if let Ok(parsed) = Datagram::parse(datagram, Some(Role::Host)) {
-        let mut start = HEADER;
-        for message in parsed.messages() {
-            if matches!(message.kind(), Kind::IDENTITY | Kind::DISCONNECT) {
-                places.push(start + ADDRESS);
-            }
-            start += message.wire_len();
-        }
-    }
-    for place in places {
-        if let Some(address) = datagram.get_mut(place..place + 4) {
-            address.fill(0);
-        }
-    }
-    if is_ciphered {
-        cipher::encrypt(datagram);
-    }
-}
-
 fn is_banned(bans: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> bool {
     bans.iter().any(|(network, bits)| {
         let rest = 32_u32.saturating_sub((*bits).into());
@@ -366,10 +338,6 @@ fn is_banned(bans: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> bool {
     })
 }
 
-/// A datagram begins with sender and count.
-const HEADER: usize = 2;
-/// Where the address is in an identity and in a disconnect: behind type, word, sequence number and peer id.
-const ADDRESS: usize = 6;
 /// Events that wait to be polled.
 const MAX_EVENTS: usize = 4096;
 /// Refusals that are told per second.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_session::{Config, Session};
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Endpoint, Event, Quality, Time};
+use bcnet_transport::{Connect, Endpoint, Engine, Event, Quality, Time};
 
 #[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
 mod heap;
@@ -49,8 +49,11 @@ impl Hall {
     fn connect(&mut self, n: u32) {
         let address = SocketAddrV4::new(Ipv4Addr::from(0x0A00_0000 + n), 22101);
         let own = *address.ip();
-        let client =
-            Endpoint::connect(bcnet_transport::Config::default(), HOST, own, n, Text::default(), self.now);
+        let client = Endpoint::connect(
+            bcnet_transport::Config { address: own, ..bcnet_transport::Config::default() },
+            Connect { host: HOST, nonce: n, password: Text::default() },
+            self.now,
+        );
         self.clients.push((address, client));
     }
 
@@ -90,7 +93,7 @@ impl Hall {
                 (Event::Joined { .. }, _) => {
                     let name = Text::encode("Player").expect("no NUL");
                     let name = Text::new(&name).expect("whole");
-                    client.identify(Ipv4Addr::LOCALHOST, name, self.now).expect("it has joined");
+                    client.identify(name, self.now).expect("it has joined");
                     continue;
                 }
                 (Event::Received { .. }, [0x20, 0, ..]) => b"\x21\x00vvvvdddd\x00\x00\x00",
@@ -164,7 +167,7 @@ fn ten_thousand_players_leave_nothing_behind() {
                 hall.tick();
             }
             for (_, client) in &mut hall.clients {
-                client.leave(Ipv4Addr::LOCALHOST, hall.now);
+                client.leave(hall.now);
             }
             // Longer than a leaver lingers, so that ids and addresses are free again.
             hall.run(Duration::from_secs(16));

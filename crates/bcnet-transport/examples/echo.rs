@@ -12,7 +12,7 @@ use std::process::{self, ExitCode};
 use std::time::{Duration, Instant};
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
 
 fn main() -> ExitCode {
     match run() {
@@ -39,8 +39,11 @@ fn run() -> io::Result<()> {
             // A real program takes a random number here.
             let nonce = process::id() | 1;
             let own = Ipv4Addr::LOCALHOST;
-            let client =
-                Endpoint::connect(Config::default(), address, own, nonce, Text::default(), clock.now());
+            let client = Endpoint::connect(
+                Config { address: own, ..Config::default() },
+                Connect { host: address, nonce, password: Text::default() },
+                clock.now(),
+            );
             drive(client, &socket, &clock, talk)
         }
         _ => Err(usage()),
@@ -77,7 +80,7 @@ fn talk(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
         }
         Event::Received { .. } => {
             println!("{} bytes came back", payload.len());
-            endpoint.leave(Ipv4Addr::LOCALHOST, now);
+            endpoint.leave(now);
         }
         Event::Left { peer, reason } => println!("{peer} left: {reason}"),
         _ => {}

@@ -21,7 +21,7 @@ pub struct Config {
     pub message_limit: usize,
     /// The most peers a host admits, at most 124 (T-50).
     pub peers: usize,
-    /// The most connection attempts that wait for [`admit`](crate::Endpoint::admit) at once.
+    /// The most connection attempts that wait for [`admit`](crate::Engine::admit) at once.
     pub pending: usize,
     /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
     pub keepalive: Duration,
@@ -46,7 +46,7 @@ pub struct Config {
     /// See [`least_timeout`](Self::least_timeout).
     pub most_timeout: Duration,
     /// How often the caller services the endpoint, if it does so at fixed times (a game loop); zero if it keeps to
-    /// [`next_timeout`](crate::Endpoint::next_timeout). A retransmission happens at the service nearest to its time.
+    /// [`next_timeout`](crate::Engine::next_timeout). A retransmission happens at the service nearest to its time.
     pub tick: Duration,
     /// The most messages that wait for one peer, parts counted singly; more is an error at `send`. So are, in any case,
     /// more than 16,384 reliable payloads from the oldest that is not acknowledged on (T-69).

@@ -5,51 +5,63 @@ use core::fmt::Debug;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use crate::endpoint::{AdmitError, BootError, Endpoint, Quality, SendError, Transmit};
+use crate::endpoint::{AdmitError, BootError, Quality, SendError, Transmit};
 use crate::event::Event;
 use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
 use crate::time::Time;
 use crate::wire::{BootReason, Channel, PeerId, Text};
 
-/// One end of a session, whichever engine runs it: an [`Endpoint`], or a model of another.
+/// One end of any number of conversations over one UDP socket, without the socket: an [`Endpoint`](crate::Endpoint), or a
+/// model of another engine.
 ///
-/// It is driven as an [`Endpoint`] is, whose methods of the same names say more. Whoever is generic over it costs nothing
-/// with the real one.
+/// Feed it with [`handle_datagram`](Self::handle_datagram) and [`handle_timeout`](Self::handle_timeout), then empty
+/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), then sleep until
+/// [`next_timeout`](Self::next_timeout) or the next datagram. Time is whatever the caller says it is.
 pub trait Engine: Debug {
-    /// Takes a datagram that arrived.
+    /// Takes a datagram that arrived. It is deciphered in place.
     fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
 
-    /// Serves every timer that is due.
+    /// Serves every timer that is due, because a deadline has passed, or any time has.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due, or sooner. After a change this is at once, until
+    /// [`poll_transmit`](Self::poll_transmit) has given the last datagram.
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
 
     /// Writes the next datagram to send into `buffer`.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than the largest datagram there can be, which for an [`Endpoint`](crate::Endpoint) is its
+    /// [`datagram_limit`](crate::Config::datagram_limit).
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
 
     /// Takes the next thing that happened; its bytes, if it has any, are put into `payload`.
     fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event>;
 
-    /// Returns the own id.
+    /// Returns the own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
     #[must_use]
     fn id(&self) -> PeerId;
 
-    /// Queues a payload for a peer.
+    /// Queues a payload for a peer. An empty payload is legal.
+    ///
+    /// An id means whoever has it now. Poll all events first: one that still waits may say that its owner has left, or
+    /// even, after many others came, that another peer has joined under it.
     ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
     fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError>;
 
-    /// Tells the host, or as a host everyone, the own name.
+    /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
+    /// than 100 characters is cut. A host that never calls this has no name, as in stock; one that does tells it to
+    /// those who join later, too.
     ///
     /// # Errors
-    /// See [`SendError`]: there may be nobody to tell.
+    /// See [`SendError`]: a client has nobody to tell before it has joined, and nobody has after [`leave`](Self::leave).
     fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError>;
 
-    /// To a host: lets a client in that asked for it with [`Event::Request`], and returns its id.
+    /// To a host: lets a client in that asked for it with [`Event::Request`], and returns the id that it is told.
     ///
     /// # Errors
     /// See [`AdmitError`].
@@ -67,15 +79,20 @@ pub trait Engine: Debug {
     /// See [`BootError`].
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError>;
 
-    /// Says goodbye to everyone.
+    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): first what was queued before is
+    /// delivered, then the goodbye is repeated until it is acknowledged, for
+    /// [`linger`](crate::Config::linger) at most.
     fn leave(&mut self, now: Time);
 
     /// Returns whether nobody is left to talk to.
     #[must_use]
     fn is_closed(&self) -> bool;
 
-    /// Returns whether a peer has everything that was queued for it on a channel so far, as its ACKs tell. Nothing waits
-    /// for a peer that is gone, so it has.
+    /// To a host: from now on, names and goodbyes are passed on without the addresses in them, or with them.
+    fn mask_addresses(&mut self, mask: bool);
+
+    /// Returns whether a peer has every reliable message that was queued for it on a channel so far, as its ACKs tell.
+    /// Nothing waits for a peer that is gone, so it has.
     #[must_use]
     fn has_everything(&self, peer: PeerId, channel: Channel) -> bool;
 
@@ -98,91 +115,4 @@ pub trait Engine: Debug {
     /// Returns what arrived from nobody in particular and had no effect.
     #[must_use]
     fn rejected(&self) -> Rejected;
-}
-
-impl Engine for Endpoint {
-    #[inline]
-    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
-        Self::handle_datagram(self, from, bytes, now);
-    }
-
-    #[inline]
-    fn handle_timeout(&mut self, now: Time) {
-        Self::handle_timeout(self, now);
-    }
-
-    #[inline]
-    fn next_timeout(&self) -> Option<Time> {
-        Self::next_timeout(self)
-    }
-
-    #[inline]
-    fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
-        Self::poll_transmit(self, buffer, now)
-    }
-
-    #[inline]
-    fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event> {
-        Self::poll_event(self, payload)
-    }
-
-    #[inline]
-    fn id(&self) -> PeerId {
-        Self::id(self)
-    }
-
-    #[inline]
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        Self::send(self, to, payload, quality, now)
-    }
-
-    fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError> {
-        let address = self.own_address();
-        Self::identify(self, address, name, now)
-    }
-
-    fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        Self::admit(self, from, now)
-    }
-
-    fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError> {
-        Self::refuse(self, from, reason, now)
-    }
-
-    fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError> {
-        Self::boot(self, peer, reason, now)
-    }
-
-    fn leave(&mut self, now: Time) {
-        let address = self.own_address();
-        Self::leave(self, address, now);
-    }
-
-    fn is_closed(&self) -> bool {
-        Self::is_closed(self)
-    }
-
-    fn has_everything(&self, peer: PeerId, channel: Channel) -> bool {
-        Self::has_everything(self, peer, channel)
-    }
-
-    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
-        Self::silent_for(self, peer, now)
-    }
-
-    fn round_trip(&self, peer: PeerId) -> Option<Duration> {
-        Self::round_trip(self, peer)
-    }
-
-    fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
-        Self::snapshot(self, peer, now)
-    }
-
-    fn counters(&self, peer: PeerId) -> Option<Counters> {
-        Self::counters(self, peer)
-    }
-
-    fn rejected(&self) -> Rejected {
-        Self::rejected(self)
-    }
 }

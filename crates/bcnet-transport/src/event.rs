@@ -7,14 +7,14 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use crate::queue::Queue;
 use crate::ring::ByteRing;
 use crate::stats::Cause;
-use crate::wire::{BootReason, Channel, PeerId};
+use crate::wire::{BootReason, PeerId};
 
 /// Something that happened. Bytes that belong to it are put into the buffer given to
-/// [`poll_event`](crate::Endpoint::poll_event).
+/// [`poll_event`](crate::Engine::poll_event).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// To a host: a client asks to be let in. Answer with [`admit`](crate::Endpoint::admit) or
-    /// [`refuse`](crate::Endpoint::refuse). The bytes are the password, UTF-16LE.
+    /// To a host: a client asks to be let in. Answer with [`admit`](crate::Engine::admit) or
+    /// [`refuse`](crate::Engine::refuse). The bytes are the password, UTF-16LE.
     Request {
         /// Where it comes from.
         from: SocketAddrV4,
@@ -37,8 +37,6 @@ pub enum Event {
     Received {
         /// From whom.
         peer: PeerId,
-        /// On which channel: [`Channel::Game`], as control messages become events of their own.
-        channel: Channel,
         /// Whether it came reliably: once and in order. If not, it may be late or come twice, and others get lost; who
         /// passes it on may do so with [`Quality::Unreliable`](crate::Quality::Unreliable).
         reliable: bool,
@@ -70,7 +68,6 @@ pub enum Event {
 
 /// Why a peer is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Leave {
     /// It said so.
     Disconnected,

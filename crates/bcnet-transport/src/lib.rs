@@ -8,12 +8,12 @@
 //! # Driving an endpoint
 //!
 //! The caller owns the socket, the buffers and the clock. In each turn of its loop it
-//! 1. hands over what has arrived ([`handle_datagram`](Endpoint::handle_datagram)) and the time
-//!    ([`handle_timeout`](Endpoint::handle_timeout)),
-//! 2. takes out what has happened ([`poll_event`](Endpoint::poll_event)) and answers with
-//!    [`send`](Endpoint::send), [`admit`](Endpoint::admit) and so on,
-//! 3. sends what is to be sent ([`poll_transmit`](Endpoint::poll_transmit)) until there is nothing left,
-//! 4. waits for the next datagram, or until [`next_timeout`](Endpoint::next_timeout), or for the next tick of its game.
+//! 1. hands over what has arrived ([`handle_datagram`](Engine::handle_datagram)) and the time
+//!    ([`handle_timeout`](Engine::handle_timeout)),
+//! 2. takes out what has happened ([`poll_event`](Engine::poll_event)) and answers with
+//!    [`send`](Engine::send), [`admit`](Engine::admit) and so on,
+//! 3. sends what is to be sent ([`poll_transmit`](Engine::poll_transmit)) until there is nothing left,
+//! 4. waits for the next datagram, or until [`next_timeout`](Engine::next_timeout), or for the next tick of its game.
 //!
 //! What is queued together leaves together: datagrams are packed in step 3. Many endpoints in one loop share a
 //! [`Deadlines`], which finds the next one that is due without looking at the others.
@@ -25,14 +25,14 @@
 //! use std::time::Duration;
 //!
 //! use bcnet_transport::wire::{PeerId, Text};
-//! use bcnet_transport::{Config, Endpoint, Event, Quality, Time};
+//! use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
 //!
 //! let mut now = Time::ZERO;
 //! let [host_address, client_address] = [1, 2].map(|n| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101));
 //! let mut host = Endpoint::host(Config::default());
-//! let nonce = 0x0A5F; // a random number
-//! let own = Ipv4Addr::new(10, 0, 0, 2);
-//! let mut client = Endpoint::connect(Config::default(), host_address, own, nonce, Text::default(), now);
+//! // The nonce is a random number.
+//! let request = Connect { host: host_address, nonce: 0x0A5F, password: Text::default() };
+//! let mut client = Endpoint::connect(Config::default(), request, now);
 //!
 //! let (mut buffer, mut payload, mut heard) = ([0; 512], Vec::new(), Vec::new());
 //! for _ in 0..10 {
@@ -96,7 +96,7 @@ mod time;
 pub mod wire;
 
 pub use config::Config;
-pub use endpoint::{AdmitError, BootError, Endpoint, Quality, SendError, Transmit};
+pub use endpoint::{AdmitError, BootError, Connect, Endpoint, Quality, SendError, Transmit};
 pub use engine::Engine;
 pub use event::{Event, Leave};
 pub use snapshot::{QueuedAck, QueuedMessage, Queues, Receiving, Snapshot, Unacknowledged};

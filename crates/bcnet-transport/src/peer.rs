@@ -25,9 +25,8 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
-    /// This side leaves, from `address`, but says so only when what was queued before has arrived, or half of the linger
-    /// time is over.
-    Draining { since: Time, address: Ipv4Addr },
+    /// This side leaves, but says so only when what was queued before has arrived, or half of the linger time is over.
+    Draining { since: Time },
     /// Only the last words are still repeated and acknowledged.
     Leaving { until: Time },
 }
@@ -352,7 +351,7 @@ impl Peer {
             State::Pending { since } => since.plus(config.pending_timeout),
             State::Connecting => silence,
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
-            State::Draining { since, .. } => since.plus(config.linger / 2),
+            State::Draining { since } => since.plus(config.linger / 2),
             State::Leaving { until } => until,
         };
         let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };

@@ -6,7 +6,6 @@ use crate::wire::Kind;
 
 /// Why something that arrived changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Cause {
     /// The datagram is not well formed, or a control message is longer than any there is.
     Malformed,
@@ -101,12 +100,12 @@ impl Kinds {
     /// How many messages of `kind`.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
-        self.0.get(Self::index(kind)).copied().unwrap_or(0)
+        Self::index(kind).and_then(|index| self.0.get(index)).copied().unwrap_or(0)
     }
 
     #[inline]
     pub(crate) fn add(&mut self, kind: Kind, more: u64) {
-        if let Some(count) = self.0.get_mut(Self::index(kind)) {
+        if let Some(count) = Self::index(kind).and_then(|index| self.0.get_mut(index)) {
             *count += more;
         }
     }
@@ -117,10 +116,13 @@ impl Kinds {
         self.0.iter().sum()
     }
 
-    const fn index(kind: Kind) -> usize {
+    /// Returns where the counter of a kind is. One that nobody knows has none.
+    #[inline]
+    const fn index(kind: Kind) -> Option<usize> {
         match kind {
-            Kind::DATA => 6,
-            Kind(low) => low as usize,
+            Kind::DATA => Some(6),
+            Kind(low @ 0..=5) => Some(low as usize),
+            _ => None,
         }
     }
 }
@@ -150,4 +152,23 @@ pub struct Counters {
     pub duplicates: u64,
     /// What came and had no effect.
     pub rejected: Rejected,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T-10: no kind is counted as another.
+    #[test]
+    fn every_kind_has_a_counter_of_its_own_or_none() {
+        for kind in (0..=u8::MAX).map(Kind) {
+            let mut kinds = Kinds::default();
+            kinds.add(kind, 1);
+            let known = kind.name().is_some();
+            assert_eq!((kinds.count(kind), kinds.total()), (known.into(), known.into()), "{kind}");
+            for other in (0..=u8::MAX).map(Kind).filter(|other| *other != kind) {
+                assert_eq!(kinds.count(other), 0, "{kind} is counted as {other}");
+            }
+        }
+    }
 }

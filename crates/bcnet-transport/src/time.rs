@@ -77,7 +77,7 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 
 /// The deadlines of many things, each known by a small number, and always the earliest of them.
 ///
-/// One loop that drives many endpoints keeps their [`next_timeout`](crate::Endpoint::next_timeout)s here: setting one
+/// One loop that drives many endpoints keeps their [`next_timeout`](crate::Engine::next_timeout)s here: setting one
 /// costs O(log n), finding the earliest O(1), and a thing that does not change costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Deadlines {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_lab::{Faults, Rng, World};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Config, Event, Quality};
+use bcnet_transport::{Config, Engine, Event, Quality};
 
 pub(crate) struct Day {
     world: World,

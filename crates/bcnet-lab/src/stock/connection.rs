@@ -190,7 +190,8 @@ impl Stock {
         self.queue(place, Message::new(Kind::CONNECT, vec![id.0])).ok();
         for other in self.peers.places(Peer::is_live) {
             let Some(peer) = self.peers.get(other).filter(|_| other != place) else { continue };
-            let payload = identity(peer.id, peer.own_view, &peer.name);
+            let address = if self.masks { Ipv4Addr::UNSPECIFIED } else { peer.own_view };
+            let payload = identity(peer.id, address, &peer.name);
             self.queue(place, Message::new(Kind::IDENTITY, payload)).ok();
         }
         self.tell(Event::Joined { peer: id }, &[]);
@@ -260,8 +261,12 @@ impl Stock {
         if self.role == Role::Client {
             return;
         }
+        let mut payload = message.payload.clone();
+        if let Some(address) = payload.get_mut(1..5).filter(|_| self.masks) {
+            address.fill(0);
+        }
         for place in self.peers.places(|peer| peer.is_live() && peer.id != PeerId::HOST) {
-            self.queue(place, Message::new(message.kind, message.payload.clone())).ok();
+            self.queue(place, Message::new(message.kind, payload.clone())).ok();
         }
     }
 }

@@ -84,7 +84,7 @@ impl Stock {
             let Some(message) = message else { return };
             self.tally.delivered += 1;
             let (peer, reliable) = (message.sender, message.reliable);
-            self.tell(Event::Received { peer, channel: Channel::Game, reliable }, &message.payload);
+            self.tell(Event::Received { peer, reliable }, &message.payload);
         }
     }
 

@@ -80,6 +80,10 @@ impl Engine for Stock {
         Self::is_closed(self)
     }
 
+    fn mask_addresses(&mut self, mask: bool) {
+        self.masks = mask;
+    }
+
     fn has_everything(&self, peer: PeerId, channel: Channel) -> bool {
         self.entry(peer).is_none_or(|peer| {
             let mut waiting = peer.first.iter().chain(&peer.retx);

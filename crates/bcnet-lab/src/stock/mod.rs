@@ -99,6 +99,8 @@ pub struct Stock {
     peers: Peers,
     /// The request to be let in, until it is queued.
     request: Option<Vec<u8>>,
+    /// Addresses are not passed on. The original has no such switch; it is off unless a session asks for it.
+    masks: bool,
     /// What the clock shows: in a frame, what it showed when the frame began.
     now: f32,
     /// When the host was heard, and when something was queued for it.
@@ -176,6 +178,7 @@ impl Stock {
             ports: BTreeMap::from([(*host.ip(), host.port())]),
             peers: Peers::default(),
             request: None,
+            masks: false,
             now: 0.0,
             host_heard: 0.0,
             host_queued: 0.0,
@@ -287,14 +290,14 @@ impl Stock {
         }
     }
 
-    /// Takes the next datagram to send; what does not fit `buffer` is cut.
+    /// Takes the next datagram to send.
+    ///
+    /// # Panics
+    /// If it does not fit `buffer`.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let (to, bytes) = self.outgoing.pop_front()?;
-        let len = bytes.len().min(buffer.len());
-        for (byte, sent) in buffer.iter_mut().zip(&bytes) {
-            *byte = *sent;
-        }
-        Some(Transmit { to, len })
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        Some(Transmit { to, len: bytes.len() })
     }
 
     /// Takes the next thing that happened; its bytes, if it has any, are put into `payload`.

@@ -9,7 +9,7 @@ use bcnet_transport::wire::Writer;
 use bcnet_transport::wire::{
     Channel, Data, Datagram, Delivery, MAX_DATAGRAM, Message, MessageId, PeerId, Role, Seq,
 };
-use bcnet_transport::{Config, Endpoint, Event, Leave, Quality, Snapshot, Time};
+use bcnet_transport::{Config, Endpoint, Engine, Event, Leave, Quality, Snapshot, Time};
 
 use crate::plan::{Action, Deed};
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior, Rng};
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Queues, Time, cipher};
+use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Event, Quality, Queues, Time, cipher};
 
 /// One end.
 pub(crate) enum Node {
@@ -40,7 +40,11 @@ impl Node {
             }
             Engine::Bcnet => {
                 let (config, text) = (Config::default(), Text::default());
-                Self::Bcnet(Box::new(Endpoint::connect(config, HOST, own, nonce, text, Time::ZERO)))
+                Self::Bcnet(Box::new(Endpoint::connect(
+                    Config { address: own, ..config },
+                    Connect { host: HOST, nonce, password: text },
+                    Time::ZERO,
+                )))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The quirks of what arrives, by name: order, parts, peers, malformed messages.
 
 use bcnet_lab::stock::{Crash, Gate, Params, Stock};
-use bcnet_transport::wire::{Channel, Kind, PeerId, Seq};
+use bcnet_transport::wire::{Kind, PeerId, Seq};
 use bcnet_transport::{Event, Leave, Quality};
 
 use super::bench::{
@@ -37,10 +37,7 @@ fn parts_of_two_senders_are_joined() {
     let mut bench = host_of(&[PEER, OTHER]);
     bench.then(10.1, |stock, now| stock.inject(PEER, &part(0, 0, 2, b"mine "), now));
     bench.then(10.1, |stock, now| stock.inject(OTHER, &part(0, 1, 0, b"yours"), now)).run(10.2);
-    assert_eq!(
-        bench.heard,
-        [(Event::Received { peer: OTHER, channel: Channel::Game, reliable: true }, b"mine yours".to_vec())]
-    );
+    assert_eq!(bench.heard, [(Event::Received { peer: OTHER, reliable: true }, b"mine yours".to_vec())]);
 }
 
 /// Quirk: hold-back.
@@ -122,8 +119,7 @@ fn an_unknown_id_makes_a_peer_wherever_it_comes_from() {
     bench.run(0.2);
     assert_eq!(bench.payloads(), [[7], [8]]);
     assert!(
-        bench.heard.iter().all(|(event, _)| *event
-            == Event::Received { peer: PeerId(9), channel: Channel::Game, reliable: true })
+        bench.heard.iter().all(|(event, _)| *event == Event::Received { peer: PeerId(9), reliable: true })
     );
     assert_eq!(bench.stock.peers(), [PeerId(9)]);
 }

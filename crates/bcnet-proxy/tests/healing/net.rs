@@ -9,7 +9,7 @@ use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior};
 use bcnet_proxy::{Config, Event, Inbound, Leg, Output, Proxy};
 use bcnet_transport::wire::{Datagram, Message, MessageBuffer, PeerId, Role, Text};
-use bcnet_transport::{Endpoint, Quality, Time, cipher};
+use bcnet_transport::{Connect, Endpoint, Engine as _, Quality, Time, cipher};
 
 pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 1), 22101);
@@ -164,7 +164,11 @@ impl Net {
 
     pub(crate) fn add_bcnet(&mut self, config: bcnet_transport::Config, tick: u64) -> usize {
         let own = *Self::address(self.nodes.len()).ip();
-        let endpoint = Endpoint::connect(config, LISTEN, own, 5, Text::default(), self.now);
+        let endpoint = Endpoint::connect(
+            bcnet_transport::Config { address: own, ..config },
+            Connect { host: LISTEN, nonce: 5, password: Text::default() },
+            self.now,
+        );
         self.add(Engine::Bcnet(Box::new(endpoint)), tick)
     }
 

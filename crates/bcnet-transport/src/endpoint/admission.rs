@@ -7,7 +7,6 @@ use crate::wire::PeerId;
 
 /// Why a client was neither let in nor turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum AdmitError {
     /// Nobody at this address waits for an answer: answer each [`Event::Request`](crate::Event::Request) once, within
     /// [`pending_timeout`](crate::Config::pending_timeout).

@@ -115,6 +115,7 @@ impl Endpoint {
 
     /// Sends a control message to every live peer.
     pub(super) fn tell(&mut self, body: Body<'_>, now: Time) {
+        let body = masked(body, self.masks);
         for place in self.peers.places() {
             if let Some(peer) = self.peers.get_mut(place).filter(|peer| peer.state == State::Live) {
                 peer.queue_control(body, now);
@@ -132,8 +133,8 @@ impl Endpoint {
                 return drop(self.remove(place));
             }
             State::Leaving { until } if now >= until => return drop(self.remove(place)),
-            State::Draining { since, address } if now >= since.plus(config.linger / 2) => {
-                return self.say_goodbye(place, address, now);
+            State::Draining { since } if now >= since.plus(config.linger / 2) => {
+                return self.say_goodbye(place, now);
             }
             State::Live | State::Connecting if peer.is_silent(config, now) => {
                 return self.lose(place, Leave::Silent, now);
@@ -165,7 +166,7 @@ impl Endpoint {
         let Some(peer) = self.peers.get_mut(place) else { return };
         let since = match peer.state {
             State::Leaving { .. } => return,
-            State::Draining { since, .. } => since,
+            State::Draining { since } => since,
             State::Pending { .. } | State::Connecting | State::Live => now,
         };
         peer.state = State::Leaving { until: since.plus(self.config.linger) };
@@ -177,9 +178,7 @@ impl Endpoint {
         let Some(peer) = self.peers.get(place) else { return };
         match peer.state {
             // Control messages overtake data, so the goodbye waits until none is left.
-            State::Draining { address, .. } if peer.queued() == (0, 0) => {
-                self.say_goodbye(place, address, now);
-            }
+            State::Draining { .. } if peer.queued() == (0, 0) => self.say_goodbye(place, now),
             // Who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
             State::Leaving { .. } if (self.role == Role::Client || self.left) && peer.is_settled() => {
                 self.remove(place);
@@ -188,12 +187,22 @@ impl Endpoint {
         }
     }
 
-    fn say_goodbye(&mut self, place: u32, address: Ipv4Addr, now: Time) {
-        let id = self.id;
+    fn say_goodbye(&mut self, place: u32, now: Time) {
+        let goodbye = Body::Disconnect { peer: self.id, address: self.config.address };
         if let Some(peer) = self.peers.get_mut(place) {
-            peer.queue_control(Body::Disconnect { peer: id, address }, now);
+            peer.queue_control(masked(goodbye, self.masks), now);
         }
         self.start_leaving(place, now);
+    }
+}
+
+/// S-03: a name or a goodbye without the address in it, if addresses are masked.
+pub(super) const fn masked(body: Body<'_>, masks: bool) -> Body<'_> {
+    let address = Ipv4Addr::UNSPECIFIED;
+    match body {
+        Body::Identity { peer, name, .. } if masks => Body::Identity { peer, address, name },
+        Body::Disconnect { peer, .. } if masks => Body::Disconnect { peer, address },
+        other => other,
     }
 }
 

@@ -3,7 +3,6 @@
 use core::net::SocketAddrV4;
 
 use super::{Endpoint, list};
-use crate::cipher;
 use crate::config::Settings;
 use crate::event::{Event, Events, Leave};
 use crate::inbox::{Accepted, Refusal};
@@ -16,22 +15,9 @@ use crate::wire::{
 };
 
 impl Endpoint {
-    /// A datagram arrived. It is deciphered in place.
-    pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
-        if bytes.first() == Some(&PeerId::GAMESPY.0) {
-            return self.handle_query(from, bytes);
-        }
-        if self.config.cipher {
-            cipher::decrypt(bytes);
-        }
-        if !self.handle_lone(from, bytes, now) {
-            self.handle_any(from, bytes, now);
-        }
-    }
-
     /// Handles a datagram, whatever it is.
     #[inline(never)]
-    fn handle_any(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
+    pub(super) fn handle_any(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
         let Ok(datagram) = Datagram::parse(bytes, Some(self.other_role())) else {
             return self.reject(from, Cause::Malformed);
         };
@@ -58,7 +44,7 @@ impl Endpoint {
     /// Handles what most datagrams are: one ACK of a whole message, or one payload that is next in order, from a live
     /// peer. `false`, and nothing has changed, if it is anything else.
     #[inline]
-    fn handle_lone(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
+    pub(super) fn handle_lone(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
         let Self { peers, events, config, ready, .. } = self;
         let Some((sender, lone)) = Lone::parse(bytes) else { return false };
         let Some(place) = peers.find(sender) else { return false };
@@ -122,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_query(&mut self, from: SocketAddrV4, text: &[u8]) {
+    pub(super) fn handle_query(&mut self, from: SocketAddrV4, text: &[u8]) {
         if self.events.waiting() < self.config.event_bytes {
             self.events.push(Event::Query { from }, text);
         } else {
@@ -192,7 +178,7 @@ impl Endpoint {
             Delivery::Reliable(seq) => (seq, None),
             Delivery::Fragment(seq, part) => (seq, Some(part)),
             Delivery::Unreliable if live && room => {
-                let received = Event::Received { peer: id, channel: Channel::Game, reliable: false };
+                let received = Event::Received { peer: id, reliable: false };
                 return self.events.push(received, data.payload);
             }
             Delivery::Unreliable => {
@@ -378,9 +364,8 @@ fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events) 
     })
 }
 
-/// Control messages are obeyed by the endpoint, so what is received is the game's.
 const fn received(peer: PeerId) -> Event {
-    Event::Received { peer, channel: Channel::Game, reliable: true }
+    Event::Received { peer, reliable: true }
 }
 
 /// What somebody without an id may say.

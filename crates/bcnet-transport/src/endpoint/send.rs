@@ -3,7 +3,6 @@
 use core::fmt;
 use core::num::NonZeroU8;
 
-use super::{Endpoint, list};
 use crate::config::Settings;
 use crate::fragment;
 use crate::peer::{Peer, State};
@@ -25,7 +24,6 @@ pub enum Quality {
 
 /// Why a payload was not taken. Nothing of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SendError {
     /// No peer has this id, or it is not connected yet: send after its `Joined` event.
     UnknownPeer(PeerId),
@@ -64,38 +62,33 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-impl Endpoint {
-    /// Queues a payload for a peer. An empty payload is legal.
-    ///
-    /// An id means whoever has it now. Poll all events first: one that still waits may say that its owner has left, or
-    /// even, after many others came, that somebody else has joined under it.
-    ///
-    /// # Errors
-    /// See [`SendError`]; nothing was queued then.
-    pub fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        let config = &self.config;
-        let place = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
-        let peer = self.peers.get_mut(place).ok_or(SendError::UnknownPeer(to))?;
-        check_live(peer)?;
-        // T-67: what does not fit one message is reliable, and that is decided before it gets its number.
-        let header = if quality == Quality::Unreliable { 3 } else { 5 };
-        let Some(parts) = fragment::parts(payload.len(), header, config.message_limit) else {
-            let most = fragment::largest(config.message_limit);
-            return Err(SendError::TooLarge { len: payload.len(), most });
-        };
-        match NonZeroU8::new(parts) {
-            None => {
-                check_room(peer, 1, payload.len(), config)?;
-                queue_whole(peer, payload, quality, now);
-            }
-            Some(total) => {
-                check_room(peer, total.get().into(), payload.len(), config)?;
-                queue_parts(peer, payload, total, quality, config.message_limit, now);
-            }
+/// Queues a payload for a peer.
+#[inline]
+pub(super) fn queue(
+    peer: &mut Peer,
+    payload: &[u8],
+    quality: Quality,
+    config: &Settings,
+    now: Time,
+) -> Result<(), SendError> {
+    check_live(peer)?;
+    // T-67: what does not fit one message is reliable, and that is decided before it gets its number.
+    let header = if quality == Quality::Unreliable { 3 } else { 5 };
+    let Some(parts) = fragment::parts(payload.len(), header, config.message_limit) else {
+        let most = fragment::largest(config.message_limit);
+        return Err(SendError::TooLarge { len: payload.len(), most });
+    };
+    match NonZeroU8::new(parts) {
+        None => {
+            check_room(peer, 1, payload.len(), config)?;
+            queue_whole(peer, payload, quality, now);
         }
-        list(peer, place, &mut self.ready);
-        Ok(())
+        Some(total) => {
+            check_room(peer, total.get().into(), payload.len(), config)?;
+            queue_parts(peer, payload, total, quality, config.message_limit, now);
+        }
     }
+    Ok(())
 }
 
 /// Whether messages can be sent to a peer.

@@ -5,7 +5,9 @@ use std::slice;
 use std::time::Duration;
 
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
-use bcnet_transport::{AdmitError, BootError, Cause, Config, Endpoint, Event, Leave, SendError, Time};
+use bcnet_transport::{
+    AdmitError, BootError, Cause, Config, Connect, Endpoint, Engine, Event, Leave, SendError, Time,
+};
 
 use crate::net::{
     End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
@@ -18,7 +20,11 @@ fn a_password_too_long_for_one_message_is_cut() {
     for (characters, kept) in [(198, 198), (199, 198), (5000, 198)] {
         let password = utf16(&"x".repeat(characters));
         let password = Text::new(&password).expect("UTF-16LE");
-        let mut client = Endpoint::connect(plain(), HOST, Ipv4Addr::LOCALHOST, 7, password, START);
+        let mut client = Endpoint::connect(
+            Config { address: Ipv4Addr::LOCALHOST, ..plain() },
+            Connect { host: HOST, nonce: 7, password },
+            START,
+        );
         let mut buffer = [0; 512];
         let len = client.poll_transmit(&mut buffer, START).expect("a request").len;
         let datagram = Datagram::parse(&buffer[..len], Some(Role::Client)).expect("well formed");
@@ -36,10 +42,7 @@ fn a_client_joins_and_everyone_learns_its_name() {
     let (ann, bob) = (utf16("Ann"), utf16("Bob"));
     let mut net = Net::joined(&plain(), 1);
     let own = Ipv4Addr::new(10, 20, 0, 1);
-    net.clients[0]
-        .endpoint
-        .identify(own, Text::new(&ann).expect("UTF-16LE"), net.now)
-        .expect("somebody hears");
+    net.clients[0].endpoint.identify(Text::new(&ann).expect("UTF-16LE"), net.now).expect("somebody hears");
     net.settle();
     let identity = (Event::Identity { peer: PeerId(2), address: own }, ann.clone());
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -70,10 +73,7 @@ fn a_client_joins_and_everyone_learns_its_name() {
     assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender from now on");
 
     let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1]
-        .endpoint
-        .identify(own, Text::new(&bob).expect("UTF-16LE"), net.now)
-        .expect("somebody hears");
+    net.clients[1].endpoint.identify(Text::new(&bob).expect("UTF-16LE"), net.now).expect("somebody hears");
     net.settle();
     let identity = (Event::Identity { peer: PeerId(3), address: own }, bob);
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -87,10 +87,9 @@ fn a_newcomer_is_told_every_known_identity() {
     let mut net = Net::joined(&plain(), 6);
     let name = utf16("x");
     for n in [0, 1, 3, 5] {
-        let own = *net.clients[n].address.ip();
         net.clients[n]
             .endpoint
-            .identify(own, Text::new(&name).expect("UTF-16LE"), net.now)
+            .identify(Text::new(&name).expect("UTF-16LE"), net.now)
             .expect("somebody hears");
     }
     net.settle();
@@ -116,7 +115,11 @@ fn a_newcomer_is_told_every_known_identity() {
 fn a_request_carries_its_password_to_the_caller() {
     let password = utf16("naïve");
     let text = Text::new(&password).expect("UTF-16LE");
-    let mut client = Endpoint::connect(plain(), HOST, Ipv4Addr::LOCALHOST, 7, text, START);
+    let mut client = Endpoint::connect(
+        Config { address: Ipv4Addr::LOCALHOST, ..plain() },
+        Connect { host: HOST, nonce: 7, password: text },
+        START,
+    );
     let mut buffer = [0; 512];
     let sent = client.poll_transmit(&mut buffer, START).expect("a request");
     assert_eq!(sent.to, HOST);
@@ -214,7 +217,7 @@ fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
     };
     assert!(join(&mut host, 1).iter().all(|line| !line.contains("identity")));
     let name = utf16("Bridge");
-    host.endpoint.identify(*HOST.ip(), Text::new(&name).expect("UTF-16LE"), START).expect("somebody hears");
+    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), START).expect("somebody hears");
     let told = host.says(START);
     assert_eq!(told.iter().filter(|line| line.contains("identity")).count(), 1, "{told:?}");
     let told = join(&mut host, 2);
@@ -284,15 +287,15 @@ fn a_new_start_without_room_changes_nothing() {
 #[test]
 fn a_name_that_nobody_hears_is_an_error() {
     let mut client = End::client(plain(), 1, START);
-    let identify = |end: &mut End| end.endpoint.identify(Ipv4Addr::LOCALHOST, Text::default(), START);
+    let identify = |end: &mut End| end.endpoint.identify(Text::default(), START);
     assert_eq!(identify(&mut client), Err(SendError::UnknownPeer(PeerId::HOST)), "not let in yet");
     let mut client = puppet_client(plain());
     assert_eq!(identify(&mut client), Ok(()));
-    client.endpoint.leave(Ipv4Addr::LOCALHOST, START);
+    client.endpoint.leave(START);
     assert_eq!(identify(&mut client), Err(SendError::Leaving(PeerId::HOST)));
     let mut host = End::host(plain());
     assert_eq!(identify(&mut host), Ok(()), "those who come later hear it");
-    host.endpoint.leave(Ipv4Addr::LOCALHOST, START);
+    host.endpoint.leave(START);
     assert_eq!(identify(&mut host), Err(SendError::Leaving(PeerId::HOST)));
     let errors =
         [AdmitError::NoRequest(address(1)), AdmitError::Full(address(1))].map(|error| error.to_string());
@@ -329,14 +332,12 @@ fn several_players_share_an_address() {
         net.host.send(PeerId(2 + n), &[10 + n], net.now);
     }
     net.settle();
-    let received = |peer, byte| {
-        (Event::Received { peer: PeerId(peer), channel: Channel::Game, reliable: true }, vec![byte])
-    };
+    let received = |peer, byte| (Event::Received { peer: PeerId(peer), reliable: true }, vec![byte]);
     assert_eq!(net.host.events(), [received(2, 0), received(3, 1), received(4, 2)]);
     for n in 0..3_u8 {
         assert_eq!(net.clients[usize::from(n)].received(), [[10 + n]]);
     }
-    net.clients[1].endpoint.leave(*place(1001).ip(), net.now);
+    net.clients[1].endpoint.leave(net.now);
     // What it said last is acknowledged after 20 ms (T-60), and its goodbye waits for that.
     net.run(net.now + Duration::from_millis(20));
     assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);

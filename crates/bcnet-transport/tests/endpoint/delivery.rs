@@ -1,10 +1,9 @@
 //! Once, in order, in the right order of sending; unreliable messages at once.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
 
 use bcnet_transport::wire::{Channel, Message, PeerId, Seq, Text};
-use bcnet_transport::{Cause, Config, Event, Quality};
+use bcnet_transport::{Cause, Config, Engine, Event, Quality};
 
 use crate::net::{
     Dice, Net, Packet, START, ack, ack_part, address, from_peer, ms, part, pattern, plain, puppet, reliable,
@@ -21,9 +20,7 @@ fn a_datagram_is_filled_in_the_order_of_the_rule() {
     host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(48));
     host.send_as(PeerId(2), b"urgent", Quality::Urgent, ms(48));
     let name = utf16("n");
-    host.endpoint
-        .identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), ms(48))
-        .expect("somebody hears");
+    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("somebody hears");
     host.hear_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(48));
     let packets = host.flush(ms(48));
     assert_eq!(packets.len(), 1);
@@ -31,7 +28,7 @@ fn a_datagram_is_filled_in_the_order_of_the_rule() {
         "ack game seq=0",
         "ack game seq=1",
         "data seq=0 4 bytes",
-        "identity seq=1: host at 127.0.0.1 is \"n\"",
+        "identity seq=1: host at 10.10.10.1 is \"n\"",
         "data seq=2 6 bytes",
         "data seq=1 5 bytes",
         "data unreliable 5 bytes",
@@ -337,12 +334,11 @@ fn messages_reach_the_peer_they_are_for() {
     for n in 0..5_u8 {
         assert_eq!(
             net.clients[usize::from(n)].events(),
-            [(Event::Received { peer: PeerId::HOST, channel: Channel::Game, reliable: true }, vec![n])]
+            [(Event::Received { peer: PeerId::HOST, reliable: true }, vec![n])]
         );
     }
-    let expected: Vec<_> = (0..5)
-        .map(|n| (Event::Received { peer: PeerId(2 + n), channel: Channel::Game, reliable: true }, vec![n]))
-        .collect();
+    let expected: Vec<_> =
+        (0..5).map(|n| (Event::Received { peer: PeerId(2 + n), reliable: true }, vec![n])).collect();
     assert_eq!(net.host.events(), expected);
 }
 
@@ -372,7 +368,7 @@ fn a_payload_is_told_with_how_it_came() {
         host.hear_from(address(1), &from_peer(2, messages), START);
     }
     let told = host.events().into_iter().map(|(event, payload)| match event {
-        Event::Received { peer: PeerId(2), channel: Channel::Game, reliable } => (payload, reliable),
+        Event::Received { peer: PeerId(2), reliable } => (payload, reliable),
         other => panic!("{other:?}"),
     });
     let expected = [

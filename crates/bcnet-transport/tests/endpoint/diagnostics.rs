@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Seq};
-use bcnet_transport::{Cause, Leave, Quality, Receiving, Unacknowledged};
+use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Seq, Text};
+use bcnet_transport::{Cause, Engine, Leave, Quality, Receiving, Unacknowledged};
 
 use crate::net::{
     End, Net, START, ack, address, connect, from_peer, identity, measured, ms, part, pattern, plain, puppet,
@@ -234,4 +234,28 @@ fn the_round_trip_of_a_snapshot_settles_near_that_of_the_link() {
         let trip = trip.expect("measured").as_millis();
         assert!((50..=70).contains(&trip), "{trip} ms");
     }
+}
+
+/// T-60: a peer has everything of a channel once the last of it is acknowledged, whatever waits on the other.
+#[test]
+fn a_peer_has_everything_when_the_last_of_a_channel_is_acknowledged() {
+    let mut host = puppet(plain());
+    let has =
+        |host: &End| [Channel::Control, Channel::Game].map(|it| host.endpoint.has_everything(PeerId(2), it));
+    assert_eq!(has(&host), [true, true]);
+    host.send(PeerId(2), b"first", START);
+    host.send(PeerId(2), b"second", START);
+    assert_eq!(has(&host), [true, false], "not sent");
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), START);
+    assert_eq!(has(&host), [true, false], "the first may be lost");
+    host.endpoint.identify(Text::default(), START).expect("a host has a name");
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
+    assert_eq!(has(&host), [false, true]);
+    host.endpoint.send(PeerId(2), b"state", Quality::Unreliable, START).expect("it is there");
+    assert_eq!(has(&host), [false, true], "what may be lost is not waited for");
+    host.flush(START);
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 1)]), START);
+    assert_eq!(has(&host), [true, true]);
+    assert!(host.endpoint.has_everything(PeerId(9), Channel::Game), "nobody waits for nobody");
 }

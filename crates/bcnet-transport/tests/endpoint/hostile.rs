@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Message, PeerId, Seq, Text};
-use bcnet_transport::{AdmitError, Cause, Config, Event, Leave, Quality};
+use bcnet_transport::{AdmitError, Cause, Config, Engine, Event, Leave, Quality};
 
 use crate::heap;
 use crate::net::{
@@ -263,12 +263,9 @@ fn names_that_arrive_together_are_all_heard() {
 fn a_long_name_of_ones_own_is_cut() {
     let mut net = Net::joined(&plain(), 1);
     let long = utf16(&"ä".repeat(150));
-    net.clients[0]
-        .endpoint
-        .identify(Ipv4Addr::LOCALHOST, Text::new(&long).expect("UTF-16LE"), net.now)
-        .expect("somebody hears");
+    net.clients[0].endpoint.identify(Text::new(&long).expect("UTF-16LE"), net.now).expect("somebody hears");
     net.settle();
-    let told = (Event::Identity { peer: PeerId(2), address: Ipv4Addr::LOCALHOST }, long[..200].to_vec());
+    let told = (Event::Identity { peer: PeerId(2), address: *address(1).ip() }, long[..200].to_vec());
     assert_eq!(net.clients[0].events(), [told]);
 }
 
@@ -286,9 +283,7 @@ fn deafen(name: &[u8]) -> isize {
     let mut host = puppet(plain());
     let (start, mut most) = (heap::in_use(), 0);
     for n in 0..70_000_u64 {
-        host.endpoint
-            .identify(Ipv4Addr::LOCALHOST, Text::new(name).expect("UTF-16LE"), ms(n / 100))
-            .expect("somebody hears");
+        host.endpoint.identify(Text::new(name).expect("UTF-16LE"), ms(n / 100)).expect("somebody hears");
         if n % 100 == 0 {
             host.flush(ms(n / 100));
             host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(n / 100));

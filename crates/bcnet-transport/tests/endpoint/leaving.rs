@@ -1,10 +1,9 @@
 //! How each conversation ends: refused, booted, left.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, PeerId};
-use bcnet_transport::{AdmitError, BootError, Cause, Event, Leave, Quality, SendError};
+use bcnet_transport::{AdmitError, BootError, Cause, Engine, Event, Leave, Quality, SendError};
 
 use crate::net::{
     End, HOST, Net, START, ack, address, boot, connect, disconnect, from_peer, ms, pattern, plain, puppet,
@@ -127,8 +126,7 @@ fn the_session_ends_if_the_client_the_host_or_nobody_is_named() {
 #[test]
 fn a_client_leaves_and_the_others_are_told() {
     let mut net = Net::joined(&plain(), 3);
-    let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1].endpoint.leave(own, net.now);
+    net.clients[1].endpoint.leave(net.now);
     assert_eq!(net.clients[1].left(), [(PeerId::HOST, Leave::Local)]);
     let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", Quality::Reliable, net.now);
     assert_eq!(refused, Err(SendError::Leaving(PeerId::HOST)));
@@ -160,7 +158,7 @@ fn what_was_sent_before_leaving_is_delivered_before_the_goodbye() {
     for payload in &sent {
         net.clients[0].send(PeerId::HOST, payload, net.now);
     }
-    net.clients[0].endpoint.leave(Ipv4Addr::new(10, 20, 0, 1), net.now);
+    net.clients[0].endpoint.leave(net.now);
     let lost = net.clients[0].flush(net.now);
     assert!(said(&lost).iter().all(|line| line.starts_with("data")), "{:?}", said(&lost));
     net.run(net.now + Duration::from_secs(3));
@@ -176,11 +174,11 @@ fn what_was_sent_before_leaving_is_delivered_before_the_goodbye() {
 fn what_a_host_sent_before_leaving_is_delivered_before_the_goodbye() {
     let mut net = Net::joined(&plain(), 2);
     net.host.send(PeerId(2), b"last words", net.now);
-    net.host.endpoint.leave(*HOST.ip(), net.now);
+    net.host.endpoint.leave(net.now);
     let first = said(&net.host.flush(net.now));
     assert_eq!(first.iter().filter(|line| line.starts_with("disconnect")).count(), 1, "{first:?}");
     net.run(net.now + Duration::from_secs(3));
-    let received = Event::Received { peer: PeerId::HOST, channel: Channel::Game, reliable: true };
+    let received = Event::Received { peer: PeerId::HOST, reliable: true };
     let left = Event::Left { peer: PeerId::HOST, reason: Leave::Disconnected };
     assert_eq!(net.clients[0].events(), [(received, b"last words".to_vec()), (left, vec![])]);
     assert!(net.host.endpoint.is_closed());
@@ -192,7 +190,7 @@ fn a_host_leaves_and_everyone_is_told() {
     let mut net = Net::joined(&plain(), 3);
     net.host.hear_from(address(7), &connect(7), net.now);
     net.host.events();
-    net.host.endpoint.leave(*HOST.ip(), net.now);
+    net.host.endpoint.leave(net.now);
     let local: Vec<_> = (2..5).map(|id| (PeerId(id), Leave::Local)).collect();
     assert_eq!(net.host.left(), local);
     assert!(!net.host.endpoint.is_closed());
@@ -213,7 +211,7 @@ fn a_host_leaves_and_everyone_is_told() {
 #[test]
 fn a_host_that_leaves_hears_no_requests() {
     let mut host = puppet(plain());
-    host.endpoint.leave(*HOST.ip(), START);
+    host.endpoint.leave(START);
     host.flush(START);
     host.events();
     host.hear_from(address(2), &connect(2), START);
@@ -228,7 +226,7 @@ fn a_host_that_leaves_hears_no_requests() {
 fn leaving_before_being_let_in_is_immediate() {
     let mut client = End::client(plain(), 1, START);
     client.flush(START);
-    client.endpoint.leave(*address(1).ip(), ms(100));
+    client.endpoint.leave(ms(100));
     assert_eq!(client.left(), [(PeerId::HOST, Leave::Local)]);
     assert!(client.endpoint.is_closed());
     assert_eq!(client.timeline(ms(100), ms(60_000)), [""; 0]);
@@ -238,11 +236,11 @@ fn leaving_before_being_let_in_is_immediate() {
 #[test]
 fn a_host_that_leaves_does_not_wait_for_those_who_are_gone() {
     let mut net = Net::joined(&plain(), 2);
-    net.clients[0].endpoint.leave(*address(1).ip(), net.now);
+    net.clients[0].endpoint.leave(net.now);
     net.settle();
     assert_eq!(net.host.left(), [(PeerId(2), Leave::Disconnected)]);
     net.now = ms(500);
-    net.host.endpoint.leave(*HOST.ip(), net.now);
+    net.host.endpoint.leave(net.now);
     net.settle();
     assert!(net.host.endpoint.is_closed());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bcnet_transport::wire::{Channel, PeerId};
-use bcnet_transport::{Counters, Leave};
+use bcnet_transport::{Counters, Engine, Leave};
 
 use crate::heap;
 use crate::net::{End, Net, START, ack, address, connect, from_peer, ms, pattern, plain};

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use bcnet_transport::wire::{BootReason, Datagram, Delivery, MAX_MESSAGE, Message, PeerId, Seq, Text};
-use bcnet_transport::{Cause, Config, Event, Quality};
+use bcnet_transport::{Cause, Config, Engine, Event, Quality};
 
 use crate::net::{
     Dice, End, HOST, Net, Packet, START, address, connect, from_peer, identity, ms, part, pattern, plain,
@@ -21,16 +21,13 @@ fn whole_session(config: &Config) -> Vec<Packet> {
     net.host.endpoint.refuse(address(4), BootReason::BANNED, net.now).expect("it asks");
     drain(&mut net, &mut log);
     let name = utf16("Cady2");
-    net.clients[0]
-        .endpoint
-        .identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("UTF-16LE"), net.now)
-        .expect("somebody hears");
+    net.clients[0].endpoint.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("somebody hears");
     drain(&mut net, &mut log);
     net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now).expect("it is there");
     drain(&mut net, &mut log);
-    net.clients[0].endpoint.leave(Ipv4Addr::LOCALHOST, net.now);
+    net.clients[0].endpoint.leave(net.now);
     drain(&mut net, &mut log);
-    net.host.endpoint.leave(Ipv4Addr::LOCALHOST, net.now);
+    net.host.endpoint.leave(net.now);
     drain(&mut net, &mut log);
     log
 }

@@ -8,7 +8,9 @@ use bcnet_transport::wire::{
     Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq,
     Text, Writer,
 };
-use bcnet_transport::{Cause, Config, Counters, Endpoint, Event, Leave, Quality, Snapshot, Time};
+use bcnet_transport::{
+    Cause, Config, Connect, Counters, Endpoint, Engine, Event, Leave, Quality, Snapshot, Time,
+};
 
 /// When every test begins: not at zero, where "never" and "now" could be mixed up.
 pub(crate) const START: Time = Time::from_micros(10_000_000);
@@ -75,7 +77,8 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn host(config: Config) -> Self {
-        Self { endpoint: Endpoint::host(config), address: HOST, buffer: [0; 2048] }
+        let endpoint = Endpoint::host(Config { address: *HOST.ip(), ..config });
+        Self { endpoint, address: HOST, buffer: [0; 2048] }
     }
 
     /// The `n`th client, which starts to connect.
@@ -84,7 +87,11 @@ impl End {
     }
 
     pub(crate) fn client_at(config: Config, address: SocketAddrV4, nonce: u32, now: Time) -> Self {
-        let endpoint = Endpoint::connect(config, HOST, *address.ip(), nonce, Text::default(), now);
+        let endpoint = Endpoint::connect(
+            Config { address: *address.ip(), ..config },
+            Connect { host: HOST, nonce, password: Text::default() },
+            now,
+        );
         Self { endpoint, address, buffer: [0; 2048] }
     }
 

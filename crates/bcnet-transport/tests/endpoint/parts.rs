@@ -1,7 +1,7 @@
 //! Splitting as stock does it, and putting together what arrives, whatever arrives.
 
 use bcnet_transport::wire::{Channel, Data, Delivery, Message, Part, PeerId};
-use bcnet_transport::{Cause, Config, Quality, SendError};
+use bcnet_transport::{Cause, Config, Engine, Quality, SendError};
 
 use crate::net::{
     Dice, End, Net, Packet, START, ack, ack_part, address, connect, from_peer, ms, part, pattern, plain,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bcnet_transport::wire::{Channel, Message, PeerId};
-use bcnet_transport::{Config, Time};
+use bcnet_transport::{Config, Engine, Time};
 
 use crate::net::{
     Dice, End, Packet, START, ack, ack_part, address, from_peer, measured, ms, pattern, plain, puppet, said,

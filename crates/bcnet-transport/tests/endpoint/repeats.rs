@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bcnet_transport::wire::{Channel, Message, PeerId};
-use bcnet_transport::{Config, Quality};
+use bcnet_transport::{Config, Engine, Quality};
 
 use crate::net::{
     End, START, ack, address, before, connect, from_peer, measured, ms, plain, puppet, reliable,

@@ -10,7 +10,7 @@ use bcnet_lab::{
     DatagramMeta, Faults, LabEngine, NodeBehavior, Observer, Options, Rng, Scenario, SendMode, World, capture,
 };
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Event, Quality, Time, cipher};
+use bcnet_transport::{Config, Connect, Endpoint, Event, Quality, Time, cipher};
 use serde_json::Value;
 
 use super::tshark::Captured;
@@ -160,7 +160,11 @@ fn engine(number: usize, mix: Mix) -> Box<dyn LabEngine> {
         let params = Params { address: own, ..Params::default() };
         return Box::new(Stock::connect(params, host, own, nonce, &[], Time::ZERO));
     }
-    Box::new(Endpoint::connect(Config::default(), host, own, nonce, Text::default(), Time::ZERO))
+    Box::new(Endpoint::connect(
+        Config { address: own, ..Config::default() },
+        Connect { host, nonce, password: Text::default() },
+        Time::ZERO,
+    ))
 }
 
 /// A node says something to all it knows.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Event, Leave, Quality, Time};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Leave, Quality, Time};
 
 use crate::server::PATIENCE;
 
@@ -31,8 +31,11 @@ impl Player {
         let password = Text::new(&password).expect("whole units");
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let nonce = u32::from(socket.local_addr().expect("bound").port());
-        let endpoint =
-            Endpoint::connect(Config::default(), to, Ipv4Addr::LOCALHOST, nonce, password, Time::ZERO);
+        let endpoint = Endpoint::connect(
+            Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
+            Connect { host: to, nonce, password },
+            Time::ZERO,
+        );
         #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
         let started = Instant::now();
         Self { endpoint, socket, heard: Vec::new(), over: None, name: name.into(), started }
@@ -72,7 +75,7 @@ impl Player {
     /// Says goodbye, and plays on until that was heard.
     pub(crate) fn leave(&mut self) {
         let now = self.now();
-        self.endpoint.leave(Ipv4Addr::LOCALHOST, now);
+        self.endpoint.leave(now);
         self.until(|player| player.endpoint.is_closed());
     }
 
@@ -125,9 +128,7 @@ impl Player {
             Event::Joined { .. } => {
                 let name: Vec<u8> = self.name.encode_utf16().flat_map(u16::to_le_bytes).collect();
                 let now = self.now();
-                self.endpoint
-                    .identify(Ipv4Addr::LOCALHOST, Text::new(&name).expect("whole units"), now)
-                    .expect("it has joined");
+                self.endpoint.identify(Text::new(&name).expect("whole units"), now).expect("it has joined");
             }
             Event::Received { .. } => {
                 self.heard.push(payload.to_vec());

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use bcnet_lab::Rng;
 use bcnet_transport::wire::{BootReason, PeerId, Text};
-use bcnet_transport::{Config, Endpoint, Leave, Time};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Leave, Time};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
@@ -217,8 +217,11 @@ fn a_server_that_was_restarted_is_found_again() {
 /// A request to be let in, as it is on the wire.
 fn request() -> Vec<u8> {
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
-    let mut endpoint =
-        Endpoint::connect(Config::default(), to, Ipv4Addr::LOCALHOST, 7, Text::default(), Time::ZERO);
+    let mut endpoint = Endpoint::connect(
+        Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
+        Connect { host: to, nonce: 7, password: Text::default() },
+        Time::ZERO,
+    );
     let mut buffer = [0; 512];
     let transmit = endpoint.poll_transmit(&mut buffer, Time::ZERO).expect("a request");
     buffer[..transmit.len].to_vec()

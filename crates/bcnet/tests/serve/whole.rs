@@ -1,7 +1,7 @@
 //! A whole game over loopback, from the first player to the last, checked byte by byte against what was captured.
 
-use bcnet_transport::Leave;
 use bcnet_transport::wire::BootReason;
+use bcnet_transport::{Engine, Leave};
 use serde_json::Value;
 
 use crate::player::{Player, all_until};
