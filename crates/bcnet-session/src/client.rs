@@ -65,7 +65,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Endpoint, Engine, Quality, Time, Transmit};
+use bcnet_transport::{self as transport, Endpoint, Engine, Quality, Time, Transmit};
 
 use crate::config::MAX_SLOTS;
 use crate::game::{Message, NewPlayerInGame, ROUNDS, UnknownFlags};
@@ -143,11 +143,16 @@ impl Client {
     /// A client that asks to be let in.
     #[must_use]
     pub fn connect(connect: &Connect<'_>, options: Options, now: Time) -> Self {
-        let config = bcnet_transport::Config { cipher: connect.cipher, ..bcnet_transport::Config::default() };
+        let config = transport::Config {
+            cipher: connect.cipher,
+            address: connect.address,
+            ..transport::Config::default()
+        };
         // A text that ends early is no password of anybody.
         let password = Text::encode(connect.password).unwrap_or_default();
         let text = Text::new(&password).unwrap_or_default();
-        let engine = Endpoint::connect(config, connect.server, connect.address, connect.nonce, text, now);
+        let request = transport::Connect { host: connect.server, nonce: connect.nonce, password: text };
+        let engine = Endpoint::connect(config, request, now);
         Self::new(engine, options, now)
     }
 }

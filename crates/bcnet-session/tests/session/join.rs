@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bcnet_lab::Faults;
 use bcnet_session::{Anomaly, Config, PlayerState};
+use bcnet_transport::Leave;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role};
-use bcnet_transport::{Engine, Leave};
 
 use crate::play::playing;
 use crate::vectors::{bytes, hex, payload};
