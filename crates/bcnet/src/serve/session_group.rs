@@ -236,7 +236,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
     use bcnet_transport::wire::Text;
-    use bcnet_transport::{Config, Endpoint};
+    use bcnet_transport::{Config, Connect, Endpoint, Engine as _};
 
     use super::*;
     use crate::allocations;
@@ -289,11 +289,8 @@ mod tests {
             let address = group.hosts[0].address;
             let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
             let mut player = Endpoint::connect(
-                Config::default(),
-                address,
-                Ipv4Addr::LOCALHOST,
-                7,
-                Text::default(),
+                Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
+                Connect { host: address, nonce: 7, password: Text::default() },
                 Time::ZERO,
             );
             let mut hello = [0; 512];
