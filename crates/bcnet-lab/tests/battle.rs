@@ -90,8 +90,7 @@ fn both(name: &str) -> (Vec<Outcome>, Vec<Outcome>) {
 }
 
 fn runs(name: &str, engine: Option<EngineKind>) -> Vec<Outcome> {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).with_extension("toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name).with_extension("toml");
     let scenario = Scenario::parse(&fs::read_to_string(path).expect("a scenario")).expect("a good one");
     let seeds = 1..=SEEDS;
     seeds

@@ -198,7 +198,7 @@ fn every_key_and_figure_is_documented() {
 }
 
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
 fn scenarios() -> Vec<(String, Scenario)> {

@@ -57,7 +57,7 @@ fn put(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::Result<us
     Ok(4 * numbers.len() + bytes.len())
 }
 
-const BATTLE: &str = include_str!("../../../scenarios/battle-loss5.toml");
+const BATTLE: &str = include_str!("../../bcnet-lab/scenarios/battle-loss5.toml");
 const PORT: u16 = 22101;
 /// IPv4 without a link.
 const RAW: u32 = 101;

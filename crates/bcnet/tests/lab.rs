@@ -80,7 +80,7 @@ fn a_trace_has_a_line_for_every_ack() {
 
 #[test]
 fn a_missed_expectation_tells_what_was_expected_and_seen() {
-    let text = fs::read_to_string(root().join("scenarios/p03.toml")).expect("there");
+    let text = fs::read_to_string(root().join("crates/bcnet-lab/scenarios/p03.toml")).expect("there");
     let path = scratch("missed.toml", &text.replace("is = [8]", "is = [7]"));
     let run = lab(&["run", path.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 1);
@@ -111,12 +111,13 @@ fn the_list_has_every_scenario_anywhere() {
     let built_in = lab_in(&["list"], elsewhere.parent().expect("a directory"));
     let names: BTreeSet<String> =
         built_in.stdout.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
-    let files =
-        fs::read_dir(root().join("scenarios")).expect("scenarios").map(|file| file.expect("readable").path());
+    let files = fs::read_dir(root().join("crates/bcnet-lab/scenarios"))
+        .expect("scenarios")
+        .map(|file| file.expect("readable").path());
     let files: BTreeSet<String> =
         files.map(|path| path.file_stem().expect("named").to_string_lossy().into_owned()).collect();
     assert_eq!(names, files);
-    assert_eq!(lab_in(&["list"], &root()).stdout, built_in.stdout);
+    assert_eq!(lab_in(&["list"], &root().join("crates/bcnet-lab")).stdout, built_in.stdout);
 }
 
 /// The tour meets all expectations, and its report is whole, alone, and made of the figures of the table.

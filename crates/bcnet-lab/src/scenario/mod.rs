@@ -5,6 +5,7 @@
 
 mod check;
 mod file;
+mod library;
 mod value;
 
 use std::fmt;
@@ -19,6 +20,8 @@ use crate::engine::SendMode;
 use crate::link::{Faults, Script};
 use crate::measurement::Measurement;
 use crate::stock::Gate;
+
+pub use library::BUILT_IN;
 
 /// Which engine a node runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

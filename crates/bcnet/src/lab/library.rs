@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use bcnet_lab::Scenario;
+use bcnet_lab::scenario::BUILT_IN;
 
 use crate::config::nearest::did_you_mean;
 
@@ -56,16 +57,15 @@ fn built_in() -> anyhow::Result<Vec<Entry>> {
 }
 
 fn entry(name: String, path: String, text: &str) -> anyhow::Result<Entry> {
-    let scenario =
-        Scenario::parse(text).map_err(|mistake| anyhow!("{path}:{}: {}", mistake.line, mistake.what))?;
+    let scenario = Scenario::parse(text).map_err(|error| anyhow!("{path}:{}: {}", error.line, error.what))?;
     Ok(Entry { name, path, scenario })
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
     let name = || path.display().to_string();
     let size = fs::metadata(path).with_context(name)?.len();
-    if size > MOST {
-        bail!("{}: {size} bytes are too many for a scenario: {MOST} are possible", name());
+    if size > MAX_BYTES {
+        bail!("{}: {size} bytes are too many for a scenario: {MAX_BYTES} are possible", name());
     }
     fs::read_to_string(path).with_context(name)
 }
@@ -75,66 +75,4 @@ fn stem(path: &Path) -> String {
 }
 
 /// A megabyte.
-const MOST: u64 = 1 << 20;
-
-macro_rules! built_in {
-    ($($name:literal,)*) => {
-        /// The project's scenarios: every file of the directory.
-        const BUILT_IN: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml"))),)*];
-    };
-}
-
-built_in! {
-    "battle",
-    "battle-bcnet-clients",
-    "battle-bcnet-host",
-    "battle-day",
-    "battle-lan",
-    "battle-loss20",
-    "battle-loss5",
-    "battle-loss5-bcnet-clients",
-    "battle-loss5-bcnet-host",
-    "blocked-clock",
-    "budget",
-    "cap255",
-    "deadlock",
-    "deadlock-keepalives",
-    "deadlock-leave",
-    "deadlock-traffic",
-    "dedup",
-    "forced-reliable",
-    "growth",
-    "h1-three-losses",
-    "h2-requeue",
-    "h3-wire",
-    "h4-same-frame",
-    "h5-aggregate",
-    "h6-together",
-    "h7-channel",
-    "lull",
-    "memory",
-    "mixing",
-    "p01",
-    "p02",
-    "p03",
-    "p04",
-    "p07",
-    "p07-own-entry",
-    "p09",
-    "p10",
-    "p10-budget",
-    "p10-parts",
-    "p11",
-    "p12",
-    "p14",
-    "p14-wrap",
-    "p15",
-    "p17",
-    "parts-deaf",
-    "sawtooth",
-    "slow-tick",
-    "slow-tick-50us",
-    "starvation",
-    "unknown-type",
-}
+const MAX_BYTES: u64 = 1 << 20;

@@ -27,7 +27,7 @@ Scenarios are files; docs/scenarios.md explains every key. Those of the project 
 Examples:
   bcnet lab list
   bcnet lab run p01
-  bcnet lab run scenarios/p*.toml --json
+  bcnet lab run p01 p02 p03 --json
   bcnet lab run battle-loss5 --engine bcnet --seed 7
   bcnet lab dump p01 --at 2.77
   bcnet lab tour --report tour.html

@@ -74,7 +74,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 
 /// The first datagrams of every scenario of the laboratory, each scenario in a network of its own.
 pub(crate) fn scenarios() -> Vec<Captured> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bcnet-lab/scenarios");
     let mut files: Vec<PathBuf> =
         directory.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
