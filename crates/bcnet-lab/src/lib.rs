@@ -30,3 +30,7 @@ pub use run::{Options, capture, run};
 pub use scenario::Scenario;
 pub use totals::{Queues, Totals};
 pub use world::World;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -396,3 +396,7 @@ fn unordered(a: SocketAddrV4, b: SocketAddrV4) -> Pair {
 
 /// The mark of findings that no datagram shows, only the passing of time.
 pub const NO_MARK: u64 = u64::MAX;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,3 +13,7 @@ mod proxy;
 
 pub use heal::{Bytes, Healed, Healer, Inbound, Passed, Way};
 pub use proxy::{Config, Event, Leg, MAX_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -53,3 +53,7 @@ pub use message::Score;
 pub use query::{answer_challenge, validate};
 pub use session::{Player, PlayerState, Session, Status};
 pub use stats::{Anomalies, Anomaly, Counters};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

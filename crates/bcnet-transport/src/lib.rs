@@ -104,5 +104,5 @@ pub use stats::{Cause, Counters, Kinds, Rejected};
 pub use time::{Deadlines, Time};
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

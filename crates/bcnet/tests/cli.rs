@@ -87,12 +87,25 @@ fn the_join_reads_well() {
 }
 
 #[test]
-fn the_example_in_the_readme_is_true() {
-    let readme = fs::read_to_string(path("README.md")).expect("README.md");
-    let (_, example) = readme.split_once("$ echo '").expect("an example");
-    let (input, rest) = example.split_once("' | bcnet inspect --hex -\n").expect("a command");
-    let (output, _) = rest.split_once("```").expect("its end");
-    assert_eq!(inspect(input, &[]).stdout, output);
+fn the_examples_in_the_readmes_are_true() {
+    for file in ["README.md", "crates/bcnet/README.md"] {
+        let readme = fs::read_to_string(path(file)).expect(file);
+        let (_, example) = readme.split_once("$ echo '").expect("an example");
+        let (input, rest) = example.split_once("' | bcnet inspect --hex -\n").expect("a command");
+        let (output, _) = rest.split_once("```").expect("its end");
+        assert_eq!(inspect(input, &[]).stdout, output, "{file}");
+    }
+}
+
+/// The crate's documentation tests compile what its README shows; the project's README shows the same.
+#[test]
+fn the_code_in_the_readme_is_that_of_the_crate() {
+    let [project, of_crate] = ["README.md", "crates/bcnet-transport/README.md"]
+        .map(|file| fs::read_to_string(path(file)).expect(file));
+    let code: Vec<&str> =
+        project.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(code.len(), 1);
+    assert!(of_crate.contains(code[0]), "{}", code[0]);
 }
 
 /// An entry without what its payloads mean, which the vectors do not tell.
