@@ -1,0 +1,204 @@
+//! What is found, and which of it is shown.
+
+use std::fs;
+use std::net::SocketAddrV4;
+
+use serde_json::Value;
+
+use crate::captures::{CLIENT, Packet, RAW, chat, directory, inspect, packet, pcap, session};
+use crate::run::bcnet;
+
+#[test]
+fn a_summary_ranks_faults_with_their_first_evidence() {
+    let run = inspect(&pcap(&session(), RAW), &["--summary"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    for part in [
+        "standard input: 24 packets",
+        "conversation 1: peer 2 (10.0.0.2:4711) and host (10.0.0.1:26000)",
+        "0x2C Chat",
+        "retransmissions, no ACK sent",
+        "stale ACKs",
+        "first: packet 11 at byte 581",
+        "stale ACK of connect control seq=0, sent 2 times",
+    ] {
+        assert!(run.stdout.contains(part), "{part}\n{}", run.stdout);
+    }
+    let place = |part: &str| run.stdout.find(part).expect("found above");
+    assert!(place("retransmissions, no ACK sent") < place("stale ACKs"));
+}
+
+/// The host sends something to a player who leaves, again and again: the player is not there to see a lag.
+#[test]
+fn a_normal_leave_is_no_fault() {
+    let mut packets = vec![packet(0.0, "02 01 02"), chat(1, 0, 0.1)];
+    packets.push(packet(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02"));
+    packets.push(packet(0.25, "01 01 01 02 00 02"));
+    packets.extend([1.1, 3.1, 6.1].map(|at| chat(1, 0, at)));
+    let directory = directory("leave");
+    let page = directory.join("out.html");
+    let run = inspect(&pcap(&packets, RAW), &["--summary", "--report", page.to_str().expect("UTF-8")]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let told = "\nnot a fault\n          3  retransmissions to someone who had left\n";
+    assert!(run.stdout.contains(told) && !run.stdout.contains("the worst first"), "{}", run.stdout);
+    let page = fs::read_to_string(&page).expect("a report");
+    assert!(page.contains("had left") && !page.contains("sees a lag"), "{page}");
+    let json = inspect(&pcap(&packets, RAW), &["--json"]).json();
+    let found: Vec<&Value> = json.iter().filter(|entry| entry.get("finding").is_some()).collect();
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|found| found["fault"] == false && found["cause"] == "receiver_left"));
+}
+
+/// More than four thousand repeats that nothing explains come to their end together.
+#[test]
+fn findings_that_were_not_kept_are_told_in_every_form() {
+    let mut packets = Vec::new();
+    for port in 1..=9_u16 {
+        let from = SocketAddrV4::new(*CLIENT.ip(), 5000 + port);
+        for number in 0..515_u16 {
+            let [low, high] = number.to_le_bytes();
+            let hex = format!("02 02 32 06 80 00 00 19 32 05 00 {low:02X} {high:02X}");
+            packets.push(Packet { from, ..packet(1.0, &hex) });
+        }
+    }
+    let directory = directory("lost");
+    let report = directory.join("out.html");
+    let capture = pcap(&packets, RAW);
+    let lost = "512 findings more came at once than can be kept, and are not counted";
+    let summary = inspect(&capture, &["--summary"]);
+    assert!(
+        summary.stdout.ends_with(&format!("\n{lost}\n")) && summary.stderr.is_empty(),
+        "{}",
+        summary.stdout
+    );
+    for form in [&["--json"][..], &["--csv"], &[], &["--report", report.to_str().expect("UTF-8")]] {
+        let run = inspect(&capture, form);
+        assert_eq!((run.code, run.stderr), (0, format!("bcnet: standard input: {lost}\n")), "{form:?}");
+    }
+    assert!(fs::read_to_string(&report).expect("a report").contains(lost));
+}
+
+#[test]
+fn filters_choose_datagrams_messages_and_times() {
+    let capture = pcap(&session(), RAW);
+    let shown = |flags: &[&str]| {
+        let run = inspect(&capture, &[flags, &["--csv"]].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stdout.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = shown(&[]);
+    assert!(shown(&["--kind", "ack"]).iter().all(|row| row.contains(",ack,")));
+    assert_eq!(shown(&["--opcode", "chat"]), shown(&["--opcode", "0x2c"]));
+    assert_eq!(shown(&["--opcode", "Chat"]).len(), 9);
+    // The request was sent without an id.
+    assert_eq!(shown(&["--peer", "2"]), all[1..]);
+    assert_eq!(shown(&["--peer", "10.0.0.3"]).len(), 0);
+    assert_eq!(shown(&["--peer", "10.0.0.2:4711"]), all);
+    let early = shown(&["--to", "0.95"]);
+    let late = shown(&["--from", "0.951"]);
+    assert!(!early.is_empty() && !late.is_empty());
+    assert_eq!([early, late].concat(), all);
+    let anomalies = shown(&["--anomalies"]);
+    assert!(anomalies.iter().any(|row| row.ends_with(",stale_ack")) && anomalies.len() < all.len());
+    for bad in [["--peer", "x"], ["--kind", "x"], ["--opcode", "x"], ["--from", "x"]] {
+        assert_eq!(inspect(&capture, &bad).code, 2, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_summary_and_a_report_can_be_of_one_peer() {
+    let mut packets = session();
+    // Another player, with a datagram that makes no sense.
+    let other = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 3), 4711);
+    for (at, hex) in [(1.8, "03 01 32 06 80 00 00 19"), (1.81, "03 01 77 00")] {
+        packets.push(Packet { from: other, ..packet(at, hex) });
+    }
+    packets.push(Packet { from: other, bytes: b"\\info\\".to_vec(), ..packet(1.82, "02 01 02") });
+    let capture = pcap(&packets, RAW);
+    let directory = directory("one-peer");
+    let report = directory.join("out.html");
+    for (flags, conversations, gamespy, unknown, stale) in [
+        (&[][..], "2 conversations", "2 GameSpy", true, true),
+        (&["--peer", "2"], "1 conversation", "0 GameSpy", false, true),
+        (&["--peer", "10.0.0.2"], "1 conversation", "1 GameSpy", false, true),
+        (&["--peer", "3"], "1 conversation", "0 GameSpy", true, false),
+        (&["--peer", "9"], "0 conversations", "0 GameSpy", false, false),
+    ] {
+        let report_flags = ["--summary", "--report", report.to_str().expect("UTF-8")];
+        let run = inspect(&capture, &[flags, &report_flags].concat());
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        assert!(run.stdout.contains(&format!(" {conversations}, {gamespy}")), "{flags:?}\n{}", run.stdout);
+        let page = fs::read_to_string(&report).expect("a report");
+        assert!(page.contains(&format!(" {conversations}, ")), "{flags:?}");
+        for text in [&run.stdout, &page] {
+            let found = [text.contains("datagrams with unknown types"), text.contains("stale ACKs")];
+            assert_eq!(found, [unknown, stale], "{flags:?}\n{text}");
+        }
+        let plots = 6 * conversations[..1].parse::<usize>().expect("a digit");
+        assert_eq!(page.matches("<svg").count(), plots, "{flags:?}");
+    }
+}
+
+/// Nothing is worse than an option that is taken and does nothing.
+#[test]
+fn options_that_do_not_fit_together_are_refused() {
+    let file = directory("refused").join("a.pcap");
+    fs::write(&file, pcap(&session(), RAW)).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for whole in [&["--summary"][..], &["--report", "never.html"]] {
+        for filter in [
+            &["--kind", "ack"][..],
+            &["--opcode", "Chat"],
+            &["--from", "1"],
+            &["--to", "1"],
+            &["--anomalies"],
+        ] {
+            refused(&[&[file], whole, filter].concat(), &[whole[0], filter[0]]);
+        }
+    }
+    for option in
+        [&["--write", "never.pcapng"][..], &["--explain"], &["--plain"], &["--message"], &["--payload"]]
+    {
+        refused(&[&[file], option].concat(), &[option[0]]);
+    }
+    for option in [
+        &["--summary"][..],
+        &["--csv"],
+        &["--report", "never.html"],
+        &["--parquet", "never.parquet"],
+        &["--follow"],
+        &["--peer", "2"],
+        &["--kind", "ack"],
+        &["--anomalies"],
+    ] {
+        refused(&[&[file, file], option].concat(), &[option[0], "is for one capture"]);
+        refused(&[&["--hex", "-"], option].concat(), &[option[0], "--hex"]);
+    }
+    refused(&["-", "-"], &["standard input can be read only once"]);
+}
+
+/// It cannot run, says why, and shows nothing.
+fn refused(args: &[&str], said: &[&str]) {
+    let run = bcnet(&[&["inspect"], args].concat(), b"");
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+    assert!(said.iter().all(|said| run.stderr.contains(said)), "{args:?}: {}", run.stderr);
+}
+
+/// The cause of a retransmission is known later, and belongs to those who talk there.
+#[test]
+fn late_findings_are_chosen_as_datagrams_are() {
+    let capture = pcap(&session(), RAW);
+    let found = |flags: &[&str]| {
+        let run = inspect(&capture, &[flags, &["--json"]].concat());
+        let names =
+            run.json().into_iter().filter_map(|entry| Some(entry.get("finding")?.as_str()?.to_owned()));
+        names.collect::<Vec<_>>()
+    };
+    let all = found(&[]);
+    assert!(all.contains(&"retransmission".to_owned()), "{all:?}");
+    assert_eq!(found(&["--anomalies"]), all);
+    assert_eq!(found(&["--peer", "10.0.0.2"]), all);
+    assert_eq!(found(&["--peer", "2"]), all);
+    for nobody in [["--peer", "10.0.0.9"], ["--peer", "9"], ["--from", "99"]] {
+        assert_eq!(found(&nobody), Vec::<String>::new(), "{nobody:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! `bcnet inspect` on captures and packet logs, as a user runs it.
+
+mod captures;
+mod findings;
+mod follow;
+mod formats;
+mod joining;
+mod report;
+#[path = "../run/mod.rs"]
+mod run;
