@@ -14,26 +14,27 @@
 
 extern crate alloc;
 
+mod acks;
+mod cause;
 mod conversation;
 mod finding;
-mod half;
-mod ledger;
 mod numbers;
-mod outbox;
+mod sent;
+mod side;
+mod state;
+mod step;
 mod stock;
 mod traffic;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
-use core::fmt;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use bcnet_transport::Queues;
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Content, Parsed, PeerId, Reason, Role, Seq, WireError};
-use conversation::Talk;
+use bcnet_transport::wire::{Content, Parsed, Reason, WireError};
+use bcnet_transport::{Queues, Time};
+pub use conversation::Conversation;
 pub use finding::{About, Finding, Missed, RetransmitCause, What};
+use state::ConversationState;
 pub use traffic::{Count, Traffic};
 
 /// How much an observer remembers.
@@ -95,7 +96,7 @@ pub enum Observed<'a> {
 #[derive(Debug)]
 pub struct Observer {
     limits: Limits,
-    talks: BTreeMap<ConversationId, Talk>,
+    conversations: BTreeMap<ConversationId, ConversationState>,
     by_addresses: BTreeMap<Pair, ConversationId>,
     next: u32,
     findings: Findings,
@@ -109,10 +110,10 @@ impl Observer {
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
-            talks: BTreeMap::new(),
+            conversations: BTreeMap::new(),
             by_addresses: BTreeMap::new(),
             next: 0,
-            findings: Findings { waiting: VecDeque::new(), most: limits.findings, lost: 0 },
+            findings: Findings { waiting: VecDeque::new(), limit: limits.findings, lost: 0 },
             looked: Time::ZERO,
         }
     }
@@ -134,12 +135,12 @@ impl Observer {
             (Content::Malformed(error), Some(id)) => return self.malformed(id, mark, at, from, *error),
         };
         let id = known.unwrap_or_else(|| self.begin(at, from, to));
-        let Some(talk) = self.talks.get_mut(&id) else {
+        let Some(state) = self.conversations.get_mut(&id) else {
             return Observed::Datagram(datagram, id, Side::First);
         };
-        let side = talk.side(from);
+        let side = state.side(from);
         let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
-        talk.observe(side, datagram, &self.limits, &mut tell);
+        state.observe(side, datagram, &self.limits, &mut tell);
         self.advance(at);
         Observed::Datagram(datagram, id, side)
     }
@@ -152,9 +153,9 @@ impl Observer {
         from: SocketAddrV4,
         error: WireError,
     ) -> Observed<'static> {
-        let Some(talk) = self.talks.get_mut(&id) else { return Observed::Foreign(error) };
-        let side = talk.side(from);
-        talk.half_mut(side).traffic.malformed += 1;
+        let Some(state) = self.conversations.get_mut(&id) else { return Observed::Foreign(error) };
+        let side = state.side(from);
+        state.side_state_mut(side).traffic.malformed += 1;
         let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
         tell.tell(
             side,
@@ -167,16 +168,16 @@ impl Observer {
     }
 
     fn begin(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) -> ConversationId {
-        if self.talks.len() >= self.limits.conversations.max(1) {
-            let idle = self.talks.values().min_by_key(|talk| (talk.last, talk.id));
-            if let Some((id, [a, b])) = idle.map(|talk| (talk.id, talk.addresses)) {
-                self.talks.remove(&id);
+        if self.conversations.len() >= self.limits.conversations.max(1) {
+            let idle = self.conversations.values().min_by_key(|state| (state.last, state.id));
+            if let Some((id, [a, b])) = idle.map(|state| (state.id, state.addresses)) {
+                self.conversations.remove(&id);
                 self.by_addresses.remove(&unordered(a, b));
             }
         }
         let id = ConversationId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.talks.insert(id, Talk::new(id, [from, to], at));
+        self.conversations.insert(id, ConversationState::new(id, [from, to], at));
         self.by_addresses.insert(unordered(from, to), id);
         id
     }
@@ -198,31 +199,31 @@ impl Observer {
             return;
         }
         self.looked = now;
-        for talk in self.talks.values_mut() {
+        for state in self.conversations.values_mut() {
             let mut tell =
-                Teller { findings: &mut self.findings, conversation: talk.id, at: now, mark: NO_MARK };
-            talk.expire(now, &mut tell);
+                Teller { findings: &mut self.findings, conversation: state.id, at: now, mark: NO_MARK };
+            state.expire(now, &mut tell);
         }
     }
 
     /// Nothing more will come: what waits to be explained is told as it stands.
     pub fn finish(&mut self, now: Time) {
-        for talk in self.talks.values_mut() {
+        for state in self.conversations.values_mut() {
             let mut tell =
-                Teller { findings: &mut self.findings, conversation: talk.id, at: now, mark: NO_MARK };
-            talk.finish(&mut tell);
+                Teller { findings: &mut self.findings, conversation: state.id, at: now, mark: NO_MARK };
+            state.finish(&mut tell);
         }
     }
 
     /// What is known of a conversation.
     #[must_use]
     pub fn conversation(&self, id: ConversationId) -> Option<Conversation<'_>> {
-        self.talks.get(&id).map(Conversation)
+        self.conversations.get(&id).map(Conversation)
     }
 
     /// All conversations that are followed, in the order of their beginning.
     pub fn conversations(&self) -> impl Iterator<Item = Conversation<'_>> {
-        self.talks.values().map(Conversation)
+        self.conversations.values().map(Conversation)
     }
 
     /// The queues of one side as they are at `now`, if the conversation is known. What has reached it by then is
@@ -233,131 +234,11 @@ impl Observer {
     }
 }
 
-/// A conversation as far as it was seen.
-#[derive(Debug, Clone, Copy)]
-pub struct Conversation<'a>(&'a Talk);
-
-impl Conversation<'_> {
-    /// Its number.
-    #[must_use]
-    pub const fn id(&self) -> ConversationId {
-        self.0.id
-    }
-
-    /// When its first datagram was seen.
-    #[must_use]
-    pub const fn started(&self) -> Time {
-        self.0.started
-    }
-
-    /// When its last datagram was seen.
-    #[must_use]
-    pub const fn last(&self) -> Time {
-        self.0.last
-    }
-
-    /// How often it was seen that the capture has missed something.
-    #[must_use]
-    pub const fn capture_losses(&self) -> u64 {
-        self.0.capture_losses
-    }
-
-    /// The address of a side.
-    #[must_use]
-    pub const fn address(&self, side: Side) -> SocketAddrV4 {
-        let [first, second] = self.0.addresses;
-        match side {
-            Side::First => first,
-            Side::Second => second,
-        }
-    }
-
-    /// The id that a side has, if it has sent something or was given one.
-    #[must_use]
-    pub const fn peer(&self, side: Side) -> Option<PeerId> {
-        self.0.half(side).id
-    }
-
-    /// Whether a side is the host, if its id or that of the other tells.
-    #[must_use]
-    pub fn role(&self, side: Side) -> Option<Role> {
-        match (self.peer(side), self.peer(side.other())) {
-            (Some(PeerId::HOST), _) => Some(Role::Host),
-            (_, Some(PeerId::HOST)) => Some(Role::Client),
-            (Some(PeerId::UNASSIGNED), None) => Some(Role::Client),
-            (None, Some(PeerId::UNASSIGNED)) => Some(Role::Host),
-            _ => None,
-        }
-    }
-
-    /// What a side has sent.
-    #[must_use]
-    pub const fn traffic(&self, side: Side) -> &Traffic {
-        &self.0.half(side).traffic
-    }
-
-    /// The smoothed time from a message of this side to its ACK, at the place of the observer.
-    #[must_use]
-    pub fn round_trip(&self, side: Side) -> Option<Duration> {
-        self.0.half(side).round_trip.smoothed()
-    }
-
-    /// The number that comes next in a stream of this side.
-    #[must_use]
-    pub const fn next_seq(&self, side: Side, channel: Channel) -> Seq {
-        let [control, game] = &self.0.half(side).numbers;
-        match channel {
-            Channel::Control => control.next(),
-            Channel::Game => game.next(),
-        }
-    }
-
-    /// How many messages of this side wait for an ACK.
-    #[must_use]
-    pub fn unacknowledged(&self, side: Side) -> usize {
-        self.0.half(side).sent.len()
-    }
-
-    /// How many of them are parts.
-    #[must_use]
-    pub fn fragments_in_flight(&self, side: Side) -> usize {
-        self.0.half(side).sent.parts()
-    }
-
-    /// How many times this side has sent something again and nothing has told why.
-    #[must_use]
-    pub fn unexplained(&self, side: Side) -> usize {
-        self.0.half(side).sent.open.len()
-    }
-
-    /// How many ACKs are in the outbox of this side.
-    #[must_use]
-    pub fn owed_acks(&self, side: Side) -> usize {
-        self.0.half(side).owed.len()
-    }
-
-    fn queues(&self, side: Side, now: Time, limits: &Limits) -> Queues {
-        let mut half = self.0.half(side).clone();
-        half.read_after(limits, |_, _| {});
-        let peer = self.peer(side.other()).unwrap_or(PeerId::UNASSIGNED);
-        if self.0.is_over(side, &half, now) {
-            return Queues { peer, retransmit: Vec::new(), acks: Vec::new() };
-        }
-        Queues { peer, retransmit: half.sent.entries(now).collect(), acks: half.owed.entries().collect() }
-    }
-}
-
-impl fmt::Display for Conversation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} \u{2013} {}", self.address(Side::First), self.address(Side::Second))
-    }
-}
-
 /// What waits to be told.
 #[derive(Debug)]
 struct Findings {
     waiting: VecDeque<Finding>,
-    most: usize,
+    limit: usize,
     lost: u64,
 }
 
@@ -376,7 +257,7 @@ impl Teller<'_> {
 
     /// Tells something about an earlier datagram.
     fn tell_of(&mut self, at: Time, mark: u64, side: Side, what: What) {
-        if self.findings.waiting.len() >= self.findings.most {
+        if self.findings.waiting.len() >= self.findings.limit {
             self.findings.lost += 1;
             return;
         }

@@ -7,7 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::Seq;
 
 #[derive(Debug, Clone)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     first: Option<Seq>,
     next: Seq,
     /// Numbers that were passed over, with the time and the mark of the datagram that did.
@@ -15,27 +15,27 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { first: None, next: Seq(0), missing: Vec::new() }
     }
 
     /// The number that comes next.
-    pub(super) const fn next(&self) -> Seq {
+    pub(crate) const fn next(&self) -> Seq {
         self.next
     }
 
     /// Whether no number is missing.
-    pub(super) const fn is_told(&self) -> bool {
+    pub(crate) const fn is_told(&self) -> bool {
         self.missing.is_empty()
     }
 
     /// Whether the number was used before anything of this stream was seen.
-    pub(super) fn is_before_first(&self, seq: Seq) -> bool {
+    pub(crate) fn is_before_first(&self, seq: Seq) -> bool {
         self.first.is_none_or(|first| seq.distance_from(first) < 0)
     }
 
     /// A message was sent for the first time, or one that was not seen was acknowledged.
-    pub(super) fn note(&mut self, seq: Seq, at: Time, mark: u64) {
+    pub(crate) fn note(&mut self, seq: Seq, at: Time, mark: u64) {
         if self.first.is_none() {
             (self.first, self.next) = (Some(seq), seq.next());
             return;
@@ -53,7 +53,7 @@ impl Numbers {
     }
 
     /// Numbers that were passed over so long ago that they will not come any more.
-    pub(super) fn expire(&mut self, at: Time, mut told: impl FnMut(Seq, Time, u64)) {
+    pub(crate) fn expire(&mut self, at: Time, mut told: impl FnMut(Seq, Time, u64)) {
         self.missing.retain(|(seq, since, mark)| {
             let kept = at.micros_since(*since) <= GONE_AFTER;
             if !kept {

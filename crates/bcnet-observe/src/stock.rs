@@ -3,23 +3,23 @@
 use bcnet_transport::wire::{Body, Control, Message};
 
 /// The time from one sending of an ACK to the next.
-pub(super) const ACK_REPEAT: u64 = 666_600;
+pub(crate) const ACK_REPEAT: u64 = 666_600;
 /// An ACK is forgotten after this many sendings.
-pub(super) const ACK_SENDS: u32 = 9;
+pub(crate) const ACK_SENDS: u32 = 9;
 /// A message that is this old is given up without a word.
-pub(super) const GIVE_UP: u64 = 360 * SECOND;
+pub(crate) const GIVE_UP: u64 = 360 * SECOND;
 /// A peer that is silent for longer is gone.
-pub(super) const TIMEOUT: u64 = 45 * SECOND;
+pub(crate) const TIMEOUT: u64 = 45 * SECOND;
 /// A peer that has left is answered for so long.
-pub(super) const LINGER: u64 = 15 * SECOND;
+pub(crate) const LINGER: u64 = 15 * SECOND;
 /// What fits a datagram behind its header.
-pub(super) const ROOM: usize = 510;
+pub(crate) const ROOM: usize = 510;
 /// A second in the unit of time.
-pub(super) const SECOND: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000_000;
 
 /// How a stock sender spaces the repeats of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rhythm {
+pub(crate) enum Rhythm {
     /// Every second.
     Even,
     /// After one second, then two, up to five, and from one again.
@@ -27,7 +27,7 @@ pub(super) enum Rhythm {
 }
 
 impl Rhythm {
-    pub(super) const fn of(message: &Message<'_>) -> Self {
+    pub(crate) const fn of(message: &Message<'_>) -> Self {
         match message {
             Message::Control(Control {
                 body: Body::ConnectRequest { .. } | Body::Disconnect { .. }, ..
@@ -37,7 +37,7 @@ impl Rhythm {
     }
 
     /// The time from the last sending to the next, after `repeats` repeats.
-    pub(super) const fn interval(self, repeats: u32) -> u64 {
+    pub(crate) const fn interval(self, repeats: u32) -> u64 {
         match self {
             Self::Even => SECOND,
             Self::Sawtooth => SECOND * (1 + repeats as u64 % 5),

@@ -15,7 +15,7 @@ pub struct Count {
 }
 
 impl Count {
-    pub(super) const fn add(&mut self, bytes: usize) {
+    pub(crate) const fn add(&mut self, bytes: usize) {
         self.messages += 1;
         self.bytes += bytes as u64;
     }
@@ -50,7 +50,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let none = Count::default();
         Self {
             datagrams: 0,
@@ -74,7 +74,7 @@ impl Traffic {
         (0..=u8::MAX).zip(self.opcodes.iter().copied()).filter(|(_, count)| count.messages > 0)
     }
 
-    pub(super) fn note(&mut self, message: &Message<'_>) {
+    pub(crate) fn note(&mut self, message: &Message<'_>) {
         let len = message.wire_len();
         match message {
             Message::Ack(ack) => {
@@ -100,7 +100,7 @@ impl Traffic {
 }
 
 /// The game's opcode: the first byte of a whole payload or of a first part.
-pub(super) fn opcode(message: &Message<'_>) -> Option<u8> {
+pub(crate) fn opcode(message: &Message<'_>) -> Option<u8> {
     match message {
         Message::Data(data) if data.delivery.part().is_none_or(|part| part.index() == 0) => {
             data.payload.first().copied()

@@ -103,7 +103,7 @@ impl<'a> MessageBuffer<'a> {
     pub fn reuse<'b>(mut self) -> MessageBuffer<'b> {
         self.messages.clear();
         // Nothing is left that would borrow; collecting nothing into the same type keeps the memory.
-        MessageBuffer { messages: self.messages.into_iter().filter_map(|_| None).collect() }
+        MessageBuffer { messages: self.messages.into_iter().map_while(|_| None).collect() }
     }
 }
 

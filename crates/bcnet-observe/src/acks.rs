@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::ledger::Key;
+use crate::sent::Key;
 use crate::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
 use bcnet_transport::QueuedAck;
 use bcnet_transport::Time;
@@ -10,7 +10,7 @@ use bcnet_transport::wire::MessageId;
 
 /// How a side sends its ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(crate) enum AckStyle {
     /// Not seen yet; taken for stock until it shows.
     Unknown,
     /// Nine times for each arrival.
@@ -20,14 +20,14 @@ pub(super) enum Manner {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Owed {
+pub(crate) struct OwedAck {
     id: MessageId,
     sends: u32,
     /// When it was sent last, or when the message came if it was not sent.
     last: Time,
 }
 
-impl Owed {
+impl OwedAck {
     /// Whether a stock sender may send it at `at`.
     const fn is_due(&self, at: Time) -> bool {
         let wait = if self.sends == 0 { 0 } else { ACK_REPEAT };
@@ -36,44 +36,44 @@ impl Owed {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Outbox {
-    owed: VecDeque<Owed>,
+pub(crate) struct AckOutbox {
+    owed: VecDeque<OwedAck>,
     /// What each is found by: every message and every ACK looks for one, and these alone are searched fast.
     keys: VecDeque<Key>,
     /// Behind the one that was sent last: ACKs leave in the order in which they are owed.
     next: usize,
-    manner: Manner,
+    style: AckStyle,
     /// None was sent before this.
     earliest: Time,
     /// How many ACKs were not repeated though it was time.
     not_repeated: u32,
 }
 
-impl Outbox {
-    pub(super) const fn new() -> Self {
+impl AckOutbox {
+    pub(crate) const fn new() -> Self {
         Self {
             owed: VecDeque::new(),
             keys: VecDeque::new(),
             next: 0,
-            manner: Manner::Unknown,
+            style: AckStyle::Unknown,
             earliest: Time::ZERO,
             not_repeated: 0,
         }
     }
 
-    pub(super) const fn manner(&self) -> Manner {
-        self.manner
+    pub(crate) const fn style(&self) -> AckStyle {
+        self.style
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = QueuedAck> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = QueuedAck> {
         self.owed.iter().map(|owed| QueuedAck { id: owed.id, sends: owed.sends })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.owed.len()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.owed.clear();
         self.keys.clear();
     }
@@ -93,41 +93,41 @@ impl Outbox {
     }
 
     /// Keeps only some.
-    fn retain(&mut self, kept: impl FnMut(&Owed) -> bool) {
+    fn retain(&mut self, kept: impl FnMut(&OwedAck) -> bool) {
         self.owed.retain(kept);
         self.keys.clear();
         self.keys.extend(self.owed.iter().map(|owed| Key::new(owed.id)));
     }
 
     /// Whether the ACK is in the outbox, and may leave at `at` as it stands there.
-    pub(super) fn is_due(&self, id: MessageId, at: Time) -> Option<bool> {
+    pub(crate) fn is_due(&self, id: MessageId, at: Time) -> Option<bool> {
         self.find(id).and_then(|place| self.owed.get(place)).map(|owed| owed.is_due(at))
     }
 
     /// A reliable message was read: its ACK is owed, or owed anew. How often it had been sent for the arrival before.
-    pub(super) fn owe(&mut self, id: MessageId, at: Time, most: usize) -> u32 {
+    pub(crate) fn owe(&mut self, id: MessageId, at: Time, limit: usize) -> u32 {
         if let Some(owed) = self.find(id).and_then(|place| self.owed.get_mut(place)) {
             let sends = owed.sends;
             (owed.sends, owed.last) = (0, at);
             self.earliest = self.earliest.min(at);
             return sends;
         }
-        if self.owed.len() >= most {
+        if self.owed.len() >= limit {
             self.remove(0);
         }
         self.earliest = self.earliest.min(at);
-        self.owed.push_back(Owed { id, sends: 0, last: at });
+        self.owed.push_back(OwedAck { id, sends: 0, last: at });
         self.keys.push_back(Key::new(id));
         0
     }
 
     /// The ACK was sent. How long it had been owed if this is the first time, and how often it was sent if this was the
     /// last time.
-    pub(super) fn send(&mut self, id: MessageId, at: Time, most: usize) -> (Option<u64>, Option<u32>) {
+    pub(crate) fn send(&mut self, id: MessageId, at: Time, limit: usize) -> (Option<u64>, Option<u32>) {
         let found = self.find(id);
         let place = found.unwrap_or_else(|| {
             // What it acknowledges was not seen.
-            self.owe(id, at, most);
+            self.owe(id, at, limit);
             self.owed.len() - 1
         });
         let Some(owed) = self.owed.get_mut(place) else { return (None, None) };
@@ -138,9 +138,9 @@ impl Outbox {
         let sends = owed.sends;
         self.next = place + 1;
         if sends > 1 {
-            self.manner = Manner::Stock;
+            self.style = AckStyle::Stock;
         }
-        if sends >= ACK_SENDS || self.manner == Manner::Once {
+        if sends >= ACK_SENDS || self.style == AckStyle::Once {
             self.remove(place);
             self.next = place;
             return (first, Some(sends));
@@ -150,11 +150,11 @@ impl Outbox {
 
     /// Forgets ACKs that were long due and were not in a datagram that had room for them: the sender does not have
     /// them any more. Tells of each how often it was sent, and whether that shows that the sender repeats none.
-    pub(super) fn expire(&mut self, at: Time, mut told: impl FnMut(MessageId, u32)) -> bool {
+    pub(crate) fn expire(&mut self, at: Time, mut told: impl FnMut(MessageId, u32)) -> bool {
         if at.micros_since(self.earliest) <= ACK_REPEAT + SECOND {
             return false;
         }
-        let (manner, mut not_repeated) = (self.manner, self.not_repeated);
+        let (style, mut not_repeated) = (self.style, self.not_repeated);
         let mut earliest = at;
         self.retain(|owed| {
             let kept = at.micros_since(owed.last) <= ACK_REPEAT + SECOND;
@@ -167,9 +167,9 @@ impl Outbox {
             kept
         });
         (self.not_repeated, self.earliest) = (not_repeated, earliest);
-        let once = manner == Manner::Unknown && not_repeated >= ENOUGH;
+        let once = style == AckStyle::Unknown && not_repeated >= ENOUGH;
         if once {
-            self.manner = Manner::Once;
+            self.style = AckStyle::Once;
             self.retain(|owed| owed.sends == 0);
         }
         once

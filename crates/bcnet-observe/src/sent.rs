@@ -11,10 +11,10 @@ use bcnet_transport::wire::{Channel, Kind, MessageId, Seq};
 
 /// A message id as a number: parts of one message stand together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key(u32);
+pub(crate) struct Key(u32);
 
 impl Key {
-    pub(super) fn new(id: MessageId) -> Self {
+    pub(crate) fn new(id: MessageId) -> Self {
         let part = id.part.map_or(0, |part| u32::from(part) + 1);
         Self(Self::message(id.channel, id.seq).0 | part)
     }
@@ -26,25 +26,25 @@ impl Key {
 
 /// A reliable message, from what was seen of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
-    pub(super) about: About,
-    pub(super) first: Time,
-    pub(super) last: Time,
-    pub(super) sends: u32,
-    pub(super) rhythm: Rhythm,
+pub(crate) struct SentMessage {
+    pub(crate) about: About,
+    pub(crate) first: Time,
+    pub(crate) last: Time,
+    pub(crate) sends: u32,
+    pub(crate) rhythm: Rhythm,
     /// When an ACK for it was first seen.
-    pub(super) acked: Option<Time>,
+    pub(crate) acked: Option<Time>,
     /// How often one was seen.
-    pub(super) acks: u32,
+    pub(crate) acks: u32,
     /// Whether an ACK of the other form was seen.
-    pub(super) wrong_form: bool,
+    pub(crate) wrong_form: bool,
     /// Whether its sender still has it in its retransmit queue.
-    pub(super) queued: bool,
+    pub(crate) queued: bool,
     /// Tells a new message under an old number from a repeat.
-    pub(super) fingerprint: u64,
+    pub(crate) fingerprint: u64,
 }
 
-impl Sent {
+impl SentMessage {
     const fn repeats(&self) -> u32 {
         self.sends.saturating_sub(1)
     }
@@ -64,19 +64,19 @@ impl Sent {
 
 /// A retransmission whose cause is not known yet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Open {
-    pub(super) key: Key,
-    pub(super) at: Time,
-    pub(super) mark: u64,
-    pub(super) times: u32,
+pub(crate) struct Unexplained {
+    pub(crate) key: Key,
+    pub(crate) at: Time,
+    pub(crate) mark: u64,
+    pub(crate) times: u32,
     /// When the copy before was sent.
-    pub(super) previous: Time,
+    pub(crate) previous: Time,
     /// How many ACKs came since.
-    pub(super) looks: u8,
+    pub(crate) looks: u8,
     /// When the last of them came.
-    pub(super) last_ack: Time,
+    pub(crate) last_ack: Time,
     /// Whether they show that a copy before had arrived.
-    pub(super) arrived: Option<bool>,
+    pub(crate) arrived: Option<bool>,
 }
 
 /// Messages by their keys, in order. Nearly all come at the end and go at the beginning, and every ACK looks for one: the
@@ -84,25 +84,25 @@ pub(super) struct Open {
 #[derive(Debug, Clone)]
 struct Messages {
     keys: VecDeque<Key>,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentMessage>,
 }
 
 impl Messages {
-    fn get(&self, key: Key) -> Option<&Sent> {
+    fn get(&self, key: Key) -> Option<&SentMessage> {
         self.keys.binary_search(&key).ok().and_then(|place| self.sent.get(place))
     }
 
-    fn get_mut(&mut self, key: Key) -> Option<&mut Sent> {
+    fn get_mut(&mut self, key: Key) -> Option<&mut SentMessage> {
         self.keys.binary_search(&key).ok().and_then(|place| self.sent.get_mut(place))
     }
 
-    fn range_mut(&mut self, from: Key, to: Key) -> impl Iterator<Item = &mut Sent> {
+    fn range_mut(&mut self, from: Key, to: Key) -> impl Iterator<Item = &mut SentMessage> {
         let place = |key| self.keys.partition_point(|other| *other < key);
         self.sent.range_mut(place(from)..place(to))
     }
 
     /// Adds what is not there.
-    fn insert(&mut self, key: Key, sent: Sent) {
+    fn insert(&mut self, key: Key, sent: SentMessage) {
         let place = self.keys.partition_point(|other| *other < key);
         self.keys.insert(place, key);
         self.sent.insert(place, sent);
@@ -117,58 +117,58 @@ impl Messages {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Ledger {
+pub(crate) struct SentMessages {
     messages: Messages,
     /// What waits for an ACK, in the order of first sending.
     queue: VecDeque<Key>,
     /// What does not, in the order of settling: the first is forgotten first.
     settled: VecDeque<Key>,
     /// Retransmissions that wait to be explained, in the order of sending.
-    pub(super) open: VecDeque<Open>,
+    pub(crate) unexplained: VecDeque<Unexplained>,
     /// Before this nothing in the queue is overdue.
     calm_until: Time,
 }
 
-impl Ledger {
-    pub(super) const fn new() -> Self {
+impl SentMessages {
+    pub(crate) const fn new() -> Self {
         Self {
             messages: Messages { keys: VecDeque::new(), sent: VecDeque::new() },
             queue: VecDeque::new(),
             settled: VecDeque::new(),
-            open: VecDeque::new(),
+            unexplained: VecDeque::new(),
             calm_until: Time::ZERO,
         }
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&Sent> {
+    pub(crate) fn get(&self, key: Key) -> Option<&SentMessage> {
         self.messages.get(key)
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Sent> {
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut SentMessage> {
         self.messages.get_mut(key)
     }
 
     /// How many messages wait for an ACK.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
     /// How many of them are parts.
-    pub(super) fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         self.queued().filter(|sent| sent.about.id.part.is_some()).count()
     }
 
     /// How many parts of a message wait for an ACK.
-    pub(super) fn parts_of(&self, seq: Seq) -> u32 {
-        let of = |sent: &&Sent| sent.about.id.part.is_some() && sent.about.id.seq == seq;
+    pub(crate) fn parts_of(&self, seq: Seq) -> u32 {
+        let of = |sent: &&SentMessage| sent.about.id.part.is_some() && sent.about.id.seq == seq;
         u32::try_from(self.queued().filter(of).count()).unwrap_or(u32::MAX)
     }
 
-    fn queued(&self) -> impl Iterator<Item = &Sent> {
+    fn queued(&self) -> impl Iterator<Item = &SentMessage> {
         self.queue.iter().filter_map(|key| self.messages.get(*key))
     }
 
-    pub(super) fn entries(&self, now: Time) -> impl Iterator<Item = QueuedMessage> {
+    pub(crate) fn entries(&self, now: Time) -> impl Iterator<Item = QueuedMessage> {
         self.queued().filter(move |sent| now.micros_since(sent.first) <= GIVE_UP).map(|sent| QueuedMessage {
             id: sent.about.id,
             repeats: sent.repeats(),
@@ -177,10 +177,10 @@ impl Ledger {
     }
 
     /// Notes a message that was not seen before.
-    pub(super) fn insert(&mut self, sent: Sent, most: usize) {
+    pub(crate) fn insert(&mut self, sent: SentMessage, limit: usize) {
         let key = Key::new(sent.about.id);
         self.remove(key);
-        if self.messages.keys.len() >= most.max(1)
+        if self.messages.keys.len() >= limit.max(1)
             && let Some(oldest) = self.settled.pop_front().or_else(|| self.queue.pop_front())
         {
             self.forget(oldest);
@@ -205,11 +205,11 @@ impl Ledger {
 
     fn forget(&mut self, key: Key) {
         self.messages.remove(key);
-        self.open.retain(|open| open.key != key);
+        self.unexplained.retain(|other| other.key != key);
     }
 
     /// The sender has read an ACK of it.
-    pub(super) fn settle(&mut self, key: Key) {
+    pub(crate) fn settle(&mut self, key: Key) {
         let Some(sent) = self.messages.get_mut(key).filter(|sent| sent.queued) else { return };
         sent.queued = false;
         if let Some(place) = self.queue.iter().position(|other| *other == key) {
@@ -219,7 +219,7 @@ impl Ledger {
     }
 
     /// The sender has it in its queue after all. It has kept its place.
-    pub(super) fn unsettle(&mut self, key: Key) {
+    pub(crate) fn unsettle(&mut self, key: Key) {
         let Some(sent) = self.messages.get_mut(key).filter(|sent| !sent.queued) else { return };
         sent.queued = true;
         let first = sent.first;
@@ -231,7 +231,7 @@ impl Ledger {
     }
 
     /// An ACK names the whole of what was split, or a part of what was not. Whether there is such a message.
-    pub(super) fn note_wrong_form(&mut self, id: MessageId) -> bool {
+    pub(crate) fn note_wrong_form(&mut self, id: MessageId) -> bool {
         let from = Key::message(id.channel, id.seq);
         let mut found = false;
         for sent in self.messages.range_mut(from, Key(from.0 + 512)) {
@@ -244,21 +244,21 @@ impl Ledger {
     }
 
     /// An ACK passed that a stock receiver does not look at.
-    pub(super) fn note_unheard(&mut self, key: Key) {
+    pub(crate) fn note_unheard(&mut self, key: Key) {
         if let Some(sent) = self.messages.get_mut(key) {
             sent.acks = sent.acks.saturating_add(1);
         }
     }
 
     /// What is known of a message whose own copy tells no opcode: its first part does.
-    pub(super) fn opcode(&self, id: MessageId) -> Option<u8> {
+    pub(crate) fn opcode(&self, id: MessageId) -> Option<u8> {
         let first = MessageId { part: id.part.map(|_| 0), ..id };
         self.get(Key::new(first)).and_then(|sent| sent.about.opcode)
     }
 
     /// Takes out what the sender must have given up or had acknowledged at `at`: `missed` hears of ACKs that were not
     /// seen.
-    pub(super) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
+    pub(crate) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
         if at <= self.calm_until {
             return;
         }
@@ -268,7 +268,7 @@ impl Ledger {
                 .get(*key)
                 .is_some_and(|sent| at.micros_since(sent.first) > GIVE_UP || at > sent.overdue(length, tick))
         }) else {
-            let calm = self.queued().map(Sent::calm_until).min();
+            let calm = self.queued().map(SentMessage::calm_until).min();
             self.calm_until = calm.unwrap_or(at).max(at);
             return;
         };
@@ -282,13 +282,13 @@ impl Ledger {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
 }
 
 /// What nothing is known of but its number.
-pub(super) const fn unknown(id: MessageId) -> About {
+pub(crate) const fn unknown(id: MessageId) -> About {
     About {
         id,
         kind: if matches!(id.channel, Channel::Game) { Some(Kind::DATA) } else { None },

@@ -7,9 +7,9 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::Limits;
-use crate::ledger::{Key, Ledger};
+use crate::acks::{AckOutbox, AckStyle};
 use crate::numbers::Numbers;
-use crate::outbox::{Manner, Outbox};
+use crate::sent::{Key, SentMessages};
 use crate::stock::SECOND;
 use crate::traffic::Traffic;
 use bcnet_transport::Time;
@@ -17,7 +17,7 @@ use bcnet_transport::wire::{Channel, Message, MessageId, NonStock, Parsed, PeerI
 
 /// Something that has reached a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     /// A reliable message.
     Message(MessageId),
     /// An ACK.
@@ -25,23 +25,23 @@ pub(super) enum Arrival {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Half {
-    pub(super) id: Option<PeerId>,
-    pub(super) traffic: Traffic,
-    pub(super) sent: Ledger,
-    pub(super) owed: Outbox,
-    pub(super) numbers: [Numbers; 2],
-    pub(super) round_trip: Timing,
+pub(crate) struct SideState {
+    pub(crate) id: Option<PeerId>,
+    pub(crate) traffic: Traffic,
+    pub(crate) sent: SentMessages,
+    pub(crate) owed: AckOutbox,
+    pub(crate) numbers: [Numbers; 2],
+    pub(crate) round_trip: Timing,
     /// From the arrival of a message to its first ACK.
-    pub(super) turnaround: Timing,
-    pub(super) last_sent: Option<Time>,
+    pub(crate) turnaround: Timing,
+    pub(crate) last_sent: Option<Time>,
     /// What was told of its silence.
-    pub(super) quiet: Quiet,
+    pub(crate) quiet: Quiet,
     /// What was told of its oddities.
-    pub(super) odd: NonStock,
+    pub(crate) odd: NonStock,
     /// The split messages that were told to be stuck.
-    pub(super) stuck: VecDeque<Seq>,
-    pub(super) last_datagram: Filled,
+    pub(crate) stuck: VecDeque<Seq>,
+    pub(crate) last_datagram: DatagramFill,
     unread: VecDeque<(Time, Arrival)>,
     /// The shortest time between two of its datagrams, which is no shorter than its tick.
     tick: u64,
@@ -51,7 +51,7 @@ pub(super) struct Half {
 
 /// How a side's silence stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Quiet {
+pub(crate) enum Quiet {
     No,
     Silent,
     TimedOut,
@@ -59,20 +59,20 @@ pub(super) enum Quiet {
 
 /// What the last datagram was filled with.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Filled {
-    pub(super) at: Time,
-    pub(super) bytes: usize,
+pub(crate) struct DatagramFill {
+    pub(crate) at: Time,
+    pub(crate) bytes: usize,
     /// The ACKs in front of everything else.
-    pub(super) leading_acks: usize,
+    pub(crate) leading_acks: usize,
 }
 
-impl Half {
-    pub(super) fn new() -> Self {
+impl SideState {
+    pub(crate) fn new() -> Self {
         Self {
             id: None,
             traffic: Traffic::new(),
-            sent: Ledger::new(),
-            owed: Outbox::new(),
+            sent: SentMessages::new(),
+            owed: AckOutbox::new(),
             numbers: [Numbers::new(), Numbers::new()],
             round_trip: Timing::default(),
             turnaround: Timing::default(),
@@ -80,7 +80,7 @@ impl Half {
             quiet: Quiet::No,
             odd: NonStock::NONE,
             stuck: VecDeque::new(),
-            last_datagram: Filled::default(),
+            last_datagram: DatagramFill::default(),
             unread: VecDeque::new(),
             tick: SLOWEST_TICK,
             recent: [(0, Time::ZERO); 8],
@@ -88,7 +88,7 @@ impl Half {
     }
 
     /// Forgets what belonged to a connection that is over.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.sent.clear();
         self.owed.clear();
         self.numbers = [Numbers::new(), Numbers::new()];
@@ -97,11 +97,11 @@ impl Half {
     }
 
     /// Whether nothing waits to be told of it.
-    pub(super) fn is_told(&self) -> bool {
-        self.sent.open.is_empty() && self.numbers.iter().all(Numbers::is_told)
+    pub(crate) fn is_told(&self) -> bool {
+        self.sent.unexplained.is_empty() && self.numbers.iter().all(Numbers::is_told)
     }
 
-    pub(super) const fn numbers_mut(&mut self, channel: Channel) -> &mut Numbers {
+    pub(crate) const fn numbers_mut(&mut self, channel: Channel) -> &mut Numbers {
         let [control, game] = &mut self.numbers;
         match channel {
             Channel::Control => control,
@@ -109,23 +109,23 @@ impl Half {
         }
     }
 
-    pub(super) const fn tick(&self) -> u64 {
+    pub(crate) const fn tick(&self) -> u64 {
         self.tick
     }
 
     /// An ACK that was seen less than this ago may still be on its way to the node.
-    pub(super) fn late_within(&self) -> u64 {
+    pub(crate) fn late_within(&self) -> u64 {
         // The average is no help: it has in it what was answered late because a first answer was lost.
         self.turnaround.least().map_or(SLOWEST_TICK, |least| 2 * least) + self.tick
     }
 
     /// What was seen on its way to the node has not arrived.
-    pub(super) fn forget_unread(&mut self, arrival: Arrival) {
+    pub(crate) fn forget_unread(&mut self, arrival: Arrival) {
         self.unread.retain(|(_, other)| *other != arrival);
     }
 
     /// Something reaches the node at `at`. `restarted` hears how often an ACK was sent that is owed anew.
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         at: Time,
         arrival: Arrival,
@@ -139,7 +139,7 @@ impl Half {
     }
 
     /// The node sends `datagram`: it has read what that shows.
-    pub(super) fn read_before(
+    pub(crate) fn read_before(
         &mut self,
         at: Time,
         datagram: &Parsed<'_>,
@@ -153,9 +153,9 @@ impl Half {
         if self.unread.is_empty() {
             return;
         }
-        let count = match self.owed.manner() {
-            Manner::Once => self.unread.len(),
-            Manner::Stock | Manner::Unknown => self.shown_read(at, datagram),
+        let count = match self.owed.style() {
+            AckStyle::Once => self.unread.len(),
+            AckStyle::Stock | AckStyle::Unknown => self.shown_read(at, datagram),
         };
         self.read(count, limits, restarted);
     }
@@ -189,7 +189,7 @@ impl Half {
     }
 
     /// The tick in which the node has sent something ends: everything is read.
-    pub(super) fn read_after(&mut self, limits: &Limits, restarted: impl FnMut(MessageId, u32)) {
+    pub(crate) fn read_after(&mut self, limits: &Limits, restarted: impl FnMut(MessageId, u32)) {
         self.read(self.unread.len(), limits, restarted);
     }
 
@@ -208,7 +208,7 @@ impl Half {
     }
 
     /// Whether the same bytes were sent a moment ago: the network has made a copy.
-    pub(super) fn is_copy(&mut self, fingerprint: u64, at: Time) -> bool {
+    pub(crate) fn is_copy(&mut self, fingerprint: u64, at: Time) -> bool {
         let within = self.round_trip.least().map_or(COPY_WITHIN, |least| least / 2);
         let same = |(other, when): &(u64, Time)| *other == fingerprint && at.micros_since(*when) < within;
         if self.recent.iter().any(same) {
@@ -224,7 +224,7 @@ impl Half {
 
 /// How long something takes: smoothed, with its variation, and at best.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Timing {
+pub(crate) struct Timing {
     samples: u32,
     smoothed: u64,
     variation: u64,
@@ -232,7 +232,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    pub(super) fn note(&mut self, sample: u64) {
+    pub(crate) fn note(&mut self, sample: u64) {
         if self.samples == 0 {
             (self.smoothed, self.variation, self.least) = (sample, sample / 2, sample);
         } else {
@@ -243,21 +243,21 @@ impl Timing {
         self.samples = self.samples.saturating_add(1);
     }
 
-    pub(super) fn least(&self) -> Option<u64> {
+    pub(crate) fn least(&self) -> Option<u64> {
         (self.samples > 0).then_some(self.least)
     }
 
-    pub(super) fn smoothed(&self) -> Option<Duration> {
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
         (self.samples > 0).then(|| Duration::from_micros(self.smoothed))
     }
 
     /// Whether `time` is less than it ever took, as far as that is known.
-    pub(super) const fn is_impossible(&self, time: u64) -> bool {
+    pub(crate) const fn is_impossible(&self, time: u64) -> bool {
         self.samples >= ENOUGH_SAMPLES && time < self.least / 4 * 3
     }
 
     /// Whether it may well take so long.
-    pub(super) const fn is_likely(&self, time: u64) -> bool {
+    pub(crate) const fn is_likely(&self, time: u64) -> bool {
         time < self.smoothed + 8 * self.variation
     }
 }
