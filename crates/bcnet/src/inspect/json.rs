@@ -13,7 +13,7 @@ use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
 use super::{Decoded, Entry, Place, latin1};
-pub(super) use text::Json;
+pub(super) use text::{Json, Word};
 
 /// Adds the line of an entry; of its messages only those that `wanted` wants.
 pub(super) fn add(json: &mut Json, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
@@ -95,12 +95,12 @@ impl Json {
     fn message(&mut self, message: &Message<'_>, explain: bool, at: usize) {
         self.object(|json| {
             json.member("type", message.kind().0);
-            json.member("kind", message.kind().name());
+            json.member("kind", message.kind().name().map(Word));
             json.member("len", message.wire_len());
             match message {
                 Message::Ack(Ack { id, .. }) => {
                     json.member("seq", id.seq.0);
-                    json.member("channel", id.channel.name());
+                    json.member("channel", Word(id.channel.name()));
                     json.member("part", id.part);
                 }
                 Message::Keepalive => {}
@@ -221,6 +221,6 @@ impl Json {
 
     fn direction(&mut self, sent_by: Option<Role>) {
         let letter = sent_by.map(|role| if role == Role::Host { "S" } else { "C" });
-        self.member("direction", letter);
+        self.member("direction", letter.map(Word));
     }
 }

@@ -419,4 +419,5 @@ const BATCH: usize = 256;
 /// As many datagrams can be pointed to later.
 const PLACES: usize = 1 << 16;
 const PROGRESS_STEP: u64 = 16_000_000;
-const OUTPUT: usize = 1 << 18;
+/// The room of the output's buffer.
+pub(super) const OUTPUT: usize = 1 << 18;

@@ -9,7 +9,7 @@ use bcnet_transport::wire::{Parsed, PeerId, Role, WireError};
 
 use super::filter::Filter;
 use super::{End, Evidence, Packet, Sight, Sink, role};
-use crate::inspect::json::{self, Json};
+use crate::inspect::json::{self, Json, Word};
 use crate::inspect::{Decoded, Entry, Place, human, latin1};
 
 /// How messages are shown.
@@ -165,7 +165,7 @@ fn comment(packet: &Packet) -> String {
 /// The members of a finding.
 fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
     use bcnet_observe::What;
-    json.member("finding", finding.what.name());
+    json.member("finding", Word(finding.what.name()));
     json.member("fault", finding.what.is_fault());
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
     json.member("offset", place.map(|place| place.offset));
@@ -182,7 +182,7 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, obse
         _ => None,
     };
     if let Some(about) = about {
-        json.member("channel", about.id.channel.name());
+        json.member("channel", Word(about.id.channel.name()));
         json.member("seq", about.id.seq.0);
         json.member("part", about.id.part);
         json.member("opcode", about.opcode);
@@ -193,7 +193,7 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, obse
             json.member("times", times);
         }
         What::Retransmission { times, after, cause, .. } => {
-            json.member("cause", cause.name());
+            json.member("cause", Word(cause.name()));
             json.seconds("after", micros(after));
             json.member("times", times);
         }

@@ -1,7 +1,8 @@
 //! JSON as text: objects, lists, members and values, each added to the end.
 //!
 //! A comma follows whatever is added; where an object or a list ends, its end takes the place of the last one. So nothing
-//! has to be asked in front of a member. All lines of an output share one buffer: captures have millions of them.
+//! has to be asked in front of a member. All lines of an output share one buffer: captures have millions of them. Its
+//! room is asked for once for a name and once for a value, and filled in lengths that the compiler knows.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -10,7 +11,9 @@ use std::net::SocketAddrV4;
 /// Lines of JSON that wait to be written.
 #[derive(Default)]
 pub(in crate::inspect) struct Json {
+    /// Written up to `len`; what is behind is room.
     text: Vec<u8>,
+    len: usize,
 }
 
 impl Json {
@@ -22,21 +25,21 @@ impl Json {
 
     /// Writes all lines if they are many enough for it to be worth while.
     pub(in crate::inspect) fn write_many(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if self.text.len() < MANY { Ok(()) } else { self.write(out) }
+        if self.len < MANY { Ok(()) } else { self.write(out) }
     }
 
     /// Writes all lines.
     pub(in crate::inspect) fn write(&mut self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&self.text)?;
-        self.text.clear();
+        out.write_all(self.text.get(..self.len).unwrap_or_default())?;
+        self.len = 0;
         Ok(())
     }
 
     pub(super) fn object(&mut self, fill: impl FnOnce(&mut Self)) {
-        self.text.push(b'{');
+        self.put(b"{");
         fill(self);
         self.end(b'}');
-        self.text.push(b',');
+        self.put(b",");
     }
 
     pub(super) fn array<T>(
@@ -44,34 +47,73 @@ impl Json {
         items: impl IntoIterator<Item = T>,
         mut each: impl FnMut(&mut Self, T),
     ) {
-        self.text.push(b'[');
+        self.put(b"[");
         for item in items {
             each(self, item);
         }
         self.end(b']');
-        self.text.push(b',');
+        self.put(b",");
     }
 
     /// Ends what was begun: in place of the comma behind its last member, if it has any.
     fn end(&mut self, with: u8) {
-        match self.text.last_mut() {
+        match self.text.get_mut(self.len.wrapping_sub(1)) {
             Some(last) if *last == b',' => *last = with,
-            _ => self.text.push(with),
+            _ => self.put(&[with]),
         }
+    }
+
+    /// The next bytes to fill; [`used`](Self::used) tells how many were.
+    #[inline(always)]
+    fn room<const N: usize>(&mut self) -> &mut [u8; N] {
+        if self.text.len() - self.len < N {
+            self.grow(N);
+        }
+        let room = self.text.get_mut(self.len..).and_then(|room| room.first_chunk_mut());
+        room.expect("it was made")
+    }
+
+    #[inline(always)]
+    fn used(&mut self, bytes: usize) {
+        self.len += bytes;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, bytes: usize) {
+        self.text.resize((self.len + bytes).max(2 * MANY), 0);
+    }
+
+    /// Adds bytes as they are.
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        if self.text.len() - self.len < bytes.len() {
+            self.grow(bytes.len());
+        }
+        let end = self.len + bytes.len();
+        if let Some(room) = self.text.get_mut(self.len..end) {
+            room.copy_from_slice(bytes);
+        }
+        self.len = end;
     }
 
     /// A name that needs no escapes. Inlined, so that the length of nearly every name is known when it is copied.
     #[inline(always)]
     pub(super) fn name(&mut self, name: &str) {
-        self.text.push(b'"');
-        self.text.extend_from_slice(name.as_bytes());
-        self.text.extend_from_slice(b"\":");
+        let len = name.len();
+        if self.text.len() - self.len < len + 3 {
+            self.grow(len + 3);
+        }
+        if let Some([first, room @ .., behind, colon]) = self.text.get_mut(self.len..self.len + len + 3) {
+            (*first, *behind, *colon) = (b'"', b'"', b':');
+            room.copy_from_slice(name.as_bytes());
+        }
+        self.len += len + 3;
     }
 
     #[inline(always)]
     pub(super) fn value(&mut self, value: impl Value) {
-        value.add(&mut self.text);
-        self.text.push(b',');
+        value.add(self);
     }
 
     #[inline(always)]
@@ -83,68 +125,76 @@ impl Json {
     /// Text that a value is shown as.
     pub(in crate::inspect) fn shown(&mut self, name: &str, value: impl Display) {
         self.name(name);
-        let start = self.text.len();
-        self.text.push(b'"');
+        self.put(b"\"");
+        let start = self.len;
         // Writing to memory does not fail.
-        let _ = fmt::Write::write_fmt(&mut Shown(&mut self.text), format_args!("{value}"));
-        let shown = self.text.get(start + 1..).unwrap_or_default();
+        let _ = fmt::Write::write_fmt(&mut Shown(self), format_args!("{value}"));
+        let shown = self.text.get(start..self.len).unwrap_or_default();
         if needs_escapes(shown) {
             let shown = String::from_utf8_lossy(shown).into_owned();
-            self.text.truncate(start);
-            shown.as_str().add(&mut self.text);
+            self.len = start - 1;
+            shown.as_str().add(self);
         } else {
-            self.text.push(b'"');
+            self.put(b"\",");
         }
-        self.text.push(b',');
     }
 
     pub(super) fn hex(&mut self, bytes: &[u8]) {
-        self.text.push(b'"');
-        let start = self.text.len();
-        self.text.resize(start + 2 * bytes.len(), 0);
-        let digits = self.text.get_mut(start..).unwrap_or_default().as_chunks_mut::<2>().0;
-        for (digits, byte) in digits.iter_mut().zip(bytes) {
-            *digits = [hex_digit(byte >> 4), hex_digit(byte & 15)];
+        self.put(b"\"");
+        for piece in bytes.chunks(HEX_PIECE) {
+            let digits = self.room::<{ 2 * HEX_PIECE }>().as_chunks_mut().0;
+            for (digits, byte) in digits.iter_mut().zip(piece) {
+                *digits = HEX[usize::from(*byte)];
+            }
+            self.used(2 * piece.len());
         }
-        self.text.extend_from_slice(b"\",");
+        self.put(b"\",");
     }
 
     /// As it is shown, in less time: most lines have two.
     pub(in crate::inspect) fn address(&mut self, name: &str, address: SocketAddrV4) {
         self.name(name);
-        self.text.push(b'"');
-        let [a, b, c, d] = address.ip().octets();
-        for (number, behind) in
-            [(a.into(), b'.'), (b.into(), b'.'), (c.into(), b'.'), (d.into(), b':'), (address.port(), b'"')]
-        {
-            number.add(&mut self.text);
-            self.text.push(behind);
+        self.put(b"\"");
+        for octet in address.ip().octets() {
+            self.value(octet);
+            self.replace_comma(b'.');
         }
-        self.text.push(b',');
+        self.replace_comma(b':');
+        self.value(address.port());
+        self.replace_comma(b'"');
+        self.put(b",");
     }
 
     /// Seconds, exactly.
     pub(in crate::inspect) fn seconds(&mut self, name: &str, micros: u64) {
-        self.name(name);
-        (micros / 1_000_000).add(&mut self.text);
+        self.member(name, micros / 1_000_000);
+        self.replace_comma(b'.');
         let part = (micros % 1_000_000) as usize;
         let ([a, b], [c, d], [e, f]) = (PAIRS[part / 10_000], PAIRS[part / 100 % 100], PAIRS[part % 100]);
-        self.text.extend_from_slice(&[b'.', a, b, c, d, e, f, b',']);
+        self.put(&[a, b, c, d, e, f, b',']);
+    }
+
+    /// What was added goes on instead of ending.
+    #[inline(always)]
+    fn replace_comma(&mut self, with: u8) {
+        if let Some(last) = self.text.get_mut(self.len.wrapping_sub(1)) {
+            *last = with;
+        }
     }
 }
 
 /// What has a form in JSON.
 pub(in crate::inspect) trait Value {
-    /// Adds that form to a text.
-    fn add(self, text: &mut Vec<u8>);
+    /// Adds that form, and a comma.
+    fn add(self, json: &mut Json);
 }
 
 macro_rules! unsigned {
     ($($number:ty)*) => {
         $(impl Value for $number {
-            #[inline]
-            fn add(self, text: &mut Vec<u8>) {
-                decimal(self as u64, text);
+            #[inline(always)]
+            fn add(self, json: &mut Json) {
+                decimal(self as u64, json);
             }
         })*
     };
@@ -153,11 +203,11 @@ macro_rules! unsigned {
 unsigned!(u8 u16 u32 u64 usize);
 
 impl Value for i64 {
-    fn add(self, text: &mut Vec<u8>) {
+    fn add(self, json: &mut Json) {
         if self < 0 {
-            text.push(b'-');
+            json.put(b"-");
         }
-        decimal(self.unsigned_abs(), text);
+        decimal(self.unsigned_abs(), json);
     }
 }
 
@@ -165,9 +215,10 @@ macro_rules! float {
     ($($number:ty)*) => {
         /// In as few digits as tell it from every other; what is no number becomes null.
         $(impl Value for $number {
-            fn add(self, text: &mut Vec<u8>) {
+            fn add(self, json: &mut Json) {
                 // Writing to memory does not fail.
-                let _ = serde_json::to_writer(text, &self);
+                let _ = serde_json::to_writer(&mut *json, &self);
+                json.put(b",");
             }
         })*
     };
@@ -176,40 +227,65 @@ macro_rules! float {
 float!(f32 f64);
 
 impl Value for bool {
-    #[inline]
-    fn add(self, text: &mut Vec<u8>) {
-        text.extend_from_slice(if self { b"true" } else { b"false" });
+    #[inline(always)]
+    fn add(self, json: &mut Json) {
+        if self { json.put(b"true,") } else { json.put(b"false,") }
     }
 }
 
 impl Value for &str {
     #[inline]
-    fn add(self, text: &mut Vec<u8>) {
+    fn add(self, json: &mut Json) {
         if needs_escapes(self.as_bytes()) {
-            let _ = serde_json::to_writer(text, self);
+            let _ = serde_json::to_writer(&mut *json, self);
+            json.put(b",");
             return;
         }
-        text.push(b'"');
-        text.extend_from_slice(self.as_bytes());
-        text.push(b'"');
+        json.put(b"\"");
+        json.put(self.as_bytes());
+        json.put(b"\",");
+    }
+}
+
+/// A word of the program's own, which needs no escapes.
+pub(in crate::inspect) struct Word(pub(in crate::inspect) &'static str);
+
+impl Value for Word {
+    #[inline(always)]
+    fn add(self, json: &mut Json) {
+        json.put(b"\"");
+        json.put(self.0.as_bytes());
+        json.put(b"\",");
     }
 }
 
 /// Null.
 impl Value for () {
-    #[inline]
-    fn add(self, text: &mut Vec<u8>) {
-        text.extend_from_slice(b"null");
+    #[inline(always)]
+    fn add(self, json: &mut Json) {
+        json.put(b"null,");
     }
 }
 
 impl<T: Value> Value for Option<T> {
-    #[inline]
-    fn add(self, text: &mut Vec<u8>) {
+    #[inline(always)]
+    fn add(self, json: &mut Json) {
         match self {
-            Some(value) => value.add(text),
-            None => ().add(text),
+            Some(value) => value.add(json),
+            None => ().add(json),
         }
+    }
+}
+
+/// What serde makes of a value is added as it is.
+impl Write for Json {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -218,32 +294,59 @@ fn needs_escapes(text: &[u8]) -> bool {
     text.iter().fold(false, |found, byte| found | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
 }
 
-const fn hex_digit(nibble: u8) -> u8 {
-    if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }
+/// The two hex digits of each byte.
+static HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [digits[byte / 16], digits[byte % 16]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// Adds a number and a comma, in copies of a known length, which need no call.
+#[inline(always)]
+fn decimal(number: u64, json: &mut Json) {
+    let Some((digits, count)) = usize::try_from(number).ok().and_then(|number| SMALL.get(number)) else {
+        return many_digits(number, json);
+    };
+    *json.room() = *digits;
+    json.used(usize::from(*count) + 1);
 }
 
-/// Four digits at a time: copies of a known length need no call.
-fn decimal(number: u64, text: &mut Vec<u8>) {
-    match number {
-        0..10 => text.push(b'0' + number as u8),
-        10..100 => text.extend_from_slice(&PAIRS[number as usize]),
-        _ => {
-            let last = (number % 10_000) as usize;
-            let ([a, b], [c, d]) = (PAIRS[last / 100], PAIRS[last % 100]);
-            match number {
-                100..1000 => text.extend_from_slice(&[b, c, d]),
-                1000..10_000 => text.extend_from_slice(&[a, b, c, d]),
-                _ => {
-                    decimal(number / 10_000, text);
-                    text.extend_from_slice(&[a, b, c, d]);
-                }
-            }
-        }
+#[inline(never)]
+fn many_digits(number: u64, json: &mut Json) {
+    let last = (number % 10_000) as usize;
+    let ([a, b], [c, d]) = (PAIRS[last / 100], PAIRS[last % 100]);
+    if number < 10_000 {
+        return json.put(&[a, b, c, d, b',']);
     }
+    decimal(number / 10_000, json);
+    json.len -= 1;
+    json.put(&[a, b, c, d, b',']);
 }
+
+/// The numbers below a thousand: their digits, filled up with commas, and how many they are.
+static SMALL: [([u8; 4], u8); 1000] = {
+    let mut numbers = [([b','; 4], 0); 1000];
+    let mut number = 0;
+    while number < numbers.len() {
+        let [hundreds, tens, ones] = [number / 100, number / 10 % 10, number % 10];
+        let [a, b, c] = [b'0' + hundreds as u8, b'0' + tens as u8, b'0' + ones as u8];
+        numbers[number] = match number {
+            0..10 => ([c, b',', b',', b','], 1),
+            10..100 => ([b, c, b',', b','], 2),
+            _ => ([a, b, c, b','], 3),
+        };
+        number += 1;
+    }
+    numbers
+};
 
 /// The two digits of the numbers below a hundred.
-const PAIRS: [[u8; 2]; 100] = {
+static PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
     while number < pairs.len() {
@@ -253,18 +356,20 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// What is shown goes to a text as it is.
-struct Shown<'a>(&'a mut Vec<u8>);
+/// What is shown is added as it is.
+struct Shown<'a>(&'a mut Json);
 
 impl fmt::Write for Shown<'_> {
     fn write_str(&mut self, piece: &str) -> fmt::Result {
-        self.0.extend_from_slice(piece.as_bytes());
+        self.0.put(piece.as_bytes());
         Ok(())
     }
 }
 
-/// So many bytes are written at once.
-const MANY: usize = 1 << 17;
+/// So many bytes are written at once: as many as the output's own buffer holds, which is then passed by.
+const MANY: usize = super::super::file::OUTPUT;
+/// So many bytes become hex at once.
+const HEX_PIECE: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -281,9 +386,8 @@ mod tests {
     #[test]
     fn values_are_what_serde_makes_of_them() {
         fn same<T: Value + serde::Serialize + Copy>(value: T) {
-            let mut text = Vec::new();
-            value.add(&mut text);
-            assert_eq!(String::from_utf8(text).ok(), serde_json::to_string(&value).ok());
+            let expected = serde_json::to_string(&value).expect("a value");
+            assert_eq!(line(|json| json.value(value)), format!("{{{expected}}}\n"));
         }
         for number in [0, 9, 10, 99, 100, 101, 65_535, 1_000_000, u64::MAX] {
             same(number);
