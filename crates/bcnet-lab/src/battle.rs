@@ -48,7 +48,7 @@ struct Ship {
 }
 
 impl Battle {
-    /// A battle of so many ships that begins at `start`.
+    /// Makes a battle of so many ships that begins at `start`.
     #[must_use]
     pub fn new(seed: u64, ships: usize, start: Time) -> Self {
         let mut rng = Rng::new(seed ^ 0xBA77_1E00);
@@ -63,13 +63,13 @@ impl Battle {
         Self { rng, frames, ships, relay: Vec::new(), events }
     }
 
-    /// When the next frame is.
+    /// Returns when the next frame is.
     #[must_use]
     pub fn next(&self) -> Time {
         self.frames.iter().copied().min().unwrap_or(Time::ZERO)
     }
 
-    /// The messages of the next frame.
+    /// Returns the messages of the next frame.
     pub fn frame(&mut self) -> Vec<Shot> {
         let at = self.next();
         let Some(number) = self.frames.iter().position(|frame| *frame == at) else { return Vec::new() };
@@ -94,7 +94,7 @@ impl Battle {
         shots
     }
 
-    /// What a ship orders in its frame.
+    /// Returns what a ship orders in its frame.
     fn orders(&mut self, ship: usize, at: Time) -> Vec<Order> {
         let rng = &mut self.rng;
         let ship = &mut self.ships[ship];
@@ -158,7 +158,7 @@ impl Order {
     }
 }
 
-/// The time to the next of something that happens once in so many seconds on average, whenever it likes.
+/// Returns the time to the next of something that happens once in so many seconds on average, whenever it likes.
 fn wait(rng: &mut Rng, seconds: f64) -> Duration {
     let share = 1.0 - rng.share();
     Duration::from_secs_f64(-seconds * share.ln())

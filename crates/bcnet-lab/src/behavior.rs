@@ -22,7 +22,7 @@ pub struct NodeBehavior {
 }
 
 impl NodeBehavior {
-    /// The first tick at or after `due`. Ticks are exact multiples, rounded down to a microsecond.
+    /// Returns the first tick at or after `due`. Ticks are exact multiples, rounded down to a microsecond.
     pub(crate) fn next_tick(&self, due: Time) -> Time {
         let tick = self.tick.as_nanos();
         if tick == 0 {
@@ -32,13 +32,13 @@ impl NodeBehavior {
         Time::from_micros(u64::try_from(number * tick / 1000).unwrap_or(u64::MAX))
     }
 
-    /// How long the frame at `now` is held up, if it is.
+    /// Returns how long the frame at `now` is held up, if it is.
     pub(crate) fn block(&mut self, now: Time) -> Option<Duration> {
         let place = self.blocks.iter().position(|(at, _)| *at <= now)?;
         Some(self.blocks.swap_remove(place).1)
     }
 
-    /// How long so many comparisons take.
+    /// Returns how long so many comparisons take.
     pub(crate) fn search_time(&self, comparisons: u64) -> Duration {
         self.comparison_cost.saturating_mul(u32::try_from(comparisons).unwrap_or(u32::MAX))
     }
@@ -81,7 +81,7 @@ fn rewrite(bytes: &mut [u8], mut change: impl FnMut(Message<'_>) -> Option<Messa
     }
     match writer.finish() {
         Some(written) => written.len(),
-        // Nothing is left of it but that somebody is there.
+        // Nothing is left of it but that the sender is there.
         None => match bytes.first_chunk_mut() {
             Some(alive) => {
                 *alive = [sender.0, 1, Kind::KEEPALIVE.0];

@@ -54,7 +54,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Whether anything is left to chance.
+    /// Returns whether anything is left to chance.
     #[must_use]
     pub fn has_chance(&self) -> bool {
         [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|share| *share > 0.0)
@@ -130,7 +130,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link with its own chance.
+    /// Makes a link with its own chance.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Link {
         }
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     #[must_use]
     pub const fn stats(&self) -> LinkStats {
         self.stats
@@ -196,7 +196,7 @@ impl Link {
         self.losing
     }
 
-    /// When a datagram has left the line, after those before it.
+    /// Returns when a datagram has left the line, after those before it.
     fn departs(&mut self, len: usize, now: Time) -> Option<Time> {
         if self.faults.bandwidth == 0 {
             return Some(now);

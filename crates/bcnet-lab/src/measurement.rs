@@ -29,7 +29,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The measurement, with whom and when, for people.
+    /// Returns the measurement, with whom and when, for people.
     #[must_use]
     pub fn describe(&self, scenario: &Scenario) -> String {
         let name = |node: usize| scenario.nodes.get(node).map_or("?", |node| node.name.as_str());
@@ -57,7 +57,7 @@ impl Measurement {
 /// A number or several.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// One.
+    /// One number.
     One(f64),
     /// Several, in order.
     Many(Vec<f64>),
@@ -121,7 +121,7 @@ macro_rules! metrics {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$metric,)+];
 
-            /// Its name in scenario files.
+            /// Returns its name in scenario files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -216,7 +216,7 @@ metrics! {
 }
 
 impl Metric {
-    /// Whether it is read from a dump.
+    /// Returns whether it is read from a dump.
     #[must_use]
     pub const fn is_of_queues(self) -> bool {
         matches!(
@@ -231,7 +231,7 @@ impl Metric {
         )
     }
 
-    /// The share of payloads that are delivered within it, if it is a delay.
+    /// Returns the share of payloads that are delivered within it, if it is a delay.
     const fn share_of_delays(self) -> Option<f64> {
         match self {
             Self::DelayMedian => Some(0.5),
@@ -241,14 +241,14 @@ impl Metric {
         }
     }
 
-    /// Whether it is read from the log of everything that was sent.
+    /// Returns whether it is read from the log of everything that was sent.
     const fn is_of_the_log(self) -> bool {
         matches!(self, Self::DatagramSizes | Self::DatagramTimes | Self::AckTimes | Self::RetransmitTimes)
     }
 }
 
 impl Measurement {
-    /// Whether the run must log everything that is sent.
+    /// Returns whether the run must log everything that is sent.
     pub(crate) fn needs_log(&self) -> bool {
         self.metric.is_of_the_log() || self.since.is_some() || self.until.is_some() || self.part.is_some()
     }
@@ -314,8 +314,8 @@ impl Measurement {
         value.map(Value::One)
     }
 
-    /// Reads the measurement from runs with different seeds: a delay from all payloads together, anything else as the mean.
-    /// `None` if a run has no such number.
+    /// Reads the measurement from runs with different seeds: a delay from all payloads together, anything else as the
+    /// mean. `None` if a run has no such number.
     #[must_use]
     pub fn of_all(&self, runs: &[Outcome]) -> Option<f64> {
         if let Some(share) = self.metric.share_of_delays() {

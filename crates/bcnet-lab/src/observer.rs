@@ -1,4 +1,4 @@
-//! Whoever watches a world while time passes.
+//! What watches a world while time passes.
 
 use bcnet_transport::{Endpoint, Event, Time};
 
@@ -23,7 +23,7 @@ pub trait Observer<E: LabEngine + ?Sized = Endpoint> {
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time);
 
     /// An engine, the `sender`, puts a datagram on the way.
-    fn on_sent(&mut self, _passing: DatagramMeta, _bytes: &[u8], _sender: &E) {}
+    fn on_sent(&mut self, _meta: DatagramMeta, _bytes: &[u8], _sender: &E) {}
 
     /// A node is about to take a datagram out of its socket.
     fn on_taken(&mut self, _node: usize, _from: usize, _bytes: &[u8], _engine: &E, _now: Time) {}
@@ -32,10 +32,10 @@ pub trait Observer<E: LabEngine + ?Sized = Endpoint> {
     fn on_serviced(&mut self, _node: usize, _engine: &E, _now: Time) {}
 
     /// A datagram arrives as it was sent.
-    fn on_arrival(&mut self, _passing: DatagramMeta, _bytes: &[u8]) {}
+    fn on_arrival(&mut self, _meta: DatagramMeta, _bytes: &[u8]) {}
 
     /// A datagram that was changed on the way is about to arrive. `false` drops it, as UDP's checksum would.
-    fn on_corrupted(&mut self, _passing: DatagramMeta, _bytes: &[u8]) -> bool {
+    fn on_corrupted(&mut self, _meta: DatagramMeta, _bytes: &[u8]) -> bool {
         true
     }
 }

@@ -64,7 +64,7 @@ pub struct DumpRecord {
 /// The state at one moment.
 #[derive(Debug)]
 pub struct Sample {
-    /// When.
+    /// When it was sampled.
     pub at: Time,
     /// Of each node: the ACKs in all its outboxes, what it has sent and compared so far.
     pub nodes: Vec<(usize, Totals)>,
@@ -84,7 +84,7 @@ pub struct FailedExpectation {
 }
 
 impl Outcome {
-    /// What all nodes did together.
+    /// Returns what all nodes did together.
     #[must_use]
     pub fn total(&self) -> Totals {
         let mut total = Totals::default();
@@ -92,14 +92,14 @@ impl Outcome {
         total
     }
 
-    /// The delay, in milliseconds, within which this share of reliable payloads was delivered; of those from one node,
-    /// or of all.
+    /// Returns the delay, in milliseconds, within which this share of reliable payloads was delivered; of those from
+    /// one node, or of all.
     #[must_use]
     pub fn delay(&self, from: Option<usize>, share: f64) -> Option<f64> {
         Self::pooled_delay(std::slice::from_ref(self), from, share)
     }
 
-    /// The same for the payloads of several runs together.
+    /// Returns the same for the payloads of several runs together.
     #[must_use]
     pub fn pooled_delay(runs: &[Self], from: Option<usize>, share: f64) -> Option<f64> {
         let all = runs.iter().flat_map(|run| &run.delays);
@@ -111,19 +111,19 @@ impl Outcome {
         Some(f64::from(*of.get((last as f64 * share).round() as usize)?) / 1000.0)
     }
 
-    /// How many reliable payloads have a delay.
+    /// Returns how many reliable payloads have a delay.
     #[must_use]
     pub fn delays(&self) -> usize {
         self.delays.len()
     }
 
-    /// How many expectations concern this run.
+    /// Returns how many expectations concern this run.
     #[must_use]
     pub fn checked(&self, scenario: &Scenario) -> usize {
         scenario.expects.iter().filter(|expect| self.concerns(expect)).count()
     }
 
-    /// The expectations that were not met.
+    /// Returns the expectations that were not met.
     #[must_use]
     pub fn missed(&self, scenario: &Scenario) -> Vec<FailedExpectation> {
         let concerned = scenario.expects.iter().filter(|expect| self.concerns(expect));

@@ -11,7 +11,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub const fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -20,27 +20,27 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 if `bound` is 0.
+    /// Returns a number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         u64::try_from((u128::from(self.any()) * u128::from(bound)) >> 64).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// A number below `bound`, as a size.
+    /// Returns a number below `bound`, as a size.
     pub fn size(&mut self, bound: usize) -> usize {
         usize::try_from(self.below(bound as u64)).unwrap_or(0)
     }
 
-    /// Whether something happens that has this probability.
+    /// Returns whether something happens that has this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.share() < probability
     }
 
-    /// A number from 0 up to, but without, 1.
+    /// Returns a number from 0 up to, but without, 1.
     pub fn share(&mut self) -> f64 {
         // 53 bits are what a double holds.
         (self.any() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)

@@ -230,7 +230,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The id that the engine of a node has now; a node that is nobody stands for the host if it is the first.
+    /// Returns the id that the engine of a node has now; a node that is nobody stands for the host if it is the first.
     fn id_of(&self, node: usize) -> PeerId {
         match self.scenario.nodes.get(node).map(|node| node.role) {
             Some(NodeRole::Nobody) if node == 0 => PeerId::HOST,
@@ -290,7 +290,7 @@ impl<'a> Runner<'a> {
         self.samples.push(Sample { at: Time::ZERO + now.since(self.start), nodes });
     }
 
-    /// What an engine has compared since the experiment began.
+    /// Returns what an engine has compared since the experiment began.
     fn compared(&self, node: usize) -> Option<u64> {
         let before = self.compared.get(node).copied().flatten()?;
         Some(self.world.node(node).comparisons()? - before)
@@ -323,7 +323,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The dumps that the file, its measurements and the options ask for, the last one first.
+/// Returns the dumps that the file, its measurements and the options ask for, the last one first.
 fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
     let measurements = scenario.expects.iter().map(|expect| &expect.measurement);
     let measurements = measurements.chain(scenario.claim.iter().map(|claim| &claim.measurement));
@@ -342,7 +342,7 @@ fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
     dumps
 }
 
-/// The engine of a node.
+/// Returns the engine of a node.
 fn build(node: &Node, number: usize, scenario: &Scenario, engine: EngineKind) -> Box<dyn LabEngine> {
     let host = address(scenario.host().unwrap_or(0));
     let own = *address(number).ip();

@@ -98,13 +98,13 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// How many ACKs were in one outbox on average.
+    /// Returns how many ACKs were in one outbox on average.
     #[must_use]
     pub fn mean_acks(&self) -> f64 {
         if self.time == 0 { 0.0 } else { self.acks as f64 / self.time as f64 }
     }
 
-    /// How many messages waited for the ACK of one peer on average.
+    /// Returns how many messages waited for the ACK of one peer on average.
     #[must_use]
     pub fn mean_retx(&self) -> f64 {
         if self.time == 0 { 0.0 } else { self.retx as f64 / self.time as f64 }

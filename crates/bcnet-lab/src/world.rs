@@ -29,7 +29,7 @@ struct Node<E: ?Sized> {
 }
 
 impl<E: LabEngine + ?Sized> Node<E> {
-    /// When it is serviced if something is due at `due`: at the next tick, a frame only once.
+    /// Returns when it is serviced if something is due at `due`: at the next tick, a frame only once.
     fn service_at(&self, due: Time) -> Time {
         let again = self.engine.has_frames() && self.services.1 > 0;
         let earliest = if again { self.services.0 + Duration::from_micros(1) } else { Time::ZERO };
@@ -70,13 +70,13 @@ pub struct World<E: ?Sized = Endpoint> {
 }
 
 impl World {
-    /// Two nodes, a host and one client that was let in; node 0 is the host.
+    /// Makes two nodes, a host and one client that was let in; node 0 is the host.
     #[must_use]
     pub fn pair(faults: Faults, seed: u64, config: &Config, tick: Duration) -> Self {
         Self::session(faults, seed, config, tick, 1)
     }
 
-    /// A host, which is node 0, and clients, all let in while nothing was lost yet.
+    /// Makes a host, which is node 0, and clients, all let in while nothing was lost yet.
     ///
     /// # Panics
     /// If they are not let in within 40 seconds.
@@ -101,7 +101,7 @@ impl World {
         world
     }
 
-    /// The address that the node with this number has.
+    /// Returns the address that the node with this number has.
     #[must_use]
     pub fn address(number: usize) -> SocketAddrV4 {
         address(number)
@@ -118,7 +118,7 @@ impl World {
         self.add(self.client(number, config, nonce), tick)
     }
 
-    /// A client for the address of a node, which asks node 0 to be let in.
+    /// Returns a client for the address of a node, which asks node 0 to be let in.
     #[must_use]
     pub fn client(&self, number: usize, config: Config, nonce: u32) -> Endpoint {
         let own = *address(number).ip();
@@ -136,7 +136,7 @@ impl World {
 }
 
 impl<E: LabEngine + ?Sized> World<E> {
-    /// An empty world whose links all have these faults, each with a chance of its own.
+    /// Makes an empty world whose links all have these faults, each with a chance of its own.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
         Self {
@@ -155,13 +155,13 @@ impl<E: LabEngine + ?Sized> World<E> {
         }
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// A fingerprint of all traffic so far: equal for equal runs.
+    /// Returns a fingerprint of all traffic so far: equal for equal runs.
     #[must_use]
     pub const fn trace(&self) -> u64 {
         self.trace
@@ -176,7 +176,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         number
     }
 
-    /// A node.
+    /// Returns a node.
     ///
     /// # Panics
     /// If there is none with this number; so do all functions that take one.
@@ -185,7 +185,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         &self.nodes[number].engine
     }
 
-    /// A node, to do something with. It is serviced at the next opportunity.
+    /// Returns a node, to do something with. It is serviced at the next opportunity.
     pub fn node_mut(&mut self, number: usize) -> &mut E {
         self.schedule_at(number, self.now);
         &mut self.nodes[number].engine
@@ -209,13 +209,13 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.link(from, to).set_script(script);
     }
 
-    /// What happened on the link from one node to another.
+    /// Returns what happened on the link from one node to another.
     #[must_use]
     pub fn stats(&self, from: usize, to: usize) -> LinkStats {
         self.links.get(&(from, to)).map(Link::stats).unwrap_or_default()
     }
 
-    /// What happened on all links together.
+    /// Returns what happened on all links together.
     #[must_use]
     pub fn total(&self) -> LinkStats {
         let mut total = LinkStats::default();
@@ -223,7 +223,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         total
     }
 
-    /// How many datagrams are under way.
+    /// Returns how many datagrams are under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.flying.len()
@@ -278,7 +278,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         }
     }
 
-    /// When something happens next.
+    /// Returns when something happens next.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse(flight)| flight.at);
@@ -389,7 +389,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.links.entry((from, to)).or_insert_with(|| Link::new(self.faults.clone(), seed))
     }
 
-    /// The node that has this address.
+    /// Returns the node that has this address.
     fn number(&self, address: SocketAddrV4) -> Option<usize> {
         Some(place(address)).filter(|number| *number < self.nodes.len())
     }
@@ -411,13 +411,13 @@ fn key(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The address that the node with this number has.
+/// Returns the address that the node with this number has.
 pub(crate) fn address(number: usize) -> SocketAddrV4 {
     let number = u32::try_from(number).unwrap_or(0) + 1;
     SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), 22101)
 }
 
-/// The number of the node that has this address, or would have it.
+/// Returns the number of the node that has this address, or would have it.
 fn place(address: SocketAddrV4) -> usize {
     let number = address.ip().to_bits().wrapping_sub(FIRST_ADDRESS + 1);
     usize::try_from(number).unwrap_or(usize::MAX)

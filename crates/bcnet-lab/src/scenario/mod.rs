@@ -28,12 +28,12 @@ pub use library::BUILT_IN;
 pub enum EngineKind {
     /// The original, fault by fault.
     Stock,
-    /// Ours.
+    /// The endpoint of `bcnet-transport`.
     Bcnet,
 }
 
 impl EngineKind {
-    /// Its name in files and arguments.
+    /// Returns its name in files and arguments.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ pub struct Scenario {
     pub expects: Vec<Expect>,
 }
 
-/// What somebody said about the original game, and what is left of it.
+/// A claim about the original game, and what is left of it.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// Who said it, and where.
@@ -215,11 +215,11 @@ pub enum Action {
         from: usize,
         /// For whom; `None` is every peer.
         to: Option<PeerRef>,
-        /// What.
+        /// What is sent.
         what: Content,
         /// How many at once.
         count: u32,
-        /// How.
+        /// How it is sent.
         mode: SendMode,
     },
     /// A node tells its name, on the control channel.
@@ -248,7 +248,7 @@ pub enum Action {
 pub enum Content {
     /// So many bytes, made up.
     Size(usize),
-    /// These.
+    /// Given bytes.
     Bytes(Vec<u8>),
 }
 
@@ -257,7 +257,7 @@ pub enum Content {
 pub enum PeerRef {
     /// The node with this number.
     Node(usize),
-    /// Whoever has this id.
+    /// The peer that has this id.
     Id(PeerId),
 }
 
@@ -333,13 +333,13 @@ impl Scenario {
         check::scenario(text)
     }
 
-    /// The number of the node that hosts.
+    /// Returns the number of the node that hosts.
     #[must_use]
     pub fn host(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.role == NodeRole::Host)
     }
 
-    /// Whether a link leaves anything to chance, so that one run says little about the rare delays.
+    /// Returns whether a link leaves anything to chance, so that one run says little about the rare delays.
     #[must_use]
     pub fn has_chance(&self) -> bool {
         self.links.iter().any(|link| link.faults.has_chance())

@@ -84,13 +84,13 @@ impl<'a> Checker<'a> {
         Ok((self.time(at)?, every))
     }
 
-    /// The time between two of `rate` per second.
+    /// Returns the time between two of `rate` per second.
     pub(super) fn period(&self, rate: &Spanned<f64>) -> Checked<Duration> {
         let rate = self.number(rate, 0.000_01..10_000.0)?;
         Ok(Duration::from_secs_f64(1.0 / rate))
     }
 
-    /// A moment of the experiment.
+    /// Returns a moment of the experiment.
     pub(super) fn time(&self, seconds: &Spanned<f64>) -> Checked<Time> {
         let value = *seconds.get_ref();
         let end = self.duration.as_secs_f64();
@@ -154,7 +154,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A mistake that the parser found, with the nearest valid name if a name is wrong.
+/// Returns what the parser found wrong, with the nearest valid name if a name is wrong.
 pub(super) fn unreadable(text: &str, error: &toml::de::Error) -> ScenarioError {
     let line = error.span().map_or(1, |span| line(text, &span));
     let message = error.message();

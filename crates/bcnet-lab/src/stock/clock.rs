@@ -16,13 +16,13 @@ impl Clock {
         Self { granularity: u64::try_from(granularity.as_micros()).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// What the clock shows.
+    /// Returns what the clock shows.
     pub(super) fn at(&self, now: Time) -> f32 {
         let micros = now.as_micros() / self.granularity * self.granularity;
         (micros as f64 / 1e6) as f32
     }
 
-    /// The first time at which the clock shows more than `seconds`.
+    /// Returns the first time at which the clock shows more than `seconds`.
     pub(super) fn after(&self, seconds: f32) -> Time {
         let mut low = micros(seconds.next_down()).saturating_sub(self.granularity);
         let mut high =
@@ -44,7 +44,7 @@ fn micros(seconds: f32) -> u64 {
     (f64::from(seconds) * 1e6) as u64
 }
 
-/// A little before `start + wait`, for tests of the form `now - start > wait`, which round differently.
+/// Returns a time a little before `start + wait`, for tests of the form `now - start > wait`, which round differently.
 pub(super) fn shortly_before(start: f32, wait: f32) -> f32 {
     let end = start + wait;
     end - end.abs() * 5e-7

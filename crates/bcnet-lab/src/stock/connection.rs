@@ -1,4 +1,4 @@
-//! Who is let in, what is said about others, and when someone is gone.
+//! Who is let in, what is said about others, and when a peer is gone.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -70,7 +70,7 @@ impl Stock {
         }
     }
 
-    /// What comes last in a frame: whoever was silent for too long is gone, and a leaver is done or not.
+    /// What comes last in a frame: a peer that was silent for too long is gone, and a leaver is done or not.
     pub(super) fn time_out(&mut self) {
         if let Some(wait) = self.params.silence {
             match self.role {
@@ -198,7 +198,7 @@ impl Stock {
         id
     }
 
-    /// Why a request is turned down, if it is.
+    /// Returns why a request is turned down, if it is.
     fn refusal(&self, message: &Message) -> Option<BootReason> {
         if self.params.banned.contains(&message.address(0)) {
             return Some(BootReason::BANNED);
@@ -208,7 +208,7 @@ impl Stock {
         (!right).then_some(BootReason::WRONG_PASSWORD)
     }
 
-    /// The next free id, upward from the last one; none at all if all are taken.
+    /// Returns the next free id, upward from the last one; none at all if all are taken.
     fn assign(&mut self) -> PeerId {
         for _ in IDS {
             let id = PeerId(self.next_id);
@@ -220,7 +220,7 @@ impl Stock {
         PeerId::UNASSIGNED
     }
 
-    /// Someone's name. A host passes it on to everyone but itself, the one who told it included.
+    /// A peer's name. A host passes it on to everyone but itself, the one who told it included.
     pub(super) fn on_identity(&mut self, message: &Message) {
         let (subject, address) = (PeerId(message.byte(0)), message.address(1));
         let place = self.peers.find(subject).unwrap_or_else(|| self.create(subject, address));

@@ -88,8 +88,8 @@ impl Stock {
         }
     }
 
-    /// Where the reliable message is whose turn it is. On the way there, what is old or nobody's is thrown away; a part
-    /// whose turn it is stops the search for everyone.
+    /// Returns where the reliable message is whose turn it is. On the way there, what is old or nobody's is thrown
+    /// away; a part whose turn it is stops the search for everyone.
     fn next_reliable(&mut self, channel: Channel) -> Option<usize> {
         let lane = lane(channel);
         let mut at = 0;

@@ -9,14 +9,14 @@ use super::peer::Peer;
 use super::{State, Stock};
 
 impl Stock {
-    /// Whether no frame will do anything until something arrives or is queued.
+    /// Returns whether no frame will do anything until something arrives or is queued.
     #[must_use]
     pub fn idle(&self) -> bool {
         self.next_due().is_none()
     }
 
-    /// The earliest time at which a frame could do anything, always after the last frame. Frames before it change nothing
-    /// and can be left out. It may be a little early, never late.
+    /// Returns the earliest time at which a frame could do anything, always after the last frame. Frames before it
+    /// change nothing and can be left out. It may be a little early, never late.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         if self.crash.is_some() || self.state == State::Closed {
@@ -31,7 +31,7 @@ impl Stock {
         Some(self.clock.after(moment).max(earliest))
     }
 
-    /// Whether the very next frame has something to do.
+    /// Returns whether the very next frame has something to do.
     fn is_busy(&self) -> bool {
         let waiting = self.peers.iter().any(|peer| !peer.first.is_empty());
         waiting || !self.socket.is_empty() || self.request.is_some() || self.restless

@@ -77,14 +77,15 @@ pub struct Lengths {
 }
 
 impl Stock {
-    /// How much waits for a peer, if there is one with this id: what its [`dump`](Self::dump) shows, without the copies.
+    /// Returns how much waits for a peer, if there is one with this id: what its [`dump`](Self::dump) shows, without
+    /// the copies.
     #[must_use]
     pub fn lengths(&self, peer: PeerId) -> Option<Lengths> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
         Some(Lengths { acks: entry.acks.len(), retx: entry.retx.len(), first: entry.first.len() })
     }
 
-    /// The queues of a peer, if there is one with this id.
+    /// Returns the queues of a peer, if there is one with this id.
     #[must_use]
     pub fn dump(&self, peer: PeerId) -> Option<Dump> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
@@ -107,7 +108,7 @@ impl Stock {
 }
 
 impl Dump {
-    /// What the ACK entries took in the original, in bytes.
+    /// Returns what the ACK entries took in the original, in bytes.
     #[must_use]
     pub const fn ack_memory(&self) -> usize {
         self.acks.len() * ACK_ENTRY_BYTES

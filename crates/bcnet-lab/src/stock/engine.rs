@@ -165,7 +165,7 @@ fn queued(peer: &Peer) -> (usize, usize) {
     (waiting().count(), waiting().map(|message| message.len()).sum())
 }
 
-/// A difference of two times of the model's clock.
+/// Returns a difference of two times of the model's clock.
 fn seconds(length: f32) -> Duration {
     Duration::try_from_secs_f32(length).unwrap_or_default()
 }

@@ -32,7 +32,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// A message with the defaults of the original: reliable and urgent if it is of the low channel.
+    /// Makes a message with the defaults of the original: reliable and urgent if it is of the low channel.
     pub(super) fn new(kind: Kind, payload: Vec<u8>) -> Self {
         let control = kind.channel() == Channel::Control && kind != Kind::KEEPALIVE && kind != Kind::ACK;
         Self {
@@ -52,13 +52,13 @@ impl Message {
         }
     }
 
-    /// What its ACK names, or what it, an ACK, acknowledges.
+    /// Returns what its ACK names, or what it, an ACK, acknowledges.
     pub(super) fn id(&self) -> MessageId {
         let channel = if self.kind == Kind::ACK { self.acked } else { self.kind.channel() };
         MessageId { channel, seq: Seq(self.seq), part: self.part }
     }
 
-    /// Its size as the original computes it from the object, by which it also moves on after reading one.
+    /// Returns its size as the original computes it from the object, by which it also moves on after reading one.
     pub(super) fn len(&self) -> usize {
         match self.kind {
             Kind::KEEPALIVE => 1,
@@ -67,7 +67,7 @@ impl Message {
         }
     }
 
-    /// The size of the header of a message with a length.
+    /// Returns the size of the header of a message with a length.
     pub(super) fn header(&self) -> usize {
         let sequence = if self.reliable { 2 } else { 0 };
         let part = match self.part {
@@ -179,17 +179,17 @@ impl Message {
         Ok(())
     }
 
-    /// A byte of the payload; zero behind its end.
+    /// Returns a byte of the payload; zero behind its end.
     pub(super) fn byte(&self, at: usize) -> u8 {
         byte(&self.payload, at)
     }
 
-    /// An address in the payload.
+    /// Returns an address in the payload.
     pub(super) fn address(&self, at: usize) -> Ipv4Addr {
         Ipv4Addr::from([0, 1, 2, 3].map(|i| self.byte(at + i)))
     }
 
-    /// The UTF-16LE text that starts at `at`, up to its terminator or the end.
+    /// Returns the UTF-16LE text that starts at `at`, up to its terminator or the end.
     pub(super) fn text(&self, at: usize) -> &[u8] {
         let bytes = self.payload.get(at..).unwrap_or_default();
         let (units, _) = bytes.as_chunks::<2>();
@@ -198,7 +198,7 @@ impl Message {
     }
 }
 
-/// The size of an ACK.
+/// Returns the size of an ACK.
 pub(super) fn ack_len(part: Option<u8>) -> usize {
     4 + usize::from(part.is_some())
 }

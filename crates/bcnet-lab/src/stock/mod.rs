@@ -132,7 +132,7 @@ enum State {
 }
 
 impl Stock {
-    /// A host.
+    /// Makes a host.
     #[must_use]
     pub fn host(params: Params) -> Self {
         let address = params.address;
@@ -140,7 +140,7 @@ impl Stock {
         Self::new(params, Role::Host, PeerId::HOST, address, host)
     }
 
-    /// A client that asks `host` to be let in. `password` is UTF-16LE.
+    /// Makes a client that asks `host` to be let in. `password` is UTF-16LE.
     #[must_use]
     pub fn connect(
         params: Params,
@@ -161,7 +161,7 @@ impl Stock {
         stock
     }
 
-    /// One that has left: it takes everything and says nothing.
+    /// Makes one that has left: it takes everything and says nothing.
     pub(crate) fn closed() -> Self {
         Self { state: State::Closed, ..Self::host(Params::default()) }
     }
@@ -197,38 +197,38 @@ impl Stock {
         }
     }
 
-    /// The own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
+    /// Returns the own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
     #[must_use]
     pub const fn id(&self) -> PeerId {
         self.id
     }
 
-    /// All others that are there and have an id.
+    /// Returns all others that are there and have an id.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerId> {
         let others = self.peers.iter().filter(|peer| peer.is_live() && peer.id != self.id);
         others.map(|peer| peer.id).filter(|id| *id != PeerId::UNASSIGNED).collect()
     }
 
-    /// The tunables.
+    /// Returns the tunables.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.params
     }
 
-    /// What it did so far.
+    /// Returns what it did so far.
     #[must_use]
     pub const fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// What would have ended the original program. Nothing happens any more then.
+    /// Returns what would have ended the original program. Nothing happens any more then.
     #[must_use]
     pub const fn crash(&self) -> Option<Crash> {
         self.crash
     }
 
-    /// Whether it has left, by itself or because the session is over.
+    /// Returns whether it has left, by itself or because the session is over.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed

@@ -65,12 +65,12 @@ impl Default for Params {
 }
 
 impl Params {
-    /// The size of a datagram that is really used.
+    /// Returns the size of a datagram that is really used.
     pub(super) fn room(&self) -> usize {
         self.buffer.max(MIN_BUFFER)
     }
 
-    /// The largest message that is not split.
+    /// Returns the largest message that is not split.
     pub(super) fn message_limit(&self) -> usize {
         self.room() - SPLIT_MARGIN
     }
@@ -106,7 +106,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after one more send.
+    /// Returns the wait after one more send.
     pub(super) fn next(&self, wait: f32) -> f32 {
         match self.mode {
             Mode::Fixed if wait == 0.0 => self.step,

@@ -63,13 +63,13 @@ impl Peer {
         self.deleted.is_none()
     }
 
-    /// Whether a message of this kind was not sent or not acknowledged yet.
+    /// Returns whether a message of this kind was not sent or not acknowledged yet.
     pub(super) fn has_pending(&self, kind: Kind) -> bool {
         self.first.iter().chain(&self.retx).any(|message| message.kind == kind)
     }
 }
 
-/// Which of a pair of counters a channel uses.
+/// Returns which of a pair of counters a channel uses.
 pub(super) const fn lane(channel: Channel) -> usize {
     match channel {
         Channel::Control => 0,
@@ -87,12 +87,12 @@ impl Peers {
         self.0.get(place).filter(|peer| peer.id == id).map(|_| place)
     }
 
-    /// The first entry with this address, whoever sends from there.
+    /// Returns the first entry with this address, whoever sends from there.
     pub(super) fn find_address(&self, address: Ipv4Addr) -> Option<usize> {
         self.0.iter().position(|peer| peer.address == address)
     }
 
-    /// The sender of a message: by id; if it has none, by address, those without an id first.
+    /// Returns the sender of a message: by id; if it has none, by address, those without an id first.
     pub(super) fn sender_of(&self, message: &Message) -> Option<usize> {
         if message.sender != PeerId::UNASSIGNED {
             return self.find(message.sender);
@@ -142,7 +142,7 @@ impl Peers {
         self.0.clear();
     }
 
-    /// The places of all entries for which something holds.
+    /// Returns the places of all entries for which something holds.
     pub(super) fn places(&self, holds: impl Fn(&Peer) -> bool) -> Vec<usize> {
         self.0.iter().enumerate().filter(|(_, peer)| holds(peer)).map(|(place, _)| place).collect()
     }

@@ -47,7 +47,7 @@ impl Stock {
         Ok(())
     }
 
-    /// The peer that a datagram is from, told by its first message. `None` if that is none of a stranger's.
+    /// Returns the peer that a datagram is from, told by its first message. `None` if that is none of a stranger's.
     fn resolve(&mut self, message: &Message) -> Option<usize> {
         let place = match message.sender {
             PeerId::UNASSIGNED => match message.kind {
@@ -66,7 +66,7 @@ impl Stock {
         Some(place)
     }
 
-    /// Who asks to be let in: known by address and nonce, or new.
+    /// Returns who asks to be let in: known by address and nonce, or new.
     fn resolve_connect(&mut self, message: &Message) -> usize {
         let own_view = message.address(0);
         let nonce = u32::from_le_bytes([4, 5, 6, 7].map(|at| message.byte(at)));
@@ -156,7 +156,7 @@ impl Stock {
     }
 }
 
-/// Whether a number is acceptable: the difference of two numbers, not their distance around the circle.
+/// Returns whether a number is acceptable: the difference of two numbers, not their distance around the circle.
 fn in_window(seq: u16, expected: u16) -> bool {
     let ahead = i32::from(seq) - i32::from(expected);
     (0..WINDOW).contains(&ahead) || ahead < -WINDOW

@@ -49,7 +49,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// The original's return code.
+    /// Returns the original's return code.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

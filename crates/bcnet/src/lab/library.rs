@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) scenario: Scenario,
 }
 
-/// The scenario in a file or, if there is no such file, the built-in one of that name.
+/// Returns the scenario in a file or, if there is no such file, the built-in one of that name.
 pub(super) fn find(name: &str) -> anyhow::Result<Entry> {
     let path = Path::new(name);
     if path.is_file() {
@@ -34,7 +34,7 @@ pub(super) fn find(name: &str) -> anyhow::Result<Entry> {
     }
 }
 
-/// All scenarios in ./scenarios or, if there is no such directory, the built-in ones.
+/// Returns all scenarios in ./scenarios or, if there is no such directory, the built-in ones.
 pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
     let Ok(directory) = fs::read_dir("scenarios") else { return built_in() };
     let mut paths = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
     paths.iter().map(|path| entry(stem(path), path.display().to_string(), &read(path)?)).collect()
 }
 
-/// The built-in scenarios.
+/// Returns the built-in scenarios.
 fn built_in() -> anyhow::Result<Vec<Entry>> {
     let parsed =
         BUILT_IN.iter().map(|(name, text)| entry((*name).into(), format!("scenarios/{name}.toml"), text));

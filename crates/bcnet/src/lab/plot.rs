@@ -18,7 +18,7 @@ pub(super) struct Axes<'a> {
     pub(super) y: &'a str,
 }
 
-/// A line for each series.
+/// Returns a line for each series.
 pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let right = points().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
@@ -44,7 +44,7 @@ pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
     svg + "</svg>"
 }
 
-/// A group of bars for each name, a bar for each series in it.
+/// Returns a group of bars for each name, a bar for each series in it.
 pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> String {
     let max = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let scale = Scale::new(max * 1.08);
@@ -84,7 +84,7 @@ pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> S
     svg + "</svg>"
 }
 
-/// One bar across for each name, made of parts one after the other. `max` is the whole width.
+/// Returns one bar across for each name, made of parts one after the other. `max` is the whole width.
 pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: Option<f64>) -> String {
     let sum = |row: usize| parts.iter().filter_map(|part| part.points.get(row)).map(|(_, y)| *y).sum::<f64>();
     let right = max.unwrap_or_else(|| (0..rows.len()).map(sum).fold(0.0, f64::max) * 1.1).max(1e-9);
@@ -175,7 +175,7 @@ impl Scale {
     }
 }
 
-/// Round numbers from 0 up to `max`, four to eight of them.
+/// Returns round numbers from 0 up to `max`, four to eight of them.
 fn ticks(max: f64) -> Vec<f64> {
     let rough = max / 5.0;
     let power = 10_f64.powf(rough.log10().floor());

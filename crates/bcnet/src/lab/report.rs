@@ -39,7 +39,7 @@ fn section(title: &str, text: &str, plot: &str, command: &str) -> String {
     )
 }
 
-/// The few figures that matter most.
+/// Returns the few figures that matter most.
 fn key_figures(stops: &[Stop]) -> String {
     let chosen = ["battle", "battle-loss5", "p12", "starvation", "mixing", "forced-reliable"];
     let mut html = String::from("<div class=\"cards\">");
@@ -215,7 +215,7 @@ fn budget(battle: &Stop, burst: &Stop) -> String {
     )
 }
 
-/// A bar for each engine, made of two parts.
+/// Returns a bar for each engine, made of two parts.
 fn two_bars(names: [&str; 2], runs: [[f64; 2]; 2], axis: &str, max: Option<f64>) -> String {
     let points = |part: usize| runs.iter().map(|run| (0.0, run[part])).collect();
     let parts = [

@@ -42,19 +42,19 @@ pub(super) struct Stop {
 pub(super) struct Runs(Vec<Outcome>);
 
 impl Runs {
-    /// The one with the first seed.
+    /// Returns the one with the first seed.
     pub(super) fn first(&self) -> &Outcome {
         &self.0[0]
     }
 
-    /// What all nodes did in all runs.
+    /// Returns what all nodes did in all runs.
     pub(super) fn total(&self) -> Totals {
         let mut total = Totals::default();
         self.0.iter().for_each(|run| total += run.total());
         total
     }
 
-    /// The delay within which this share of all reliable payloads was delivered.
+    /// Returns the delay within which this share of all reliable payloads was delivered.
     pub(super) fn delay(&self, from: Option<usize>, share: f64) -> Option<f64> {
         Outcome::pooled_delay(&self.0, from, share)
     }
@@ -71,19 +71,19 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// How many times as much it is on stock. Nothing can be told of nothing.
+    /// Returns how many times as much it is on stock. Nothing can be told of nothing.
     pub(super) fn factor(&self) -> Option<f64> {
         let (stock, bcnet) = (self.stock?, self.bcnet?);
         (bcnet > 0.0).then(|| stock / bcnet)
     }
 
-    /// What the figure is, with a star if it is from several seeds.
+    /// Returns what the figure is, with a star if it is from several seeds.
     fn marked_label(&self) -> String {
         let star = if self.seeds > 1 { " *" } else { "" };
         format!("{}{star}", self.claim.label)
     }
 
-    /// The factor for people.
+    /// Returns the factor for people.
     pub(super) fn factor_text(&self) -> String {
         match (self.stock, self.bcnet) {
             (Some(stock), Some(bcnet)) if stock == bcnet => "=".into(),
@@ -101,12 +101,12 @@ impl Stop {
         Some(Row { name: &self.entry.name, claim, stock, bcnet, seeds: self.stock.0.len() })
     }
 
-    /// All its runs.
+    /// Returns all its runs.
     fn runs(&self) -> impl Iterator<Item = &Outcome> {
         self.stock.0.iter().chain(&self.bcnet.0)
     }
 
-    /// The expectations that concern its runs, and how many were missed.
+    /// Returns the expectations that concern its runs, and how many were missed.
     fn checked(&self) -> (usize, usize) {
         let scenario = &self.entry.scenario;
         let checked = self.runs().map(|run| run.checked(scenario)).sum();
@@ -178,7 +178,7 @@ struct Job {
 }
 
 impl Job {
-    /// All runs of one entry: the engines one after the other.
+    /// Returns all runs of one entry: the engines one after the other.
     fn all(number: usize, entry: &Entry, seed: Option<u64>) -> Vec<Self> {
         let (first, seeds) = (seed.unwrap_or(entry.scenario.seed), seeds(entry) as u64);
         let each = |engine| {
@@ -188,7 +188,7 @@ impl Job {
     }
 }
 
-/// With how many seeds a scenario is run. A rare delay differs a lot from one run to the next.
+/// Returns how many seeds a scenario is run with. A rare delay differs a lot from one run to the next.
 fn seeds(entry: &Entry) -> usize {
     if entry.scenario.has_chance() { CHANCES } else { 1 }
 }
@@ -274,7 +274,7 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
 /// How many seeds are pooled where links leave something to chance.
 pub(super) const CHANCES: usize = 5;
 
-/// A number for people: three digits, thousands apart.
+/// Returns a number for people: three digits, thousands apart.
 pub(super) fn number(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 100.0 {
         let digits = if value.abs() < 10.0 { 2 } else { 1 };

@@ -183,19 +183,19 @@ impl Field {
         self.seats.iter().filter(|seat| seat.player.is_in_game()).count()
     }
 
-    /// How many players were never in the game.
+    /// Returns how many players were never in the game.
     pub(super) fn absent(&self) -> usize {
         self.seats.iter().filter(|seat| !seat.player.was_in_game()).count()
     }
 
-    /// How many copies have not been heard yet.
+    /// Returns how many copies have not been heard yet.
     pub(super) fn unheard(&self) -> u64 {
         let unheard =
             |seat: &Seat| self.ledgers.get(seat.session).map_or(0, |ledger| seat.player.unheard(ledger));
         self.seats.iter().map(unheard).sum()
     }
 
-    /// Everyone leaves. What somebody has not heard by now is lost.
+    /// Everyone leaves. What a player has not heard by now is lost.
     pub(super) fn leave(&mut self) {
         let now = self.clock.now();
         for seat in &mut self.seats {

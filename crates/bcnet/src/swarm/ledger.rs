@@ -49,7 +49,7 @@ pub(super) struct Listener {
 }
 
 impl Ledger {
-    /// How many orders a slot has said.
+    /// Returns how many orders a slot has said.
     pub(super) fn count(&self, slot: u8) -> u64 {
         self.list(slot).map_or(0, List::end)
     }
@@ -86,17 +86,17 @@ impl Ledger {
         Listener { slot, must, next: [None; SLOTS as usize], missing: Vec::new() }
     }
 
-    /// The slot of a peer, if it was ever in the game.
+    /// Returns the slot of a peer, if it was ever in the game.
     pub(super) fn slot(&self, peer: u8) -> Option<u8> {
         self.slots.iter().find(|(known, _)| *known == peer).map(|(_, slot)| *slot)
     }
 
-    /// Whether a slot is one of this swarm. There may be others on a server.
+    /// Returns whether a slot is one of this swarm. There may be others on a server.
     pub(super) fn knows(&self, slot: u8) -> bool {
         self.slots.iter().any(|(_, known)| *known == slot)
     }
 
-    /// Whether `copy` is something that a slot has said; for what newcomers are told again.
+    /// Returns whether `copy` is something that a slot has said; for what newcomers are told again.
     pub(super) fn was_said(&self, slot: u8, copy: &[u8]) -> bool {
         self.list(slot).is_some_and(|list| list.entries.iter().any(|entry| entry.copy == copy))
     }
@@ -151,7 +151,7 @@ impl Ledger {
         }
     }
 
-    /// How many copies a player that is still there has not heard.
+    /// Returns how many copies a player that is still there has not heard.
     pub(super) fn unheard(&self, listener: &Listener) -> u64 {
         let mut unheard = listener.missing.len();
         for (slot, list) in (0..SLOTS).zip(&self.lists) {
@@ -181,7 +181,7 @@ impl List {
 }
 
 impl Listener {
-    /// What was passed over and never came.
+    /// Returns what was passed over and never came.
     pub(super) fn missing(&self) -> u64 {
         self.missing.len() as u64
     }
@@ -191,7 +191,7 @@ impl Listener {
         self.missing.clear();
     }
 
-    /// Where the next copy may be found at the earliest.
+    /// Returns where the next copy may be found at the earliest.
     fn start(&self, slot: u8, list: &List) -> u64 {
         self.next(slot).unwrap_or(list.base).max(list.base)
     }

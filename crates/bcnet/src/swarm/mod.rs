@@ -111,7 +111,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// How many players each session has.
+    /// Returns how many players each session has.
     fn players(&self) -> u16 {
         if self.names.is_empty() { self.players } else { self.names.len() as u16 }
     }
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-/// What an echo of the same traffic takes, if that is wanted.
+/// Returns what an echo of the same traffic takes, if that is wanted.
 fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Option<f64>)>> {
     let Some(echo) = &args.echo else { return Ok(None) };
     let usage = Usage::start(args.watch_echo);

@@ -44,7 +44,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// A player that has just entered the game, where it stays for about `time`.
+    /// Makes a player that has just entered the game, where it stays for about `time`.
     pub(super) fn new(mut rng: Rng, slot: u8, peer: u8, name: String, time: Duration, now: Time) -> Self {
         let choosing = choosing(&mut rng).min(time / 5);
         let start = now + choosing;
@@ -63,7 +63,7 @@ impl Actor {
         }
     }
 
-    /// What it says reliably now. `number` is what no two orders that are passed on have in common.
+    /// Returns what it says reliably now. `number` is what no two orders that are passed on have in common.
     pub(super) fn orders(&mut self, mut number: u32, now: Time) -> Vec<Order> {
         let mut orders = Vec::new();
         if self.spawns.is_some_and(|at| at <= now) {
@@ -106,7 +106,7 @@ impl Actor {
         orders
     }
 
-    /// Where its ship is now, if it is to be told now.
+    /// Returns where its ship is now, if it is to be told now.
     pub(super) fn state(&mut self) -> Option<Vec<u8>> {
         let ship = self.ship?;
         if !self.rng.chance(STATE) {
@@ -156,20 +156,20 @@ impl Actor {
         Order { payload, copies }
     }
 
-    /// One of the player's own objects, another one for each number.
+    /// Returns one of the player's own objects, another one for each number.
     fn thing(&self, number: u32) -> u32 {
         payload::first_object(self.slot) + 1 + number % (OBJECTS - 1)
     }
 }
 
-/// How long choosing a ship takes: about 4.5 s, from 2 to 15 s.
+/// Returns how long choosing a ship takes: about 4.5 s, from 2 to 15 s.
 fn choosing(rng: &mut Rng) -> Duration {
     // The sum of twelve shares is as good as normal.
     let normal: f64 = (0..12).map(|_| rng.share()).sum::<f64>() - 6.0;
     Duration::from_secs_f64((4.5 * (0.5 * normal).exp()).clamp(2.0, 15.0))
 }
 
-/// The time to the next of something that happens once in so many seconds on average.
+/// Returns the time to the next of something that happens once in so many seconds on average.
 pub(super) fn wait(rng: &mut Rng, seconds: f64) -> Duration {
     Duration::from_secs_f64(-seconds * (1.0 - rng.share()).ln())
 }

@@ -62,14 +62,14 @@ impl Usage {
         Self { process, seconds: process.and_then(cpu_seconds) }
     }
 
-    /// The seconds of a processor that were taken since the start, if the system tells.
+    /// Returns the seconds of a processor that were taken since the start, if the system tells.
     pub(super) fn end(self) -> Option<f64> {
         let now = self.process.and_then(cpu_seconds);
         now.zip(self.seconds).map(|(now, then)| now - then)
     }
 }
 
-/// The time that a process has had a processor so far, where the system tells.
+/// Returns the time that a process has had a processor so far, where the system tells.
 fn cpu_seconds(process: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in parentheses, may hold anything.

@@ -101,7 +101,7 @@ impl SwarmTotals {
         self.delays.get_mut(at).into_iter().for_each(|count| *count += 1);
     }
 
-    /// All datagrams, of both directions.
+    /// Returns all datagrams, of both directions.
     pub(super) fn traffic(&self) -> Datagrams {
         let sizes = self.sent.sizes.iter().zip(&self.received.sizes).map(|(sent, received)| sent + received);
         Datagrams {
@@ -111,12 +111,12 @@ impl SwarmTotals {
         }
     }
 
-    /// How many things went wrong.
+    /// Returns how many things went wrong.
     pub(super) const fn findings(&self) -> u64 {
         self.lost + self.doubled + self.reordered + self.changed + self.echoed + self.dropped + self.absent
     }
 
-    /// The delay, in milliseconds, that this share of all copies did not exceed.
+    /// Returns the delay, in milliseconds, that this share of all copies did not exceed.
     pub(super) fn delay_ms(&self, share: f64) -> u64 {
         let wanted = (self.delivered as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -65,7 +65,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe { rule: "S-50", what: "the others are told who left", slow: false, run: left },
 ];
 
-/// The answer to a question in text form.
+/// Returns the answer to a question in text form.
 fn ask(target: &Target, question: &[u8]) -> anyhow::Result<Option<String>> {
     let mut asker = target.stranger()?;
     asker.send_raw(question);
@@ -167,7 +167,7 @@ fn names(target: &Target) -> anyhow::Result<Outcome> {
     Ok(Outcome::when(good, format!("messages (name, join event): {both:?}")))
 }
 
-/// Where a visitor has heard the name and the join event of a peer.
+/// Returns where a visitor has heard the name and the join event of a peer.
 fn knows(visitor: &Visitor, peer: u8) -> (Option<usize>, Option<usize>) {
     let is_name = |heard: &Heard| heard.bytes.first() == Some(&0x00) && heard.bytes.get(5) == Some(&peer);
     let is_event = |heard: &Heard| {
@@ -204,7 +204,7 @@ struct Said {
 }
 
 impl Said {
-    /// What a visitor has heard with the opcode of the first order.
+    /// Returns what a visitor has heard with the opcode of the first order.
     fn heard_by(&self, visitor: &Visitor) -> Vec<Vec<u8>> {
         let opcode = self.said.first().and_then(|order| order.first());
         let alike = visitor.payloads().into_iter().filter(|payload| payload.first() == opcode);
@@ -294,7 +294,7 @@ fn spoofed_chat(target: &Target) -> anyhow::Result<Outcome> {
     Ok(Outcome::when(heard.get(1) == Some(&said.one.id), hex(&heard)))
 }
 
-/// A ship of a visitor.
+/// Returns a ship of a visitor.
 fn ship_of(visitor: &Visitor) -> Vec<u8> {
     payload::ship(visitor.slot, visitor.id, payload::first_object(visitor.slot), &visitor.name, 0)
 }

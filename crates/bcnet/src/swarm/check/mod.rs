@@ -47,18 +47,18 @@ struct Target {
 }
 
 impl Target {
-    /// Somebody who has not said anything yet.
+    /// Makes a visitor that has not said anything yet.
     fn stranger(&self) -> anyhow::Result<Visitor> {
         Visitor::new(self.server, "Probe")
     }
 
-    /// Somebody who was let in; `None` if that does not work.
+    /// Makes a visitor that was let in; `None` if that does not work.
     fn guest(&self) -> anyhow::Result<Option<Visitor>> {
         let mut visitor = self.stranger()?;
         Ok(visitor.connect(&self.password).then_some(visitor))
     }
 
-    /// Players in the game, in the order of their coming; `None` if that does not work.
+    /// Returns players in the game, in the order of their coming; `None` if that does not work.
     fn players<const N: usize>(&self) -> anyhow::Result<Option<[Visitor; N]>> {
         let mut players: Vec<Visitor> = Vec::new();
         for number in 0..N {
@@ -76,7 +76,7 @@ impl Target {
         Ok(players.try_into().ok())
     }
 
-    /// Gets `player` into the game while `others`, who are there already, go on answering. Whether that worked.
+    /// Gets `player` into the game while `others`, who are there already, go on answering. Returns whether that worked.
     fn join(&self, player: &mut Visitor, others: &mut [Visitor]) -> bool {
         if others.is_empty() {
             return player.join(&self.password);
@@ -121,7 +121,7 @@ pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<Verdict> 
     Ok(if wrong == 0 { Verdict::Clean } else { Verdict::Findings })
 }
 
-/// What to try: the rules that are named, or all that do not take long.
+/// Returns what to try: the rules that are named, or all that do not take long.
 fn chosen(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
     let all = || transport::PROBES.iter().chain(game::PROBES);
     for rule in rules {
@@ -137,7 +137,7 @@ fn chosen(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
     Ok(all().filter(is_chosen).collect())
 }
 
-/// How long somebody who waits looks at its socket.
+/// How long a visitor that waits looks at its socket.
 const LOOK: Duration = Duration::from_millis(20);
 const NOT_LET_IN: &str = "no guest was let in";
 const NOT_IN_GAME: &str = "the players did not get into the game";

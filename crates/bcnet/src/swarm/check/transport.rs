@@ -201,7 +201,7 @@ fn first_request(target: &Target) -> anyhow::Result<Outcome> {
     Ok(Outcome::when(came && guest.has(&[0x32, 27, 0x80, 0, 0, 0x20, 0]), evidence))
 }
 
-/// A guest that has answered the first two rounds and is asked for the third, which has parts.
+/// Returns a guest that has answered the first two rounds and is asked for the third, which has parts.
 fn before_parts(target: &Target) -> anyhow::Result<Option<Visitor>> {
     let Some(mut guest) = target.guest()? else { return Ok(None) };
     guest.identify();
@@ -260,7 +260,7 @@ fn single_ack(target: &Target) -> anyhow::Result<Outcome> {
     Ok(Outcome::when(came && acks == 1, format!("ACKs of one identity: {acks}")))
 }
 
-/// A guest that has answered the first round, with its answer.
+/// Returns a guest that has answered the first round, with its answer.
 fn answered(target: &Target) -> anyhow::Result<Option<(Visitor, Vec<u8>)>> {
     let Some(mut guest) = target.guest()? else { return Ok(None) };
     guest.identify();
@@ -329,7 +329,7 @@ fn sent_again(target: &Target) -> anyhow::Result<Outcome> {
     })
 }
 
-/// What one player says 300 times, with a number.
+/// Returns what one player says 300 times, with a number.
 fn numbered(slot: u8, number: u32) -> Vec<u8> {
     payload::event(0x08, 0x0101, 0xDA, payload::first_object(slot) + 1 + number, &[])
 }
@@ -357,7 +357,7 @@ fn numbers(target: &Target) -> anyhow::Result<Outcome> {
     Ok(Outcome::when(heard == wanted, format!("{} of 300 heard by another player", heard.len())))
 }
 
-/// Whether a guest still gets on with its join.
+/// Returns whether a guest still gets on with its join.
 fn still_serves(mut guest: Visitor) -> bool {
     guest.identify();
     let served = guest.answer(0) && guest.listen(SOON, |it| it.has_payload(&[0x20, 1]));
