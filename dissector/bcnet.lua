@@ -16,20 +16,314 @@ local KINDS = {
     [0x05] = "disconnect", [0x32] = "data",
 }
 local BOOT_REASONS = { [0] = "default", "timed_out", "wrong_password", "full", "kicked", "banned" }
+
+-- From the table of the game's messages: a test keeps it the same, and writes it with BCNET_UPDATE=1.
+-- <table>
 local OPCODES = {
-    [0x00] = "Settings", [0x01] = "GameInit", [0x02] = "ObjectCreate", [0x03] = "ObjectCreateTeam",
-    [0x06] = "PythonEvent", [0x07] = "StartFiring", [0x08] = "StopFiring", [0x09] = "StopFiringAtTarget",
-    [0x0A] = "SubsystemStatus", [0x0B] = "AddToRepairList", [0x0C] = "ClientEvent", [0x0D] = "PythonEvent2",
-    [0x0E] = "StartCloak", [0x0F] = "StopCloak", [0x10] = "StartWarp", [0x11] = "RepairListPriority",
-    [0x12] = "SetPhaserLevel", [0x13] = "HostMessage", [0x14] = "DestroyObject", [0x15] = "CollisionEffect",
-    [0x16] = "CollisionSetting", [0x17] = "PlayerListEvent", [0x18] = "DeletePlayerAnimation",
-    [0x19] = "TorpedoFire", [0x1A] = "BeamFire", [0x1B] = "TorpedoTypeChange", [0x1C] = "StateUpdate",
-    [0x1D] = "ObjectNotFound", [0x1E] = "RequestObject", [0x1F] = "EnterSet", [0x20] = "ChecksumRequest",
-    [0x21] = "ChecksumResponse", [0x22] = "ChecksumFailure", [0x23] = "ChecksumFailure", [0x25] = "FileTransfer",
-    [0x27] = "FileTransferAck", [0x28] = "ChecksumComplete", [0x29] = "Explosion", [0x2A] = "NewPlayerInGame",
-    [0x2C] = "Chat", [0x2D] = "TeamChat", [0x35] = "MissionInit", [0x36] = "ScoreChange", [0x37] = "Score",
-    [0x38] = "EndGame", [0x39] = "RestartGame", [0x3F] = "ScoreInit", [0x40] = "TeamScore", [0x41] = "Team",
+    [0x00] = "Settings",
+    [0x01] = "GameInit",
+    [0x02] = "ObjectCreate",
+    [0x03] = "ObjectCreateTeam",
+    [0x04] = "DeadDestroyObject",
+    [0x05] = "TorpedoPosition",
+    [0x06] = "PythonEvent",
+    [0x07] = "StartFiring",
+    [0x08] = "StopFiring",
+    [0x09] = "StopFiringAtTarget",
+    [0x0A] = "SubsystemStatus",
+    [0x0B] = "AddToRepairList",
+    [0x0C] = "ClientEvent",
+    [0x0D] = "PythonEvent2",
+    [0x0E] = "StartCloak",
+    [0x0F] = "StopCloak",
+    [0x10] = "StartWarp",
+    [0x11] = "RepairListPriority",
+    [0x12] = "SetPhaserLevel",
+    [0x13] = "HostMessage",
+    [0x14] = "DestroyObject",
+    [0x15] = "CollisionEffect",
+    [0x16] = "CollisionSetting",
+    [0x17] = "PlayerListEvent",
+    [0x18] = "DeletePlayerAnimation",
+    [0x19] = "TorpedoFire",
+    [0x1A] = "BeamFire",
+    [0x1B] = "TorpedoTypeChange",
+    [0x1C] = "StateUpdate",
+    [0x1D] = "ObjectNotFound",
+    [0x1E] = "RequestObject",
+    [0x1F] = "EnterSet",
+    [0x20] = "ChecksumRequest",
+    [0x21] = "ChecksumResponse",
+    [0x22] = "ChecksumFailure",
+    [0x23] = "VersionDifferent",
+    [0x24] = "BeginSendFile",
+    [0x25] = "FileTransfer",
+    [0x26] = "SendDirectory",
+    [0x27] = "FileTransferAck",
+    [0x28] = "ChecksumComplete",
+    [0x29] = "Explosion",
+    [0x2A] = "NewPlayerInGame",
+    [0x2B] = "MaxMessageTypes",
+    [0x2C] = "Chat",
+    [0x2D] = "TeamChat",
+    [0x35] = "MissionInit",
+    [0x36] = "ScoreChange",
+    [0x37] = "Score",
+    [0x38] = "EndGame",
+    [0x39] = "RestartGame",
+    [0x3F] = "ScoreInit",
+    [0x40] = "TeamScore",
+    [0x41] = "Team",
 }
+-- The fields of each message: name and kind; with ? the message may end in front of it.
+local FIELDS = {
+    [0x00] = { { "time", "f32" }, { "flags", "settings flags" }, { "slot", "u8" }, { "mission", "text16" }, { "correction_data", "rest" } },
+    [0x02] = { { "slot", "u8" }, { "object", "object" } },
+    [0x03] = { { "slot", "u8" }, { "peer", "u8" }, { "object", "object" } },
+    [0x04] = { { "unknown_rest", "rest" } },
+    [0x05] = { { "unknown_rest", "rest" } },
+    [0x06] = { { "", "event" } },
+    [0x07] = { { "", "event" } },
+    [0x08] = { { "", "event" } },
+    [0x09] = { { "", "event" } },
+    [0x0A] = { { "", "event" } },
+    [0x0B] = { { "", "event" } },
+    [0x0C] = { { "", "event" } },
+    [0x0D] = { { "", "event" } },
+    [0x0E] = { { "", "event" } },
+    [0x0F] = { { "", "event" } },
+    [0x10] = { { "", "event" } },
+    [0x11] = { { "", "event" } },
+    [0x12] = { { "", "event" } },
+    [0x14] = { { "object", "object id" } },
+    [0x15] = { { "", "event" } },
+    [0x16] = { { "flags", "collision flags" } },
+    [0x17] = { { "", "event" } },
+    [0x18] = { { "name", "text16" } },
+    [0x19] = { { "weapon", "object id" }, { "torpedo", "torpedo type" }, { "flags", "torpedo flags" }, { "direction", "unit vector" }, { "target", "TorpedoTarget?" } },
+    [0x1A] = { { "weapon", "object id" }, { "unknown_byte", "u8" }, { "direction", "unit vector" }, { "flags", "u8" }, { "target", "object id?" } },
+    [0x1B] = { { "", "event" } },
+    [0x1C] = { { "", "state update" } },
+    [0x1D] = { { "object", "object id" } },
+    [0x1E] = { { "object", "object id" } },
+    [0x1F] = { { "object", "object id" }, { "set", "text32" }, { "zero", "1 byte" } },
+    [0x20] = { { "round", "u8" }, { "directory", "text16" }, { "filter", "text16" }, { "flags", "request flags" } },
+    [0x21] = { { "", "checksum response" } },
+    [0x22] = { { "file", "text16" } },
+    [0x23] = { { "file", "text16" } },
+    [0x24] = { { "unknown_rest", "rest" } },
+    [0x25] = { { "file", "text16" }, { "content", "rest" } },
+    [0x26] = { { "unknown_rest", "rest" } },
+    [0x29] = { { "object", "object id" }, { "place", "vector" }, { "radius", "cf16" }, { "damage", "cf16" } },
+    [0x2A] = { { "flags", "unknown flags" } },
+    [0x2B] = { { "unknown_rest", "rest" } },
+    [0x2C] = { { "sender", "i32" }, { "text", "text16" } },
+    [0x2D] = { { "sender", "i32" }, { "text", "text16" } },
+    [0x35] = { { "player_limit", "u8" }, { "system", "system" }, { "time_limit", "time limit" }, { "frag_limit", "limit" } },
+    [0x36] = { { "killer", "killer" }, { "victim", "i32" }, { "deaths", "i32" }, { "players", "player scores" } },
+    [0x37] = { { "peer", "i32" }, { "kills", "i32" }, { "deaths", "i32" }, { "score", "i32" } },
+    [0x38] = { { "reason", "end" } },
+    [0x3F] = { { "peer", "i32" }, { "kills", "i32" }, { "deaths", "i32" }, { "score", "i32" }, { "team", "u8" } },
+    [0x40] = { { "team", "u8" }, { "kills", "i32" }, { "score", "i32" } },
+    [0x41] = { { "peer", "i32" }, { "team", "u8" } },
+}
+-- What numbers stand for.
+local CODES = {
+    ["species"] = { number = "u8", names = {
+        [0x00] = "unknown",
+        [0x01] = "Akira",
+        [0x02] = "Ambassador",
+        [0x03] = "Galaxy",
+        [0x04] = "Nebula",
+        [0x05] = "Sovereign",
+        [0x06] = "BirdOfPrey",
+        [0x07] = "Vorcha",
+        [0x08] = "Warbird",
+        [0x09] = "Marauder",
+        [0x0A] = "Galor",
+        [0x0B] = "Keldon",
+        [0x0C] = "CardHybrid",
+        [0x0D] = "KessokHeavy",
+        [0x0E] = "KessokLight",
+        [0x0F] = "Shuttle",
+        [0x10] = "CardFreighter",
+        [0x11] = "Freighter",
+        [0x12] = "Transport",
+        [0x13] = "SpaceFacility",
+        [0x14] = "CommArray",
+        [0x15] = "CommLight",
+        [0x16] = "DryDock",
+        [0x17] = "Probe",
+        [0x18] = "Decoy",
+        [0x19] = "Sunbuster",
+        [0x1A] = "CardOutpost",
+        [0x1B] = "CardStarbase",
+        [0x1C] = "CardStation",
+        [0x1D] = "FedOutpost",
+        [0x1E] = "FedStarbase",
+        [0x1F] = "Asteroid",
+        [0x20] = "Asteroid1",
+        [0x21] = "Asteroid2",
+        [0x22] = "Asteroid3",
+        [0x23] = "Amagon",
+        [0x24] = "BiranuStation",
+        [0x25] = "Enterprise",
+        [0x26] = "Geronimo",
+        [0x27] = "Peregrine",
+        [0x28] = "Asteroidh1",
+        [0x29] = "Asteroidh2",
+        [0x2A] = "Asteroidh3",
+        [0x2B] = "Escapepod",
+        [0x2C] = "KessokMine",
+        [0x2D] = "BorgCube",
+    } },
+    ["torpedo type"] = { number = "u8", names = {
+        [0x01] = "Disruptor",
+        [0x02] = "Photon",
+        [0x03] = "Quantum",
+        [0x04] = "Antimatter",
+        [0x05] = "Cardassian",
+        [0x06] = "Klingon",
+        [0x07] = "Positron",
+        [0x08] = "PulseDisruptor",
+        [0x09] = "FusionBolt",
+        [0x0A] = "CardassianDisruptor",
+        [0x0B] = "KessokDisruptor",
+        [0x0C] = "PhasedPlasma",
+        [0x0D] = "Positron2",
+        [0x0E] = "Photon2",
+        [0x0F] = "RomulanCannon",
+    } },
+    ["system"] = { number = "u8", names = {
+        [0x01] = "Multi1",
+        [0x02] = "Multi2",
+        [0x03] = "Multi3",
+        [0x04] = "Multi4",
+        [0x05] = "Multi5",
+        [0x06] = "Multi6",
+        [0x07] = "Multi7",
+        [0x08] = "Albirea",
+        [0x09] = "Poseidon",
+    } },
+    ["end"] = { number = "i32", names = {
+        [0x00] = "over",
+        [0x01] = "time",
+        [0x02] = "frags",
+        [0x03] = "score",
+        [0x04] = "starbase destroyed",
+        [0x05] = "Borg destroyed",
+        [0x06] = "Enterprise destroyed",
+    } },
+    ["object class"] = { number = "u32", names = {
+        [0x8008] = "Ship",
+        [0x8009] = "Torpedo",
+    } },
+    ["event class"] = { number = "u32", names = {
+        [0x02] = "Event",
+        [0x101] = "SubsystemEvent",
+        [0x104] = "BoolEvent",
+        [0x105] = "CharEvent",
+        [0x10C] = "ObjectEvent",
+        [0x866] = "PlayerEvent",
+        [0x8124] = "CollisionEvent",
+        [0x8128] = "StartFiringEvent",
+        [0x8129] = "ObjectExplodingEvent",
+        [0x812A] = "StartWarpEvent",
+    } },
+    ["event number"] = { number = "u32", names = {
+        [0x60001] = "Message",
+        [0x60002] = "Connect",
+        [0x60003] = "Disconnect",
+        [0x60004] = "NewPlayer",
+        [0x60005] = "DeletePlayer",
+        [0x80000E] = "SetPlayer",
+        [0x80000F] = "ObjectDeleted",
+        [0x80004E] = "ObjectExploding",
+        [0x80004F] = "ObjectDestroyed",
+        [0x800050] = "ObjectCollision",
+        [0x800051] = "ShieldCollision",
+        [0x800052] = "PlanetCollision",
+        [0x800053] = "CloakedCollision",
+        [0x800058] = "TargetWasChanged",
+        [0x800059] = "TargetOffsetChanged",
+        [0x80005A] = "TargetedSubsystemChanged",
+        [0x80005D] = "EnteredSet",
+        [0x80005F] = "ExitedSet",
+        [0x800064] = "WeaponHit",
+        [0x800065] = "TorpedoReload",
+        [0x800066] = "TorpedoFired",
+        [0x800067] = "PlayerTorpedoCountChanged",
+        [0x800068] = "PlayerTorpedoTypeChanged",
+        [0x80006B] = "SubsystemDamaged",
+        [0x80006C] = "SubsystemStateChanged",
+        [0x80006D] = "SubsystemDisabled",
+        [0x80006E] = "SubsystemOperational",
+        [0x80006F] = "SubsystemDestroyed",
+        [0x800070] = "SubsystemRebuilt",
+        [0x800071] = "SubsystemCompletelyDestroyed",
+        [0x800072] = "SubsystemCompletelyDisabled",
+        [0x800073] = "SubsystemPartiallyOperational",
+        [0x800074] = "RepairCompleted",
+        [0x800075] = "RepairCannotBeCompleted",
+        [0x800076] = "RepairIncreasePriority",
+        [0x800077] = "CloakBeginning",
+        [0x800078] = "CloakCompleted",
+        [0x800079] = "DecloakBeginning",
+        [0x80007A] = "DecloakCompleted",
+        [0x80007B] = "ShieldsSetState",
+        [0x80007C] = "WeaponFired",
+        [0x80007D] = "TractorBeamStartedFiring",
+        [0x80007E] = "TractorBeamStartedHitting",
+        [0x80007F] = "TractorBeamStoppedFiring",
+        [0x800080] = "TractorBeamStoppedHitting",
+        [0x800081] = "PhaserStartedFiring",
+        [0x800082] = "PhaserStartedHitting",
+        [0x800083] = "PhaserStoppedFiring",
+        [0x800084] = "PhaserStoppedHitting",
+        [0x800085] = "TractorTargetDocked",
+        [0x800088] = "SensorsShipIdentified",
+        [0x80008C] = "SubsystemPowerChanged",
+        [0x8000C5] = "ExitedWarp",
+        [0x8000C8] = "ObjectCreated",
+        [0x8000C9] = "ObjectCreatedNotify",
+        [0x8000D7] = "StartFiring",
+        [0x8000D8] = "StartFiringNotify",
+        [0x8000D9] = "StopFiring",
+        [0x8000DA] = "StopFiringNotify",
+        [0x8000DB] = "StopFiringAtTarget",
+        [0x8000DC] = "StopFiringAtTargetNotify",
+        [0x8000DD] = "SubsystemStateChangedNotify",
+        [0x8000DE] = "AddToRepairListNotify",
+        [0x8000DF] = "AddToRepairList",
+        [0x8000E0] = "SetPhaserLevel",
+        [0x8000E1] = "SetTarget",
+        [0x8000E2] = "StartCloakingNotify",
+        [0x8000E3] = "StartCloaking",
+        [0x8000E4] = "StopCloakingNotify",
+        [0x8000E5] = "StopCloaking",
+        [0x8000E6] = "ChecksumComplete",
+        [0x8000E7] = "SystemChecksumFailed",
+        [0x8000E8] = "SystemChecksumComplete",
+        [0x8000E9] = "KillGame",
+        [0x8000EC] = "StartWarpNotify",
+        [0x8000ED] = "StartWarp",
+        [0x8000F1] = "NewPlayerInGame",
+        [0x8000F6] = "PlayerBoot",
+        [0x8000FC] = "HostObjectCollision",
+        [0x8000FD] = "NetTorpedoTypeChanged",
+        [0x8000FE] = "NetTorpedoTypeChangedNotify",
+    } },
+}
+-- What bits stand for, and whether each has a field.
+local FLAGS = {
+    ["settings flags"] = { apart = true, names = { { 0x01, "collisions" }, { 0x02, "friendly_fire" }, { 0x04, "correction" } } },
+    ["collision flags"] = { apart = true, names = { { 0x01, "collisions" } } },
+    ["request flags"] = { apart = true, names = { { 0x01, "recursive" } } },
+    ["unknown flags"] = { apart = true, names = { { 0x01, "unknown_flag" } } },
+    ["torpedo flags"] = { apart = false, names = { { 0x04, "no target" } } },
+    ["state flags"] = { apart = false, names = { { 0x01, "position" }, { 0x02, "delta" }, { 0x04, "forward" }, { 0x08, "up" }, { 0x10, "speed" }, { 0x20, "subsystems" }, { 0x40, "cloak" }, { 0x80, "power" } } },
+}
+-- </table>
 
 -- Fields ------------------------------------------------------------------------------------------------------------
 
@@ -91,17 +385,17 @@ local F = {
     truncated = ProtoField.string("bcnet.game.truncated", "Ends too early in"),
 }
 
--- What game payloads have, by type. A name has one type in all payloads.
+-- What game payloads have, by type. A name has one type in all payloads. Those of the table come by themselves.
 local VALUES = {
-    number = [[flags slot peer species value contacts torpedo beam hash bits move_length packed_speed first_subsystem
-        weapon_index weapon_charge round files directories radius damage sender player_limit system time_limit end_time
-        frag_limit killer kills score victim deaths players player player_score team reason]],
-    id = [[class object event source related weapon target version_hash directory_hash file_name file_hash
-        directory_name]],
-    flag = "collisions friendly_fire correction has_hash recursive",
-    float = "time position rotation speed force lifetime warp direction move_direction forward up",
-    text = "mission name set file directory filter text",
-    bytes = "zero subsystems contact extra offset place rest",
+    number = [[species peer value contacts hash bits first_subsystem powered round files directories end_time kills score
+        player player_score]],
+    raw = "contact offset delta speed",
+    id = [[class object event source related target version_hash directory_hash file_name file_hash directory_name]],
+    flag = "has_hash cloaked",
+    float = "position rotation force lifetime warp delta forward up speed contact offset power",
+    text = "name set",
+    named = "class event flags species",
+    bytes = "unknown subsystems body rest",
 }
 local TYPES = {
     number = function(filter, label) return ProtoField.int32(filter, label) end,
@@ -111,11 +405,35 @@ local TYPES = {
     text = function(filter, label) return ProtoField.string(filter, label) end,
     bytes = function(filter, label) return ProtoField.bytes(filter, label) end,
 }
+-- The types of what each kind of field shows; what is not here is made of fields with names of their own.
+local SHOWN = {
+    u8 = "number", u16 = "number", i32 = "number", u32 = "id", f32 = "float", ["object id"] = "id",
+    ["3 × f32"] = "float", ["4 × f32"] = "float", ["1 byte"] = "bytes", ["7 bytes"] = "bytes", ["8 bytes"] = "bytes",
+    rest = "bytes", text8 = "text", text16 = "text", text32 = "text", cf16 = "float raw", ["unit vector"] = "float",
+    vector = "float raw", ["scaled vector"] = "float raw", limit = "number", ["time limit"] = "number",
+    killer = "number", ["player scores"] = "number",
+}
+for kind, codes in pairs(CODES) do SHOWN[kind] = SHOWN[codes.number] .. " named" end
+for kind, flags in pairs(FLAGS) do
+    SHOWN[kind] = flags.apart and "number" or "number named"
+    if flags.apart then
+        for _, flag in ipairs(flags.names) do VALUES.flag = VALUES.flag .. " " .. flag[2] end
+    end
+end
+for _, fields in pairs(FIELDS) do
+    for _, field in ipairs(fields) do
+        local name, kind = field[1], field[2]:gsub("%?$", "")
+        for type in (SHOWN[kind] or ""):gmatch("%S+") do VALUES[type] = VALUES[type] .. " " .. name end
+    end
+end
 local G = {}
 for type, names in pairs(VALUES) do
     for name in names:gmatch("%S+") do
+        -- What a number stands for, and the bits of a packed one, have names of their own.
+        if type == "raw" then name = name .. "_raw" elseif type == "named" then name = name .. "_name" end
+        local shown_as = type == "raw" and "number" or type == "named" and "text" or type
         local label = name:sub(1, 1):upper() .. name:sub(2):gsub("_", " ")
-        G[name] = TYPES[type]("bcnet.game." .. name, label)
+        G[name] = G[name] or TYPES[shown_as]("bcnet.game." .. name, label)
     end
 end
 
@@ -451,9 +769,19 @@ local function i32(bytes, at)
     return number >= 0x80000000 and number - 0x100000000 or number
 end
 
-local function unit(bytes, at)
+local function i8(bytes, at)
     local byte = u8(bytes, at)
-    return (byte >= 128 and byte - 256 or byte) / 127
+    return byte >= 128 and byte - 256 or byte
+end
+
+-- Sixteen bits: a sign, a decade, and steps in it. The game's 0.001 is that of a float.
+local MILLI = 0.0010000000474974513
+
+local function cf16(bits)
+    local decade = math.floor(bits / 4096) % 8
+    local low = decade == 0 and 0 or MILLI * 10 ^ (decade - 1)
+    local size = low + (MILLI * 10 ^ decade - low) * (bits % 4096) / 4095
+    return bits >= 0x8000 and -size or size
 end
 
 function Reader:u8(name) return self:number(name, 1, u8) end
@@ -465,17 +793,16 @@ function Reader:floats(name, count)
     for _ = 1, count do self:number(name, 4, f32) end
 end
 
-function Reader:direction(name)
-    for _ = 1, 3 do self:number(name, 1, unit) end
+-- A direction in three bytes, and what follows it.
+function Reader:vector(name, len)
+    local at = self:take(name, len)
+    if not at then return nil end
+    return at, { i8(self.bytes, at) / 127, i8(self.bytes, at + 1) / 127, i8(self.bytes, at + 2) / 127 }
 end
 
-function Reader:flags(name, bits)
-    local byte = self:u8(name)
-    if self.cut then return 0 end
-    for _, each in ipairs(bits) do
-        self:add(each[2], self.at - 1, 1, bit.band(byte, each[1]) ~= 0)
-    end
-    return byte
+function Reader:scaled(name, at, len, vector, scale, raw)
+    for _, part in ipairs(vector) do self:add(name, at, len, part * scale) end
+    if raw then self:add(name .. "_raw", at, len, raw) end
 end
 
 function Reader:text(name, prefix)
@@ -483,7 +810,9 @@ function Reader:text(name, prefix)
     if not at then return end
     local len = prefix == 1 and u8(self.bytes, at) or prefix == 2 and u16(self.bytes, at) or u32(self.bytes, at)
     local from = self:take(name, len)
-    if from then self:add(name, at, prefix + len, latin1(self.bytes:sub(from + 1, from + len))) end
+    if not from then return end
+    self:add(name, at, prefix + len, latin1(self.bytes:sub(from + 1, from + len)))
+    self.said = self.said or self.fields[#self.fields].value
 end
 
 function Reader:raw(name, len)
@@ -495,15 +824,78 @@ function Reader:rest(name)
     if self:left() > 0 then self:raw(name, self:left()) end
 end
 
-local function object(r)
-    local class = r:id("class")
+-- How each kind of field is read.
+local READ = {
+    u8 = Reader.u8, u16 = Reader.u16, i32 = Reader.i32, u32 = Reader.id, ["object id"] = Reader.id,
+    f32 = function(r, name) r:floats(name, 1) end,
+    ["3 × f32"] = function(r, name) r:floats(name, 3) end,
+    ["4 × f32"] = function(r, name) r:floats(name, 4) end,
+    ["1 byte"] = function(r, name) r:raw(name, 1) end,
+    ["7 bytes"] = function(r, name) r:raw(name, 7) end,
+    ["8 bytes"] = function(r, name) r:raw(name, 8) end,
+    rest = Reader.rest,
+    text8 = function(r, name) r:text(name, 1) end,
+    text16 = function(r, name) r:text(name, 2) end,
+    text32 = function(r, name) r:text(name, 4) end,
+    limit = Reader.u8,
+    cf16 = function(r, name)
+        local at = r:take(name, 2)
+        if not at then return end
+        r:add(name, at, 2, cf16(u16(r.bytes, at)))
+        r:add(name .. "_raw", at, 2, u16(r.bytes, at))
+    end,
+    ["unit vector"] = function(r, name)
+        local at, vector = r:vector(name, 3)
+        if at then r:scaled(name, at, 3, vector, 1) end
+    end,
+    vector = function(r, name)
+        local at, vector = r:vector(name, 5)
+        if not at then return end
+        local length = u16(r.bytes, at + 3)
+        r:scaled(name, at, 5, vector, cf16(length), length)
+    end,
+    ["scaled vector"] = function(r, name)
+        local at, vector = r:vector(name, 4)
+        if not at then return end
+        local share = u8(r.bytes, at + 3)
+        r:scaled(name, at, 4, vector, share / 255, share)
+    end,
+}
+
+for kind, codes in pairs(CODES) do
+    READ[kind] = function(r, name)
+        local at = r.at
+        local code = READ[codes.number](r, name)
+        if not r.cut and codes.names[code] then r:add(name .. "_name", at, r.at - at, codes.names[code]) end
+        return code
+    end
+end
+
+for kind, flags in pairs(FLAGS) do
+    READ[kind] = function(r, name)
+        local byte = r:u8(name)
+        if r.cut then return 0 end
+        for _, flag in ipairs(flags.names) do
+            local is_set = bit.band(byte, flag[1]) ~= 0
+            if flags.apart then
+                r:add(flag[2], r.at - 1, 1, is_set)
+            elseif is_set then
+                r:add(name .. "_name", r.at - 1, 1, flag[2])
+            end
+        end
+        return byte
+    end
+end
+
+function READ.object(r)
+    local class = READ["object class"](r, "class")
     r:id("object")
-    if r.cut or class ~= 0x8008 then return end
-    r:u8("species")
+    if r.cut then return end
+    if class ~= 0x8008 then return r:rest("body") end
+    READ.species(r, "species")
     r:floats("position", 3)
     r:floats("rotation", 4)
-    r:floats("speed", 1)
-    r:raw("zero", 3)
+    r:raw("unknown", 7)
     r:text("name", 1)
     r:text("set", 1)
     r:rest("subsystems")
@@ -515,52 +907,63 @@ local EVENT_EXTRA = {
     [0x010C] = function(r) r:id("object") end,
     [0x0866] = function(r) r:u8("peer") end,
     [0x8124] = function(r)
-        for _ = 1, r:u8("contacts") do r:raw("contact", 4) end
+        for _ = 1, r:u8("contacts") do READ["scaled vector"](r, "contact") end
         r:floats("force", 1)
     end,
-    [0x8128] = function(r) r:raw("extra", 8) end,
+    [0x8128] = function(r) r:raw("unknown", 8) end,
     [0x8129] = function(r) r:i32("killer") r:floats("lifetime", 1) end,
     [0x812A] = function(r) r:text("name", 1) r:floats("warp", 4) end,
 }
 
-local function event(r)
-    local class = r:id("class")
-    r:id("event")
+function READ.event(r)
+    local class = READ["event class"](r, "class")
+    READ["event number"](r, "event")
     r:id("source")
     r:id("related")
     local extra = EVENT_EXTRA[class]
     if extra then extra(r) end
 end
 
-local function state_update(r)
+-- One bit byte has all flags of a message; it stands where the first of them is.
+READ["state update"] = function(r)
     r:id("object")
     r:floats("time", 1)
-    local flags = r:u8("flags")
-    local function has(mask) return bit.band(flags, mask) ~= 0 end
+    local flags = READ["state flags"](r, "flags")
+    local function has(mask) return not r.cut and bit.band(flags, mask) ~= 0 end
+    local bits, bits_at
     if has(0x01) then
         r:floats("position", 3)
-        if bit.band(r:flags("bits", { { 0x01, "has_hash" } }), 0x01) ~= 0 then r:u16("hash") end
+        bits_at, bits = r.at, r:u8("bits")
+        if not r.cut then
+            local has_hash = bit.band(bits, 0x01) ~= 0
+            r:add("has_hash", bits_at, 1, has_hash)
+            if has_hash then r:u16("hash") end
+        end
     end
-    if has(0x02) then
-        r:direction("move_direction")
-        r:u16("move_length")
+    if has(0x02) then READ.vector(r, "delta") end
+    if has(0x04) then READ["unit vector"](r, "forward") end
+    if has(0x08) then READ["unit vector"](r, "up") end
+    if has(0x10) then READ.cf16(r, "speed") end
+    if has(0x40) then
+        local mask = 0x02
+        if not bits then
+            bits_at, bits, mask = r.at, r:u8("bits"), 0x01
+        end
+        if not r.cut then r:add("cloaked", bits_at, 1, bit.band(bits, mask) ~= 0) end
     end
-    if has(0x04) then r:direction("forward") end
-    if has(0x08) then r:direction("up") end
-    if has(0x10) then r:u16("packed_speed") end
-    local blocks = bit.band(flags, 0xE0)
-    if blocks == 0x20 then
+    if has(0x20) then
         r:u8("first_subsystem")
         r:rest("subsystems")
-    elseif blocks == 0x80 then
+    end
+    if has(0x80) then
         while r:left() > 0 do
-            r:u8("weapon_index")
-            r:u8("weapon_charge")
+            r:u8("powered")
+            r:number("power", 1, function(bytes, at) return u8(bytes, at) * 1.25 / 255 end)
         end
     end
 end
 
-local function checksum_response(r)
+READ["checksum response"] = function(r)
     if r:u8("round") == 0 then r:id("version_hash") end
     r:id("directory_hash")
     local to_come = 1
@@ -576,96 +979,35 @@ local function checksum_response(r)
     end
 end
 
-local function score(r)
-    r:i32("peer")
-    r:i32("kills")
-    r:i32("deaths")
-    r:i32("score")
+READ["time limit"] = function(r, name)
+    if r:u8(name) ~= 0xFF then r:i32("end_time") end
 end
 
-local function chat(r) r:i32("sender") r:text("text", 2) end
-local function named_object(r) r:id("object") end
-local function failure(r) r:text("file", 2) end
+function READ.killer(r, name)
+    if r:i32(name) ~= 0 then
+        r:i32("kills")
+        r:i32("score")
+    end
+end
 
-local LAYOUTS = {
-    [0x00] = function(r)
-        r:floats("time", 1)
-        r:flags("flags", { { 0x01, "collisions" }, { 0x02, "friendly_fire" }, { 0x04, "correction" } })
-        r:u8("slot")
-        r:text("mission", 2)
-    end,
-    [0x02] = function(r) r:u8("slot") object(r) end,
-    [0x03] = function(r) r:u8("slot") r:u8("peer") object(r) end,
-    [0x14] = named_object,
-    [0x15] = event,
-    [0x16] = function(r) r:flags("flags", { { 0x01, "collisions" } }) end,
-    [0x17] = event,
-    [0x18] = function(r) r:text("name", 2) end,
-    [0x19] = function(r)
-        r:id("weapon")
-        r:u8("torpedo")
-        r:u8("flags")
-        r:direction("direction")
-        if r:left() > 0 then
-            r:id("target")
-            r:rest("offset")
-        end
-    end,
-    [0x1A] = function(r)
-        r:id("weapon")
-        r:u8("beam")
-        r:direction("direction")
-        r:u8("flags")
-        if r:left() > 0 then r:id("target") end
-    end,
-    [0x1B] = event,
-    [0x1C] = state_update,
-    [0x1D] = named_object,
-    [0x1E] = named_object,
-    [0x1F] = function(r) r:id("object") r:text("set", 4) r:raw("zero", 1) end,
-    [0x20] = function(r)
-        r:u8("round")
-        r:text("directory", 2)
-        r:text("filter", 2)
-        r:flags("flags", { { 0x01, "recursive" } })
-    end,
-    [0x21] = checksum_response,
-    [0x22] = failure,
-    [0x23] = failure,
-    [0x29] = function(r) r:id("object") r:raw("place", 5) r:u16("radius") r:u16("damage") end,
-    [0x2A] = function(r) r:u8("flags") end,
-    [0x2C] = chat,
-    [0x2D] = chat,
-    [0x35] = function(r)
-        r:u8("player_limit")
-        r:u8("system")
-        if r:u8("time_limit") ~= 0xFF then r:i32("end_time") end
-        r:u8("frag_limit")
-    end,
-    [0x36] = function(r)
-        if r:i32("killer") ~= 0 then
-            r:i32("kills")
-            r:i32("score")
-        end
-        r:i32("victim")
-        r:i32("deaths")
-        for _ = 1, r:u8("players") do
-            r:i32("player")
-            r:i32("player_score")
-        end
-    end,
-    [0x37] = score,
-    [0x38] = function(r) r:i32("reason") end,
-    [0x3F] = function(r) score(r) r:u8("team") end,
-    [0x40] = function(r) r:u8("team") r:i32("kills") r:i32("score") end,
-    [0x41] = function(r) r:i32("peer") r:u8("team") end,
-}
-for opcode = 0x06, 0x12 do LAYOUTS[opcode] = event end
+READ["player scores"] = function(r, name)
+    for _ = 1, r:u8(name) do
+        r:i32("player")
+        r:i32("player_score")
+    end
+end
+
+function READ.TorpedoTarget(r)
+    r:id("target")
+    READ["scaled vector"](r, "offset")
+end
 
 local function describe(bytes)
     local r = Reader.new(bytes)
-    local layout = LAYOUTS[u8(bytes, 0)]
-    if layout then layout(r) end
+    for _, field in ipairs(FIELDS[u8(bytes, 0)] or {}) do
+        local kind, optional = field[2]:gsub("%?$", "")
+        if optional == 0 or r:left() > 0 then READ[kind](r, field[1]) end
+    end
     if not r.cut then r:rest("rest") end
     return r
 end
@@ -807,7 +1149,7 @@ local function show_game(tree, tvb, from, bytes, whole)
     node:set_text("Game payload: " .. name)
     node:add(F.opcode, tvb:range(from, 1), opcode)
     if OPCODES[opcode] then node:add(F.opcode_name, tvb:range(from, 1), name):set_generated() end
-    local described, text = describe(bytes), nil
+    local described = describe(bytes)
     for _, field in ipairs(described.fields) do
         local range = tvb:range(from + field.at, field.len)
         if field.value == nil then
@@ -815,13 +1157,12 @@ local function show_game(tree, tvb, from, bytes, whole)
         else
             node:add(G[field.name], range, field.value)
         end
-        if not text and type(field.value) == "string" then text = field.value end
     end
     if described.cut then
         node:add(F.truncated, tvb:range(from + described.at, #bytes - described.at), described.cut)
         if whole then node:add_proto_expert_info(E.truncated) end
     end
-    return text and name .. ' "' .. text .. '"' or name
+    return described.said and name .. ' "' .. described.said .. '"' or name
 end
 
 local function show_non_stock(node, odd)

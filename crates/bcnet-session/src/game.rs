@@ -39,12 +39,12 @@ mod state;
 mod table;
 
 pub use code::{
-    CODES, CollisionFlags, EndCode, EventClass, EventNumber, FLAGS, ObjectClass, RequestFlags, SettingsFlags,
-    Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
+    CODES, Codes, CollisionFlags, EndCode, EventClass, EventNumber, FLAGS, Flags, ObjectClass, RequestFlags,
+    SettingsFlags, Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
 };
 pub use describe::{Description, Field, Value, characters, describe};
 pub use event::{Collision, Detail, Event, Exploding, Warp};
-pub use field::{Text8, Text16, Text32};
+pub use field::{Part, Text8, Text16, Text32};
 pub use files::{ChecksumResponse, Directory, FileHash, ROUNDS, Round};
 pub(crate) use head::{Creation, chat_from, chat_len, event_head, subject, team};
 pub use limit::{Kill, Killer, Limit, PlayerScore, PlayerScores, RoundTime, TimeLimit};

@@ -3,6 +3,28 @@
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Wire};
 
+/// A kind of numbers that stand for something, as tables show it.
+#[derive(Debug)]
+pub struct Codes {
+    /// Its name.
+    pub kind: &'static str,
+    /// What it is on the wire.
+    pub number: &'static str,
+    /// The names of those that are known.
+    pub names: &'static [(i64, &'static str)],
+}
+
+/// A kind of a byte of flags, as tables show it.
+#[derive(Debug)]
+pub struct Flags {
+    /// Its name.
+    pub kind: &'static str,
+    /// Whether each flag is shown as a field of its own, or the names of those that are set as a list.
+    pub apart: bool,
+    /// The bits that have a name.
+    pub names: &'static [(u8, &'static str)],
+}
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident($type:ident) $shown:ident $kind:literal {
         $($code:literal $text:literal)*
@@ -42,9 +64,12 @@ macro_rules! codes {
             }
         })*
 
-        /// Every kind of such numbers: its name in the dissector, and the names of its values.
-        pub const CODES: &[(&str, &[(i64, &str)])] =
-            &[$(($kind, &[$(($code, $text),)*]),)*];
+        /// Every kind of such numbers.
+        pub const CODES: &[Codes] = &[$(Codes {
+            kind: $kind,
+            number: stringify!($type),
+            names: &[$(($code, $text),)*],
+        },)*];
     };
 }
 
@@ -84,7 +109,7 @@ codes! {
         0x812A "StartWarpEvent"
     }
     /// What happens. `Notify` is what travels; whoever receives it makes the event of the same name without it.
-    EventNumber(u32) Id "event" {
+    EventNumber(u32) Id "event number" {
         0x0006_0001 "Message" 0x0006_0002 "Connect" 0x0006_0003 "Disconnect" 0x0006_0004 "NewPlayer"
         0x0006_0005 "DeletePlayer" 0x0080_000E "SetPlayer" 0x0080_000F "ObjectDeleted" 0x0080_004E "ObjectExploding"
         0x0080_004F "ObjectDestroyed" 0x0080_0050 "ObjectCollision" 0x0080_0051 "ShieldCollision"
@@ -196,7 +221,7 @@ macro_rules! flags {
             fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
                 let [flags] = reader.array(names)?;
                 reader.note(names.name, 1, Value::Number(flags.into()));
-                $style(reader, names, flags, Self::KNOWN);
+                Style::$style.note(reader, names, flags, Self::KNOWN);
                 Ok(Self(flags))
             }
 
@@ -205,29 +230,40 @@ macro_rules! flags {
             }
         })*
 
-        /// Every kind of flags: its name in the dissector, whether each flag has a field of its own, and their names.
-        pub const FLAGS: &[(&str, bool, &[(u8, &str)])] =
-            &[$(($kind, stringify!($style).len() == "bits".len(), $name::KNOWN),)*];
+        /// Every kind of such bytes.
+        pub const FLAGS: &[Flags] = &[$(Flags {
+            kind: $kind,
+            apart: matches!(Style::$style, Style::Apart),
+            names: $name::KNOWN,
+        },)*];
     };
 }
 
-/// Each bit is a field.
-fn bits(reader: &mut Reader<'_>, _: &Names, flags: u8, known: &[(u8, &'static str)]) {
-    for (bit, name) in known {
-        reader.note(name, 1, Value::Flag(flags & bit != 0));
-    }
+/// How flags are shown.
+#[derive(Clone, Copy)]
+enum Style {
+    /// Each is a field.
+    Apart,
+    /// The names of those that are set are a list.
+    List,
 }
 
-/// The names of those that are set are a list.
-fn set(reader: &mut Reader<'_>, names: &'static Names, flags: u8, known: &[(u8, &'static str)]) {
-    for (_, name) in known.iter().filter(|(bit, _)| flags & bit != 0) {
-        reader.note_listed(names.meaning, 1, Value::Name(name));
+impl Style {
+    fn note(self, reader: &mut Reader<'_>, names: &'static Names, flags: u8, known: &[(u8, &'static str)]) {
+        for (bit, name) in known {
+            let is_set = flags & bit != 0;
+            match self {
+                Self::Apart => reader.note(name, 1, Value::Flag(is_set)),
+                Self::List if is_set => reader.note_listed(names.meaning, 1, Value::Name(name)),
+                Self::List => {}
+            }
+        }
     }
 }
 
 flags! {
     /// The rules of a game, in a bit byte of three.
-    SettingsFlags(0x60) bits "settings flags" {
+    SettingsFlags(0x60) Apart "settings flags" {
         /// Ships may collide.
         COLLISIONS 0x01 "collisions"
         /// Own team mates can be hit.
@@ -236,27 +272,27 @@ flags! {
         CORRECTION 0x04 "correction"
     }
     /// Whether ships may collide, in a bit byte of one.
-    CollisionFlags(0x20) bits "collision flags" {
+    CollisionFlags(0x20) Apart "collision flags" {
         /// Ships may collide.
         COLLISIONS 0x01 "collisions"
     }
     /// Which files are asked for, in a bit byte of one.
-    RequestFlags(0x20) bits "request flags" {
+    RequestFlags(0x20) Apart "request flags" {
         /// Those in subdirectories too.
         RECURSIVE 0x01 "recursive"
     }
     /// A bit byte of one whose meaning nobody knows.
-    UnknownFlags(0x20) bits "unknown flags" {
+    UnknownFlags(0x20) Apart "unknown flags" {
         /// The flag, false in what was captured.
         UNKNOWN 0x01 "unknown_flag"
     }
     /// How a torpedo flies. The two lowest bits are not understood.
-    TorpedoFlags(0x00) set "torpedo flags" {
+    TorpedoFlags(0x00) List "torpedo flags" {
         /// It has no target.
         NO_TARGET 0x04 "no target"
     }
     /// What a state update has, in the order in which it follows, but for the cloak, which is before the subsystems.
-    StateFlags(0x00) set "state flags" {
+    StateFlags(0x00) List "state flags" {
         /// Where it is.
         POSITION 0x01 "position"
         /// How far it is from where it last was.

@@ -126,7 +126,6 @@ impl EventClass {
 
 impl<'a> Wire<'a> for Event<'a> {
     const KIND: &'static str = "event";
-    const PARTS: &'static [(&'static str, &'static str)] = &[("", "event")];
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         let EventHead { class, event, source, related } = Wire::read(reader, names)?;

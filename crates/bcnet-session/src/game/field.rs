@@ -8,14 +8,27 @@ use super::describe::{Field, Value};
 pub(crate) trait Wire<'a>: Sized {
     /// What PROTOCOL.md and the dissector call this kind of value.
     const KIND: &'static str;
-    /// The names and kinds of the values that it is made of; of one that is made of none, none.
-    const PARTS: &'static [(&'static str, &'static str)] = &[];
+    /// Whether a payload may end in front of it.
+    const OPTIONAL: bool = false;
+    /// The values that it is made of.
+    const PARTS: &'static [Part] = &[Part { name: "", kind: Self::KIND, optional: false }];
 
     /// Takes it off the payload, noting what it says under `names`.
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut>;
 
     /// Adds it to a payload.
     fn write(&self, out: &mut Vec<u8>);
+}
+
+/// A field of a message, as tables show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Its name; empty if the fields in it have names of their own.
+    pub name: &'static str,
+    /// How its value is written.
+    pub kind: &'static str,
+    /// Whether a payload may end in front of it.
+    pub optional: bool,
 }
 
 /// What a field is called when it is shown.
@@ -259,7 +272,7 @@ texts! {
 /// There if anything is left.
 impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     const KIND: &'static str = T::KIND;
-    const PARTS: &'static [(&'static str, &'static str)] = T::PARTS;
+    const OPTIONAL: bool = true;
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         if reader.left().is_empty() { Ok(None) } else { T::read(reader, names).map(Some) }
@@ -287,9 +300,12 @@ macro_rules! record {
         }
 
         impl<$life> $crate::game::field::Wire<$life> for $name $($of)* {
-            const KIND: &'static str = "";
-            const PARTS: &'static [(&'static str, &'static str)] =
-                &[$((stringify!($field), <$type as $crate::game::field::Wire<$life>>::KIND),)*];
+            const KIND: &'static str = stringify!($name);
+            const PARTS: &'static [$crate::game::field::Part] = &[$($crate::game::field::Part {
+                name: stringify!($field),
+                kind: <$type as $crate::game::field::Wire<$life>>::KIND,
+                optional: <$type as $crate::game::field::Wire<$life>>::OPTIONAL,
+            },)*];
 
             #[allow(unused_variables, reason = "some have no fields")]
             fn read(

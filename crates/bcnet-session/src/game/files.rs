@@ -57,7 +57,6 @@ pub struct FileHash {
 
 impl<'a> Wire<'a> for ChecksumResponse {
     const KIND: &'static str = "checksum response";
-    const PARTS: &'static [(&'static str, &'static str)] = &[("", "checksum response")];
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         let round = Wire::read(reader, names!(round))?;

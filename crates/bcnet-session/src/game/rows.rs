@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::field::Part;
+
 /// The first byte of a payload; any value can be expressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(pub u8);
@@ -32,8 +34,8 @@ pub struct Row {
     pub direction: Direction,
     /// How well it is known.
     pub evidence: Evidence,
-    /// The names and kinds of its fields.
-    pub fields: &'static [(&'static str, &'static str)],
+    /// Its fields.
+    pub fields: &'static [Part],
 }
 
 /// Who says a message.

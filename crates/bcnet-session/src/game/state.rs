@@ -108,7 +108,6 @@ fn share_of_power(byte: u8) -> f32 {
 
 impl<'a> Wire<'a> for StateUpdate<'a> {
     const KIND: &'static str = "state update";
-    const PARTS: &'static [(&'static str, &'static str)] = &[("", "state update")];
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         let StateHead { object, time, flags } = Wire::read(reader, names)?;

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use bcnet_session::game::{EventClass, ObjectClass};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{Datagram, Message};
 use serde_json::{Value, json};
@@ -85,6 +86,40 @@ fn cut_datagrams_and_garbage_have_the_same_fields_in_both() {
     }
     let compared = same_fields("cut", &cut);
     println!("{} datagrams, {} values", cut.len(), compared.values);
+}
+
+/// Every opcode, and those that nobody knows, with bytes of which many make sense as lengths and flags.
+#[test]
+fn any_payload_has_the_same_fields_in_both() {
+    if !is_here() {
+        return;
+    }
+    let mut rng = bcnet_lab::Rng::new(SEED);
+    let mut payloads = Vec::new();
+    for opcode in (0..=0x42).chain([0xCD]) {
+        for round in 0..30 {
+            let mut payload = vec![0; 1 + rng.size(60)];
+            rng.fill(&mut payload);
+            for byte in &mut payload {
+                if rng.chance(0.6) {
+                    *byte = [0, 0, 0, 1, 2, 3, 0xFF][rng.size(7)];
+                }
+            }
+            payload[0] = opcode;
+            let classes = EventClass::KNOWN.iter().map(|(class, _)| class.0).chain([ObjectClass::SHIP.0]);
+            let class = classes.clone().nth(round % classes.count()).expect("a class");
+            let at = if opcode == 0x03 { 3 } else { 1 };
+            if let Some(place) = payload.get_mut(at..at + 4).filter(|_| opcode != 0x1C) {
+                place.copy_from_slice(&class.to_le_bytes());
+            }
+            payloads.push(captured(Duration::ZERO, data(2, &payload)));
+        }
+    }
+    let compared = same_fields("payloads", &payloads);
+    println!("{} payloads, {} values", payloads.len(), compared.values);
+    for field in ["cloaked", "hash", "speed_raw", "delta", "powered", "contact_raw", "end_time", "player", "offset"] {
+        assert!(compared.has(&format!("bcnet.game.{field}")), "no {field} was compared");
+    }
 }
 
 /// The comparison can fail: on either side something may be too much, and a value may differ.

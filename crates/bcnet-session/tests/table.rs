@@ -1,0 +1,102 @@
+//! PROTOCOL.md and the dissector say of every message what the table says. `BCNET_UPDATE=1` writes it there.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use bcnet_session::game::{CODES, FLAGS, Part, TABLE};
+
+#[test]
+fn the_dissector_knows_the_table() {
+    compare("dissector/bcnet.lua", "-- <table>", "-- </table>", &lua());
+}
+
+#[test]
+fn the_protocol_shows_the_table() {
+    compare("PROTOCOL.md", "<!-- table -->", "<!-- /table -->", &markdown());
+}
+
+#[test]
+fn the_table_is_in_order_and_names_are_given_once() {
+    assert!(TABLE.is_sorted_by(|a, b| a.opcode < b.opcode));
+    for (at, row) in TABLE.iter().enumerate() {
+        let name = row.opcode.name().expect("a row has a name");
+        assert!(TABLE[..at].iter().all(|other| other.opcode.name() != Some(name)), "{name} twice");
+    }
+}
+
+/// What a file has between two lines must be `wanted`.
+fn compare(file: &str, begin: &str, end: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let (head, rest) = text.split_once(&format!("{begin}\n")).unwrap_or_else(|| panic!("{file} has no {begin}"));
+    let (found, tail) = rest.split_once(end).unwrap_or_else(|| panic!("{file} has no {end}"));
+    if found == wanted {
+        return;
+    }
+    assert!(std::env::var_os("BCNET_UPDATE").is_some(), "{file} differs from the table; BCNET_UPDATE=1 writes it");
+    std::fs::write(&path, format!("{head}{begin}\n{wanted}{end}{tail}")).expect("written");
+}
+
+fn lua() -> String {
+    let mut lua = String::from("local OPCODES = {\n");
+    for row in TABLE {
+        let name = row.opcode.name().unwrap_or_default();
+        let _ = writeln!(lua, "    [0x{:02X}] = \"{name}\",", row.opcode.0);
+    }
+    lua += "}\n-- The fields of each message: name and kind; with ? the message may end in front of it.\nlocal FIELDS = {\n";
+    for row in TABLE.iter().filter(|row| !row.fields.is_empty()) {
+        let fields: Vec<String> = row.fields.iter().map(lua_field).collect();
+        let _ = writeln!(lua, "    [0x{:02X}] = {{ {} }},", row.opcode.0, fields.join(", "));
+    }
+    lua += "}\n-- What numbers stand for.\nlocal CODES = {\n";
+    for codes in CODES {
+        let _ = writeln!(lua, "    [\"{}\"] = {{ number = \"{}\", names = {{", codes.kind, codes.number);
+        for (code, name) in codes.names {
+            let _ = writeln!(lua, "        [0x{code:02X}] = \"{name}\",");
+        }
+        lua += "    } },\n";
+    }
+    lua += "}\n-- What bits stand for, and whether each has a field.\nlocal FLAGS = {\n";
+    for flags in FLAGS {
+        let names: Vec<String> =
+            flags.names.iter().map(|(bit, name)| format!("{{ 0x{bit:02X}, \"{name}\" }}")).collect();
+        let _ = writeln!(
+            lua,
+            "    [\"{}\"] = {{ apart = {}, names = {{ {} }} }},",
+            flags.kind,
+            flags.apart,
+            names.join(", ")
+        );
+    }
+    lua + "}\n"
+}
+
+fn lua_field(Part { name, kind, optional }: &Part) -> String {
+    format!("{{ \"{name}\", \"{kind}{}\" }}", if *optional { "?" } else { "" })
+}
+
+fn markdown() -> String {
+    let mut rows = String::from(
+        "| Opcode | Name | Said | The host | Evidence | Fields |\n|---|---|---|---|---|---|\n",
+    );
+    for row in TABLE {
+        let fields: Vec<String> = row.fields.iter().map(markdown_field).collect();
+        let fields = if fields.is_empty() { "–".into() } else { fields.join("; ") };
+        let name = row.opcode.name().unwrap_or_default();
+        let (code, rule) = (row.opcode.0, row.opcode.rule());
+        let _ =
+            writeln!(rows, "| {code:02X} | {name} | {} | {rule} | {} | {fields} |", row.direction, row.evidence);
+    }
+    rows
+}
+
+fn markdown_field(Part { name, kind, optional }: &Part) -> String {
+    let flags = FLAGS.iter().find(|flags| flags.kind == *kind);
+    let bits = flags.map(|flags| {
+        let bits = flags.names.iter().map(|(bit, name)| format!("{bit:02X} {name}"));
+        bits.collect::<Vec<_>>().join(", ")
+    });
+    let kind = bits.map_or_else(|| (*kind).to_owned(), |bits| format!("flags {bits}"));
+    let kind = if *optional { format!("{kind} or nothing") } else { kind };
+    if name.is_empty() || *name == kind { kind } else { format!("{name}: {kind}") }
+}
