@@ -28,12 +28,16 @@ fn the_table_is_in_order_and_names_are_given_once() {
 fn compare(file: &str, begin: &str, end: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
-    let (head, rest) = text.split_once(&format!("{begin}\n")).unwrap_or_else(|| panic!("{file} has no {begin}"));
+    let (head, rest) =
+        text.split_once(&format!("{begin}\n")).unwrap_or_else(|| panic!("{file} has no {begin}"));
     let (found, tail) = rest.split_once(end).unwrap_or_else(|| panic!("{file} has no {end}"));
     if found == wanted {
         return;
     }
-    assert!(std::env::var_os("BCNET_UPDATE").is_some(), "{file} differs from the table; BCNET_UPDATE=1 writes it");
+    assert!(
+        std::env::var_os("BCNET_UPDATE").is_some(),
+        "{file} differs from the table; BCNET_UPDATE=1 writes it"
+    );
     std::fs::write(&path, format!("{head}{begin}\n{wanted}{end}{tail}")).expect("written");
 }
 
@@ -76,16 +80,18 @@ fn lua_field(Part { name, kind, optional }: &Part) -> String {
 }
 
 fn markdown() -> String {
-    let mut rows = String::from(
-        "| Opcode | Name | Said | The host | Evidence | Fields |\n|---|---|---|---|---|---|\n",
-    );
+    let mut rows =
+        String::from("| Opcode | Name | Said | The host | Evidence | Fields |\n|---|---|---|---|---|---|\n");
     for row in TABLE {
         let fields: Vec<String> = row.fields.iter().map(markdown_field).collect();
         let fields = if fields.is_empty() { "–".into() } else { fields.join("; ") };
         let name = row.opcode.name().unwrap_or_default();
         let (code, rule) = (row.opcode.0, row.opcode.rule());
-        let _ =
-            writeln!(rows, "| {code:02X} | {name} | {} | {rule} | {} | {fields} |", row.direction, row.evidence);
+        let _ = writeln!(
+            rows,
+            "| {code:02X} | {name} | {} | {rule} | {} | {fields} |",
+            row.direction, row.evidence
+        );
     }
     rows
 }

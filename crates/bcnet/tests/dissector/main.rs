@@ -117,7 +117,9 @@ fn any_payload_has_the_same_fields_in_both() {
     }
     let compared = same_fields("payloads", &payloads);
     println!("{} payloads, {} values", payloads.len(), compared.values);
-    for field in ["cloaked", "hash", "speed_raw", "delta", "powered", "contact_raw", "end_time", "player", "offset"] {
+    for field in
+        ["cloaked", "hash", "speed_raw", "delta", "powered", "contact_raw", "end_time", "player", "offset"]
+    {
         assert!(compared.has(&format!("bcnet.game.{field}")), "no {field} was compared");
     }
 }
