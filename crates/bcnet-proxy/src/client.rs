@@ -1,43 +1,19 @@
 //! One client of a proxy: what is known of it, and when it comes and goes.
 
 use std::net::SocketAddrV4;
-use std::time::Duration;
 
+use bcnet_session::Bucket;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Body, Control, Message, Parsed, PeerId};
 
 use crate::heal::{Healed, Healer, Inbound, Way};
 use crate::proxy::Source;
 
-/// How often something happens in a second.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    /// When the second began.
-    second: Time,
-    count: u32,
-}
-
-impl Pace {
-    /// It has happened once.
-    pub(crate) const fn new(now: Time) -> Self {
-        Self { second: now, count: 1 }
-    }
-
-    /// It happens again. Whether that is too often; a rate of 0 is any.
-    pub(crate) fn exceeds(&mut self, rate: u32, now: Time) -> bool {
-        if self.second + Duration::from_secs(1) <= now {
-            (self.second, self.count) = (now, 0);
-        }
-        self.count = self.count.saturating_add(1);
-        rate > 0 && self.count > rate
-    }
-}
-
 /// The clients of one address.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     pub(crate) count: usize,
-    pub(crate) pace: Pace,
+    pub(crate) bucket: Bucket,
 }
 
 /// One client, and what is known of its conversation.
@@ -54,7 +30,7 @@ pub(crate) struct Client {
     pub(crate) parted: Option<Time>,
     /// Whether the server has said anything to it.
     pub(crate) answered: bool,
-    pub(crate) pace: Pace,
+    pub(crate) bucket: Bucket,
 }
 
 impl Client {

@@ -5,10 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use bcnet_session::{Bucket, Network, Rate, any_contains};
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::client::{Client, Neighbours, Pace};
+use crate::client::{Client, Neighbours};
 use crate::heal::{Bytes, Healed, Inbound, Way};
 
 /// What a proxy is to do.
@@ -18,9 +19,10 @@ pub struct Config {
     pub heal: bool,
     /// Addresses of this machine, one for each player toward the server. Without any, one player can be served.
     pub sources: Vec<Ipv4Addr>,
-    /// Networks whose datagrams are turned away: an address and how many of its bits count.
-    pub bans: Vec<(Ipv4Addr, u8)>,
-    /// How many datagrams a second a client may send, and how many clients a second one address may bring; 0 is any number.
+    /// Networks whose datagrams are turned away.
+    pub bans: Vec<Network>,
+    /// How many datagrams a second a client may send, and how many clients a second one address may bring. As many may
+    /// come at once. 0 is any number.
     pub rate: u32,
     /// Whether datagrams of players that are not well formed are dropped rather than passed on.
     pub drop_malformed: bool,
@@ -249,7 +251,7 @@ impl Proxy {
     }
 
     /// Turns other networks away from now on. Players from there are forgotten. `false` if they are no others.
-    pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>) -> bool {
+    pub fn set_bans(&mut self, bans: Vec<Network>) -> bool {
         if self.config.bans == bans {
             return false;
         }
@@ -257,7 +259,7 @@ impl Proxy {
         for number in 0..self.clients.len() {
             let address =
                 self.clients.get(number).and_then(Option::as_ref).map(|client| *client.address.ip());
-            if address.is_some_and(|address| self.is_banned(address)) {
+            if address.is_some_and(|address| any_contains(&self.config.bans, address)) {
                 self.close(number);
             }
         }
@@ -330,7 +332,7 @@ impl Proxy {
 
     /// The conversation that a datagram of a client belongs to; a new one if it may begin one.
     fn accept(&mut self, from: SocketAddrV4, inbound: Inbound<'_>, now: Time) -> Result<u32, Refusal> {
-        if self.is_banned(*from.ip()) {
+        if any_contains(&self.config.bans, *from.ip()) {
             return Err(Refusal::Banned);
         }
         let player = !inbound.is_text();
@@ -349,9 +351,7 @@ impl Proxy {
 
     fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
         if let Some(neighbours) = self.neighbours.get_mut(&(*address.ip(), player)) {
-            if neighbours.pace.exceeds(self.config.rate, now) {
-                return Err(Refusal::Flood);
-            }
+            take(&mut neighbours.bucket, self.config.rate, now)?;
             if neighbours.count >= MAX_PER_ADDRESS {
                 return Err(Refusal::AddressFull);
             }
@@ -367,6 +367,9 @@ impl Proxy {
             u32::try_from(self.clients.len() - 1).unwrap_or(u32::MAX)
         });
         let source = Source { number, address: own };
+        // Who comes has done something already.
+        let mut bucket = Bucket::new(per_second(self.config.rate), now);
+        let _ = bucket.take(1, per_second(self.config.rate), now);
         let healer = (player && self.config.heal).then(Box::default);
         let client = Client {
             address,
@@ -377,14 +380,14 @@ impl Proxy {
             id: PeerId::UNASSIGNED,
             parted: None,
             answered: false,
-            pace: Pace::new(now),
+            bucket,
         };
         self.expiry.set(number, Some(self.due(&client)));
         if let Some(place) = self.clients.get_mut(number as usize) {
             *place = Some(client);
         }
         self.by_address.insert((address, player), number);
-        let first = || Neighbours { count: 0, pace: Pace::new(now) };
+        let first = || Neighbours { count: 0, bucket };
         self.neighbours.entry((*address.ip(), player)).or_insert_with(first).count += 1;
         self.events.push_back(Event::Opened { client: address, source, player });
         Ok(number)
@@ -413,7 +416,7 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        if client.pace.exceeds(self.config.rate, now) { Err(Refusal::Flood) } else { Ok(()) }
+        take(&mut client.bucket, self.config.rate, now)
     }
 
     fn refuse(&mut self, client: SocketAddrV4, inbound: Inbound<'_>, refusal: Refusal) -> Output<'_> {
@@ -429,19 +432,21 @@ impl Proxy {
         Output { forward: None, answer, refusal: Some(refusal) }
     }
 
-    fn is_banned(&self, address: Ipv4Addr) -> bool {
-        self.config.bans.iter().any(|(network, bits)| {
-            let differing = network.to_bits() ^ address.to_bits();
-            differing.leading_zeros() >= u32::from(*bits).min(32)
-        })
-    }
-
     /// When a client is forgotten if nothing else happens.
     fn due(&self, client: &Client) -> Time {
         let patience = if client.player && client.answered { self.config.idle } else { UNANSWERED };
         let idle = client.heard + patience;
         client.parted.map_or(idle, |parted| idle.min(parted + GOODBYE))
     }
+}
+
+/// Counts something that may happen `rate` times a second; 0 is any number.
+fn take(bucket: &mut Bucket, rate: u32, now: Time) -> Result<(), Refusal> {
+    if rate == 0 || bucket.take(1, per_second(rate), now) { Ok(()) } else { Err(Refusal::Flood) }
+}
+
+const fn per_second(rate: u32) -> Rate {
+    Rate::per_second(rate, rate)
 }
 
 /// The datagram that turns away who has no id (T-54).

@@ -1,65 +1,94 @@
-//! Who may do something how often, in bounded memory.
+//! How often somebody may do something, in bounded memory.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::Time;
 
-/// Tokens that come back over time.
+/// How often something may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    count: u32,
+    /// In microseconds.
+    per: u64,
+    burst: u32,
+}
+
+impl Rate {
+    /// `burst` times at once, and then `count` times a second.
+    #[must_use]
+    pub const fn per_second(count: u32, burst: u32) -> Self {
+        Self { count, per: 1_000_000, burst }
+    }
+
+    /// `burst` times at once, and then once in this time.
+    #[must_use]
+    pub const fn every(time: Duration, burst: u32) -> Self {
+        Self { count: 1, per: time.as_micros() as u64, burst }
+    }
+
+    const fn full(self) -> u64 {
+        self.per.saturating_mul(self.burst as u64)
+    }
+}
+
+/// Counts how often something may still happen: a bucket of tokens that come back over time. Its [`Rate`] is told each
+/// time, so that it may change and takes no memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bucket {
-    /// Millionths of a token.
+pub struct Bucket {
+    /// Tokens, each as many as a rate has microseconds.
     level: u64,
     filled: Time,
 }
 
 impl Bucket {
-    /// A full bucket.
-    pub(crate) const fn new(burst: u32, now: Time) -> Self {
-        Self { level: burst as u64 * TOKEN, filled: now }
+    /// Returns a full bucket.
+    #[must_use]
+    pub const fn new(rate: Rate, now: Time) -> Self {
+        Self { level: rate.full(), filled: now }
     }
 
-    /// Takes `cost` tokens, if there are as many. `rate` come back per second, up to `burst`.
-    pub(crate) fn take(&mut self, cost: u32, rate: u32, burst: u32, now: Time) -> bool {
-        let elapsed = now.as_micros().saturating_sub(self.filled.as_micros());
-        // A token per second is a millionth of it per microsecond.
-        let back = elapsed.saturating_mul(rate.into());
-        self.level = self.level.saturating_add(back).min(u64::from(burst) * TOKEN);
+    /// Takes `cost` tokens. Returns `false`, and takes none, if there are fewer.
+    #[must_use]
+    pub fn take(&mut self, cost: u32, rate: Rate, now: Time) -> bool {
+        let back = now.micros_since(self.filled).saturating_mul(rate.count.into());
+        self.level = self.level.saturating_add(back).min(rate.full());
         self.filled = self.filled.max(now);
-        let cost = u64::from(cost) * TOKEN;
-        let enough = self.level >= cost;
-        if enough {
+        let cost = rate.per.saturating_mul(cost.into());
+        let is_enough = self.level >= cost;
+        if is_enough {
             self.level -= cost;
         }
-        enough
+        is_enough
     }
 
     /// Puts a token back.
-    pub(crate) fn give(&mut self, burst: u32) {
-        self.level = self.level.saturating_add(TOKEN).min(u64::from(burst) * TOKEN);
+    fn give(&mut self, rate: Rate) {
+        self.level = self.level.saturating_add(rate.per).min(rate.full());
     }
 }
 
 /// S-07: how often each /24 network is answered. A fixed table: a network shares its place with the few that hash
 /// alike, and whoever was heard least lately gives way.
 #[derive(Debug)]
-pub(crate) struct Networks {
+pub(crate) struct QueryLimiter {
     seed: u64,
     places: Vec<Option<(u32, Bucket)>>,
     /// All networks together, so that many spoofed ones do not add up.
     all: Bucket,
 }
 
-impl Networks {
+impl QueryLimiter {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { seed, places: Vec::new(), all: Bucket::new(0, Time::ZERO) }
+        Self { seed, places: Vec::new(), all: Bucket::new(Rate::per_second(0, 0), Time::ZERO) }
     }
 
     /// Whether `from` may be answered now.
-    pub(crate) fn allow(&mut self, from: Ipv4Addr, rate: u32, now: Time) -> bool {
+    pub(crate) fn allow(&mut self, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
+        let [rate, all] = [per_second, per_second.saturating_mul(ALL)].map(|n| Rate::per_second(n, n));
         if self.places.is_empty() {
             self.places.resize(PLACES, None);
-            self.all = Bucket::new(rate.saturating_mul(ALL), now);
+            self.all = Bucket::new(all, now);
         }
         let network = u32::from(from) >> 8;
         let start = place(network, self.seed, PLACES);
@@ -71,8 +100,7 @@ impl Networks {
             *place = Some((network, Bucket::new(rate, now)));
         }
         let (_, bucket) = place.get_or_insert((network, Bucket::new(rate, now)));
-        bucket.take(1, rate, rate, now)
-            && self.all.take(1, rate.saturating_mul(ALL), rate.saturating_mul(ALL), now)
+        bucket.take(1, rate, now) && self.all.take(1, all, now)
     }
 }
 
@@ -80,7 +108,7 @@ impl Networks {
 /// those who have asked before, as clients do and forgers of addresses do not; whoever then proves to be real does not
 /// count.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ConnectLimiter {
     seed: u64,
     asked: Vec<Option<Asked>>,
     all: Bucket,
@@ -95,18 +123,18 @@ struct Asked {
     bucket: Bucket,
 }
 
-impl Door {
+impl ConnectLimiter {
     pub(crate) const fn new(seed: u64) -> Self {
         Self { seed, asked: Vec::new(), all: Bucket::new(ASKING, Time::ZERO) }
     }
 
     /// Whether the request of `from` is listened to.
-    pub(crate) fn opens(&mut self, from: Ipv4Addr, now: Time) -> bool {
+    pub(crate) fn allow(&mut self, from: Ipv4Addr, now: Time) -> bool {
         self.asked.resize(ASKED, None);
         let before = match self.find(from) {
             Some(asked) => {
                 asked.last = now;
-                if !asked.bucket.take(1, 1, ASKING_NETWORK, now) {
+                if !asked.bucket.take(1, ASKING_NETWORK, now) {
                     return false;
                 }
                 now.since(asked.since) >= ASKED_BEFORE
@@ -116,7 +144,7 @@ impl Door {
                 false
             }
         };
-        self.all.take(1, 1, ASKING, now) || before
+        self.all.take(1, ASKING, now) || before
     }
 
     /// Somebody who was listened to is real.
@@ -136,7 +164,7 @@ impl Door {
     fn remember(&mut self, from: Ipv4Addr, now: Time) {
         let network = u32::from(from) >> 8;
         let mut bucket = Bucket::new(ASKING_NETWORK, now);
-        bucket.take(1, 1, ASKING_NETWORK, now);
+        let _ = bucket.take(1, ASKING_NETWORK, now);
         let oldest = self.near(network).iter_mut().min_by_key(|place| place.map(|asked| asked.last));
         if let Some(place) = oldest.filter(|place| place.is_none_or(|it| now.since(it.last) >= REMEMBERED)) {
             *place = Some(Asked { network, since: now, last: now, bucket });
@@ -162,16 +190,15 @@ fn oldest(places: &[Option<(u32, Bucket)>]) -> usize {
     (0..places.len()).min_by_key(|at| places.get(*at).and_then(used)).unwrap_or(0)
 }
 
-const TOKEN: u64 = 1_000_000;
 const PLACES: usize = 1024;
 const WAYS: usize = 4;
 /// How many networks' worth of replies leave at most.
 const ALL: u32 = 50;
 /// Requests to be let in at once; one more comes back per second. The transport has room for 32 in ten seconds.
-const ASKING: u32 = 20;
+const ASKING: Rate = Rate::per_second(1, 20);
 /// Of them, from one network: everyone of a local network may come at once.
-const ASKING_NETWORK: u32 = 16;
-/// Networks that have asked, for how long at least they are remembered, and when asking again is another time. A stock
+const ASKING_NETWORK: Rate = Rate::per_second(1, 16);
+/// QueryLimiter that have asked, for how long at least they are remembered, and when asking again is another time. A stock
 /// client asks every second.
 const ASKED: usize = 512;
 const REMEMBERED: Duration = Duration::from_millis(1500);
@@ -183,23 +210,32 @@ mod tests {
 
     #[test]
     fn a_bucket_gives_back_what_time_brings() {
-        let mut bucket = Bucket::new(2, Time::ZERO);
-        let mut take = |now| bucket.take(1, 4, 2, Time::from_micros(now));
+        let rate = Rate::per_second(4, 2);
+        let mut bucket = Bucket::new(rate, Time::ZERO);
+        let mut take = |now| bucket.take(1, rate, Time::from_micros(now));
         assert_eq!([take(0), take(0), take(0)], [true, true, false]);
         assert_eq!([take(249_999), take(250_000), take(250_001)], [false, true, false]);
         assert_eq!([take(9_000_000), take(9_000_000), take(9_000_000)], [true, true, false]);
     }
 
+    #[test]
+    fn a_rate_may_be_less_than_one_a_second() {
+        let rate = Rate::every(Duration::from_secs(10), 1);
+        let mut bucket = Bucket::new(rate, Time::ZERO);
+        let mut take = |now| bucket.take(1, rate, Time::from_micros(now));
+        assert_eq!([take(5), take(10_000_004), take(10_000_005)], [true, false, true]);
+    }
+
     /// S-07
     #[test]
     fn a_network_is_answered_ten_times_a_second_whatever_others_do() {
-        let mut networks = Networks::new(7);
+        let mut limiter = QueryLimiter::new(7);
         let mut now = Time::ZERO;
         let mut answered = 0;
         for step in 0..10_000_u32 {
             now = now + Duration::from_millis(1);
-            networks.allow(Ipv4Addr::from(0x0A00_0000 + ((step % 3) << 8)), 10, now);
-            answered += u32::from(networks.allow(Ipv4Addr::from(0xC000_0200 + step % 256), 10, now));
+            limiter.allow(Ipv4Addr::from(0x0A00_0000 + ((step % 3) << 8)), 10, now);
+            answered += u32::from(limiter.allow(Ipv4Addr::from(0xC000_0200 + step % 256), 10, now));
         }
         assert!((100..=110).contains(&answered), "{answered}");
     }
@@ -207,26 +243,26 @@ mod tests {
     /// S-13
     #[test]
     fn one_network_leaves_room_for_others() {
-        let mut door = Door::new(3);
+        let mut limiter = ConnectLimiter::new(3);
         let loud = Ipv4Addr::new(192, 0, 2, 1);
-        let opened = (0..10_000).filter(|n| door.opens(loud, Time::from_micros(n * 1000))).count();
+        let opened = (0..10_000).filter(|n| limiter.allow(loud, Time::from_micros(n * 1000))).count();
         assert!((16..=26).contains(&opened), "{opened} in ten seconds");
         let quiet = Ipv4Addr::new(198, 51, 100, 1);
         let now = Time::from_micros(10_000_000);
-        assert!(door.opens(quiet, now) || door.opens(quiet, now + Duration::from_secs(1)));
+        assert!(limiter.allow(quiet, now) || limiter.allow(quiet, now + Duration::from_secs(1)));
     }
 
     /// S-13: a thousand forged networks a second.
     #[test]
     fn in_a_flood_who_asks_again_is_listened_to() {
-        let mut door = Door::new(3);
+        let mut limiter = ConnectLimiter::new(3);
         let (mut forged, mut tries) = (0_u32, 0);
         for step in 0..20_000_u32 {
             let now = Time::from_micros(u64::from(step) * 1000);
-            forged += u32::from(door.opens(Ipv4Addr::from(0x0B00_0000 + (step << 8)), now));
+            forged += u32::from(limiter.allow(Ipv4Addr::from(0x0B00_0000 + (step << 8)), now));
             if step >= 5000 && step % 1000 == 0 {
                 tries += 1;
-                if door.opens(Ipv4Addr::new(198, 51, 100, 1), now) {
+                if limiter.allow(Ipv4Addr::new(198, 51, 100, 1), now) {
                     break;
                 }
             }
@@ -237,22 +273,22 @@ mod tests {
 
     #[test]
     fn whoever_is_real_does_not_count() {
-        let mut door = Door::new(3);
+        let mut limiter = ConnectLimiter::new(3);
         let from = Ipv4Addr::new(192, 0, 2, 1);
         for _ in 0..1000 {
-            assert!(door.opens(from, Time::ZERO));
-            door.proven(from);
+            assert!(limiter.allow(from, Time::ZERO));
+            limiter.proven(from);
         }
     }
 
     /// S-07
     #[test]
     fn spoofed_networks_do_not_add_up_and_take_no_memory() {
-        let mut networks = Networks::new(7);
+        let mut limiter = QueryLimiter::new(7);
         let answered = (0..1_000_000_u32)
-            .filter(|n| networks.allow(Ipv4Addr::from(n << 8), 10, Time::from_micros(u64::from(*n))))
+            .filter(|n| limiter.allow(Ipv4Addr::from(n << 8), 10, Time::from_micros(u64::from(*n))))
             .count();
         assert!((500..=1_000).contains(&answered), "{answered}");
-        assert_eq!(networks.places.len(), PLACES);
+        assert_eq!(limiter.places.len(), PLACES);
     }
 }

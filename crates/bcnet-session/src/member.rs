@@ -7,7 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
 use crate::game::{ObjectId, ROUNDS, Species};
-use crate::limit::Bucket;
+use crate::limit::{Bucket, Rate};
 use crate::message::Score;
 use crate::stats::Anomalies;
 
@@ -58,7 +58,7 @@ pub(crate) struct Ship {
 }
 
 impl Member {
-    pub(crate) fn new(id: PeerId, address: SocketAddrV4, state: State, relay_burst: u32, now: Time) -> Self {
+    pub(crate) fn new(id: PeerId, address: SocketAddrV4, state: State, relay_rate: Rate, now: Time) -> Self {
         Self {
             id,
             address,
@@ -69,8 +69,8 @@ impl Member {
             ship: Ship::default(),
             score: Score::default(),
             team: None,
-            relay: Bucket::new(relay_burst, now),
-            chat: Bucket::new(CHAT_BURST, now),
+            relay: Bucket::new(relay_rate, now),
+            chat: Bucket::new(CHAT_RATE, now),
             anomalies: Anomalies::default(),
             answers: Answers::default(),
         }
@@ -94,7 +94,6 @@ impl Member {
 }
 
 /// Chat lines at once, and per second after that.
-pub(crate) const CHAT_BURST: u32 = 10;
-pub(crate) const CHAT_RATE: u32 = 3;
+pub(crate) const CHAT_RATE: Rate = Rate::per_second(3, 10);
 /// How long an address may stay that has never answered.
 pub(crate) const UNPROVEN: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ mod round;
 mod view;
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, PeerId};
@@ -17,10 +17,11 @@ use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, T
 use crate::config::{Config, Rules};
 use crate::event::Event;
 use crate::game::Message;
-use crate::limit::{Bucket, Door, Networks};
+use crate::limit::{Bucket, ConnectLimiter, QueryLimiter, Rate};
 use crate::master::Masters;
 use crate::member::{Member, State};
 use crate::message::Score;
+use crate::network::{Network, any_contains};
 use crate::stats::{Anomaly, Counters};
 use round::Round;
 pub use view::{Player, PlayerState, Status};
@@ -38,7 +39,7 @@ pub struct Session<E: Engine = Endpoint> {
     members: Vec<Option<Box<Member>>>,
     /// S-33: who gets copies, in the order of arrival.
     in_game: Vec<PeerId>,
-    bans: Vec<(Ipv4Addr, u8)>,
+    bans: Vec<Network>,
     /// S-52: who was thrown out lately, and until when it stays out.
     kicked: VecDeque<(SocketAddrV4, Time)>,
     round: Round,
@@ -48,8 +49,8 @@ pub struct Session<E: Engine = Endpoint> {
     epoch: Time,
     /// Scores of those who left, by name.
     remembered: VecDeque<(String, Score)>,
-    networks: Networks,
-    door: Door,
+    query_limiter: QueryLimiter,
+    connect_limiter: ConnectLimiter,
     masters: Masters,
     query_number: u32,
     /// GameSpy texts to send.
@@ -93,8 +94,8 @@ impl<E: Engine> Session<E> {
             rules: config.rules(),
             epoch: Time::ZERO,
             remembered: VecDeque::new(),
-            networks: Networks::new(seed),
-            door: Door::new(seed),
+            query_limiter: QueryLimiter::new(seed),
+            connect_limiter: ConnectLimiter::new(seed),
             due: masters.due(),
             masters,
             query_number: 1,
@@ -175,10 +176,10 @@ impl<E: Engine> Session<E> {
         self.arm_at(now);
     }
 
-    /// Replaces the banned networks, each an address and how many of its bits count. Whoever is in one is thrown out.
-    pub fn set_bans(&mut self, bans: Vec<(Ipv4Addr, u8)>, now: Time) {
+    /// Replaces the banned networks. Whoever is in one is thrown out.
+    pub fn set_bans(&mut self, bans: Vec<Network>, now: Time) {
         self.bans = bans;
-        let banned = |member: &&Member| is_banned(&self.bans, *member.address.ip());
+        let banned = |member: &&Member| any_contains(&self.bans, *member.address.ip());
         let banned: Vec<PeerId> =
             self.members.iter().flatten().map(Box::as_ref).filter(banned).map(|member| member.id).collect();
         for peer in banned {
@@ -331,16 +332,9 @@ impl<E: Engine> Session<E> {
     }
 }
 
-fn is_banned(bans: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> bool {
-    bans.iter().any(|(network, bits)| {
-        let rest = 32_u32.saturating_sub((*bits).into());
-        (u64::from(u32::from(*network)) ^ u64::from(u32::from(address))) >> rest == 0
-    })
-}
-
 /// Events that wait to be polled.
 const MAX_EVENTS: usize = 4096;
 /// Refusals that are told per second.
-const REFUSALS: u32 = 10;
+const REFUSALS: Rate = Rate::per_second(10, 10);
 /// How often it is looked whether a name is known everywhere.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, ensure};
+use bcnet_session::Network;
 
 use crate::config::{Document, Line, Problems, Table, Value, quoted, short, table};
 use crate::file::{directory, read_text, replace};
@@ -21,7 +21,7 @@ table! {
     /// An address or a network that may not play.
     Ban {
         /// Who.
-        address: Network = Network { first: Ipv4Addr::UNSPECIFIED, prefix: 32 },
+        address: Network = Network::around(Ipv4Addr::UNSPECIFIED, 32),
         /// Until when.
         expires: Option<Moment> = None,
         /// Why.
@@ -56,69 +56,23 @@ impl fmt::Display for Ban {
     }
 }
 
-/// An IPv4 address or a block of them, in CIDR form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Network {
-    first: Ipv4Addr,
-    prefix: u8,
-}
-
-impl Network {
-    /// The block of `prefix` bits that `address` lies in; at most 32.
-    pub(crate) fn around(address: Ipv4Addr, prefix: u8) -> Self {
-        let prefix = prefix.min(32);
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        Self { first: Ipv4Addr::from(u32::from(address) & mask), prefix }
-    }
-
-    /// Its addresses, without the one that names the block itself.
-    pub(crate) fn hosts(self) -> impl Iterator<Item = Ipv4Addr> {
-        let size = 1_u64 << (32 - self.prefix.min(32));
-        let first = if size > 2 { 1 } else { 0 };
-        let last = if size > 2 { size - 1 } else { size };
-        (first..last)
-            .map(move |at| Ipv4Addr::from_bits(self.first.to_bits() + u32::try_from(at).unwrap_or(0)))
-    }
-
-    fn contains(self, address: Ipv4Addr) -> bool {
-        Self::around(address, self.prefix) == self
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.prefix {
-            32 => write!(out, "{}", self.first),
-            prefix => write!(out, "{}/{prefix}", self.first),
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
-        let address = Ipv4Addr::from_text(address)?;
-        // A ban of /0 is everyone: that is a password's job, and most likely a slip.
-        let prefix: Option<u8> = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix));
-        let network =
-            Self::around(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);
-        if network.first == address {
-            Ok(network)
-        } else {
-            Err(format!("{text} is no network; did you mean {network}?"))
-        }
-    }
-}
-
 impl Value for Network {
     fn form() -> String {
         "an IPv4 address or a network such as `\"192.0.2.0/24\"`".into()
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse()
+        let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
+        let address = Ipv4Addr::from_text(address)?;
+        // A ban of /0 is everyone: that is a password's job, and most likely a slip.
+        let prefix: Option<u8> = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix));
+        let network =
+            Self::around(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);
+        if network.first() == address {
+            Ok(network)
+        } else {
+            Err(format!("{text} is no network; did you mean {network}?"))
+        }
     }
 
     fn to_toml(&self) -> String {
@@ -157,9 +111,8 @@ impl Bans {
         })
     }
 
-    /// The networks, each as its first address and how many bits of it count.
-    pub(crate) fn networks(&self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
-        self.0.keys().map(|network| (network.first, network.prefix))
+    pub(crate) fn networks(&self) -> Vec<Network> {
+        self.0.keys().copied().collect()
     }
 
     /// Forgets what has ended, and tells how many that were.

@@ -6,13 +6,14 @@ use std::time::Duration;
 use bcnet_transport::wire::{BootReason, Channel, PeerId};
 use bcnet_transport::{Engine, Time};
 
-use super::{Session, is_banned};
+use super::Session;
 use crate::config::Checksums;
 use crate::event::Event;
 use crate::game::{Opcode, ROUNDS};
 use crate::manifest::{Manifest, Mismatch, Reply};
 use crate::member::{Answers, Member, State};
 use crate::message::{self, Score};
+use crate::network::any_contains;
 use crate::stats::Anomaly;
 use crate::text;
 
@@ -20,7 +21,7 @@ impl<E: Engine> Session<E> {
     /// S-13: whether somebody without an id is listened to: who asks to be let in, or is in and did not hear of it.
     pub(super) fn is_heard(&mut self, from: SocketAddrV4, now: Time) -> bool {
         let known = self.members.iter().flatten().any(|member| member.address == from);
-        known || self.door.opens(*from.ip(), now)
+        known || self.connect_limiter.allow(*from.ip(), now)
     }
 
     /// S-10 to S-13: somebody asks to be let in.
@@ -35,7 +36,7 @@ impl<E: Engine> Session<E> {
             return self.refuse(from, BootReason::FULL, now);
         };
         let state = State::Checking { round: 0, until: now + self.config.round_timeout };
-        let member = Member::new(peer, from, state, super::play::burst(&self.config), now);
+        let member = Member::new(peer, from, state, super::play::relay_rate(&self.config), now);
         if self.members.len() <= usize::from(peer.0) {
             self.members.resize_with(usize::from(peer.0) + 1, || None);
         }
@@ -52,13 +53,13 @@ impl<E: Engine> Session<E> {
         self.counters.refused += 1;
         // It may have given up.
         let _ = self.endpoint.refuse(from, reason, now);
-        if self.refusals.take(1, super::REFUSALS, super::REFUSALS, now) {
+        if self.refusals.take(1, super::REFUSALS, now) {
             self.tell(Event::Refused { from, reason });
         }
     }
 
     fn may_join(&mut self, from: SocketAddrV4, password: &[u8], now: Time) -> Result<(), BootReason> {
-        if is_banned(&self.bans, *from.ip()) {
+        if any_contains(&self.bans, *from.ip()) {
             return Err(BootReason::BANNED);
         }
         self.kicked.retain(|(_, until)| *until > now);
@@ -141,7 +142,7 @@ impl<E: Engine> Session<E> {
         if let Some(member) = self.member_mut(peer) {
             member.slot = Some(free);
             let address = *member.address.ip();
-            self.door.proven(address);
+            self.connect_limiter.proven(address);
         }
         true
     }

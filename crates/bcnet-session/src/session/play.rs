@@ -7,7 +7,8 @@ use super::Session;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
 use crate::game::{self, ObjectClass, Opcode, Rule};
-use crate::member::{CHAT_BURST, CHAT_RATE, Member};
+use crate::limit::Rate;
+use crate::member::{CHAT_RATE, Member};
 use crate::message::{self, MAX_TEXT};
 use crate::relay;
 use crate::stats::Anomaly;
@@ -35,7 +36,7 @@ impl<E: Engine> Session<E> {
         now: Time,
     ) -> Result<(), Anomaly> {
         let mods = self.config.allow_mods;
-        let (rate, burst) = (self.config.relay_rate, burst(&self.config));
+        let rate = relay_rate(&self.config);
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
         let slot = member.slot.unwrap_or(u8::MAX);
         let rule = opcode.rule();
@@ -43,7 +44,7 @@ impl<E: Engine> Session<E> {
             return Ok(());
         }
         let cost = u32::try_from(payload.len()).unwrap_or(u32::MAX).saturating_add(MESSAGE_COST);
-        if !member.relay.take(cost, rate, burst, now) {
+        if !member.relay.take(cost, rate, now) {
             return Err(Anomaly::Flood);
         }
         match rule {
@@ -139,7 +140,7 @@ impl<E: Engine> Session<E> {
             return Err(Anomaly::BadChat);
         }
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
-        if !member.chat.take(1, CHAT_RATE, CHAT_BURST, now) {
+        if !member.chat.take(1, CHAT_RATE, now) {
             return Err(Anomaly::Flood);
         }
         let (name, own_team) = (member.shown_name(), member.team);
@@ -224,9 +225,9 @@ fn clean(text: &mut [u8]) -> bool {
     found
 }
 
-/// What a player may have passed on at once.
-pub(super) const fn burst(config: &Config) -> u32 {
-    config.relay_rate.saturating_mul(4)
+/// How much of a player's messages is passed on, in bytes.
+pub(super) const fn relay_rate(config: &Config) -> Rate {
+    Rate::per_second(config.relay_rate, config.relay_rate.saturating_mul(4))
 }
 
 /// What a message counts besides its bytes.

@@ -20,7 +20,8 @@ impl<E: Engine> Session<E> {
         if self.closing {
             return;
         }
-        if self.texts.len() >= MAX_TEXTS || !self.networks.allow(*from.ip(), self.config.query_rate, now) {
+        if self.texts.len() >= MAX_TEXTS || !self.query_limiter.allow(*from.ip(), self.config.query_rate, now)
+        {
             self.counters.queries_limited += 1;
             return;
         }

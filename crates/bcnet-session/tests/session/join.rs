@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Faults;
-use bcnet_session::{Anomaly, Config, PlayerState};
+use bcnet_session::{Anomaly, Config, Network, PlayerState};
 use bcnet_transport::Leave;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role};
 
@@ -153,7 +153,10 @@ fn the_banned_are_refused_and_thrown_out() {
     let mut world = World::new(Config::default());
     let (kirk, spock) = (world.join("Kirk"), world.join("Spock"));
     let network = *world.clients[kirk].address.ip();
-    world.session.set_bans(vec![(network, 32), (Ipv4Addr::new(10, 9, 0, 0), 16)], world.now);
+    world.session.set_bans(
+        vec![Network::around(network, 32), Network::around(Ipv4Addr::new(10, 9, 0, 0), 16)],
+        world.now,
+    );
     world.run(SECOND);
     let booted = (world.id(kirk), Leave::Booted(BootReason::BANNED));
     assert!(world.clients[kirk].gone.contains(&booted), "{:?}", world.clients[kirk].gone);

@@ -1,38 +1,33 @@
 //! How often a thing may be logged: floods are counted, not written.
 
+use std::mem;
 use std::time::Duration;
 
+use bcnet_session::{Bucket, Rate};
 use bcnet_transport::Time;
 
-/// Lets a few through at once, and then one at a time.
+/// Lets a few lines through at once, and then one at a time.
 #[derive(Debug)]
 pub(crate) struct LineLimit {
-    burst: u32,
-    every: Duration,
-    left: u32,
-    since: Time,
+    rate: Rate,
+    bucket: Bucket,
     held_back: u64,
 }
 
 impl LineLimit {
+    /// `burst` at once, and then one in this time.
     pub(crate) const fn new(burst: u32, every: Duration) -> Self {
-        Self { burst, every, left: burst, since: Time::ZERO, held_back: 0 }
+        let rate = Rate::every(every, burst);
+        Self { rate, bucket: Bucket::new(rate, Time::ZERO), held_back: 0 }
     }
 
-    /// Whether this one may pass; if so, how many before it did not.
+    /// Returns how many were held back before this one, or `None` if it is held back too.
     pub(crate) fn pass(&mut self, now: Time) -> Option<u64> {
-        // Asked often, answered seldom: the division waits.
-        if now >= self.since + self.every {
-            let turns = now.since(self.since).as_micros() / self.every.as_micros().max(1);
-            self.left = self.burst.min(self.left.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX)));
-            self.since = now;
+        if self.bucket.take(1, self.rate, now) {
+            return Some(mem::take(&mut self.held_back));
         }
-        if self.left == 0 {
-            self.held_back += 1;
-            return None;
-        }
-        self.left -= 1;
-        Some(std::mem::take(&mut self.held_back))
+        self.held_back += 1;
+        None
     }
 }
 
@@ -46,9 +41,9 @@ mod tests {
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         let passed: Vec<_> = (0..10).map(|_| limit.pass(at(10))).collect();
         assert_eq!(passed[..4], [Some(0), Some(0), Some(0), None]);
-        assert_eq!(limit.pass(at(999)), None);
-        assert_eq!(limit.pass(at(1000)), Some(8));
-        assert_eq!(limit.pass(at(1001)), None);
+        assert_eq!(limit.pass(at(1009)), None);
+        assert_eq!(limit.pass(at(1010)), Some(8));
+        assert_eq!(limit.pass(at(1011)), None);
         // After a long quiet time no more than the burst.
         let passed = (0..10).filter_map(|_| limit.pass(at(1_000_000))).count();
         assert_eq!(passed, 3);

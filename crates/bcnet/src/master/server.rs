@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use bcnet_session::{Bucket, Rate};
 use bcnet_transport::Time;
 
 use super::list::{List, Note};
@@ -19,7 +20,7 @@ pub(super) struct ListServer {
     is_unread: bool,
     inbound: Batch,
     outbound: Batch,
-    answers: LineLimit,
+    answers: Bucket,
     lines: LineLimit,
     /// When the list is looked through next.
     housekeeping: Time,
@@ -68,7 +69,7 @@ impl ListServer {
             is_unread: false,
             inbound: Batch::new(),
             outbound: Batch::new(),
-            answers: LineLimit::new(ANSWERS, Duration::from_secs(1) / ANSWERS),
+            answers: Bucket::new(ANSWERS, Time::ZERO),
             lines: LineLimit::new(20, Duration::from_secs(1)),
             housekeeping: Time::ZERO,
             is_over: false,
@@ -91,7 +92,7 @@ impl ListServer {
             let Some((to, text)) = self.list.handle_datagram(head.remote, bytes, unguessable(), now) else {
                 continue;
             };
-            if self.answers.pass(now).is_some() {
+            if self.answers.take(1, ANSWERS, now) {
                 self.outbound.push(|room| {
                     room.get_mut(..text.len())?.copy_from_slice(&text);
                     Some(Head { owner: 0, remote: to, local: head.local, len: text.len(), cut: false })
@@ -120,6 +121,6 @@ fn tell(note: Note, held_back: u64) {
 }
 
 /// How many datagrams leave per second at the most.
-const ANSWERS: u32 = 500;
+const ANSWERS: Rate = Rate::per_second(500, 500);
 /// How often the list is looked through.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);

@@ -11,12 +11,13 @@ mod sockets;
 mod watch;
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use bcnet_session::Network;
 use tracing::level_filters::LevelFilter;
 
 use crate::clock::{Clock, wall_now};
@@ -151,10 +152,10 @@ fn give_out(listener: TcpListener, commands: Commands) -> io::Result<()> {
     thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
 }
 
-fn read_bans(args: &Args) -> anyhow::Result<Vec<(Ipv4Addr, u8)>> {
+fn read_bans(args: &Args) -> anyhow::Result<Vec<Network>> {
     let Some(path) = &args.bans else { return Ok(Vec::new()) };
     let bans = bans::load_existing(path, wall_now().as_secs()).context("--bans")?;
-    Ok(bans.networks().collect())
+    Ok(bans.networks())
 }
 
 const RING_SIZE: u64 = 64 << 20;

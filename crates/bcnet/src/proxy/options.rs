@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
+use bcnet_session::Network;
+
 use super::relay::Commands;
 use crate::background::Background;
 use crate::bans;
 use crate::clock::wall_now;
+use crate::config::Value as _;
 use crate::masters::{self, Master};
 use crate::signals::{self, Signal};
 use crate::udp::{Io, Socket};
@@ -87,7 +90,7 @@ impl FromStr for Pool {
     fn from_str(text: &str) -> Result<Self, String> {
         let (mut pool, mut known) = (Vec::new(), HashSet::new());
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let network: bans::Network = part.parse()?;
+            let network = Network::from_text(part)?;
             // One that is named twice is one all the same: two players must not share it.
             let fresh = network.hosts().take(MAX_SOURCES).filter(|address| known.insert(*address));
             pool.extend(fresh);
@@ -130,7 +133,7 @@ fn read_bans(commands: &Commands, ban_file: Option<&Path>, is_asked: bool) {
     let Some(path) = ban_file else { return };
     match bans::load_existing(path, wall_now().as_secs()) {
         Ok(bans) => {
-            let networks = bans.networks().collect();
+            let networks = bans.networks();
             commands.give(move |relay, now| relay.set_bans(networks, is_asked, now));
         }
         Err(error) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_proxy::{Bytes, Config, Event, Inbound, Leg, Output, Proxy, Refusal, Source};
-use bcnet_session::{Masters, answer_challenge, heartbeat};
+use bcnet_session::{Masters, Network, answer_challenge, heartbeat};
 use bcnet_transport::wire::{MessageBuffer, Role};
 use bcnet_transport::{Time, cipher};
 
@@ -298,7 +298,7 @@ impl Relay {
     }
 
     /// Takes over the bans that were read; whoever asked for that is told.
-    pub(super) fn set_bans(&mut self, networks: Vec<(Ipv4Addr, u8)>, is_asked: bool, now: Time) {
+    pub(super) fn set_bans(&mut self, networks: Vec<Network>, is_asked: bool, now: Time) {
         if self.proxy.set_bans(networks) || is_asked {
             tracing::info!(event = "reloaded");
         }

@@ -1,10 +1,11 @@
 //! What is decided beside the event loop and needs files or names: bans, the configuration, masters.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
+use bcnet_session::Network;
 use bcnet_transport::Time;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::requests::Chosen;
 use super::session_group::{Commands, SessionGroup};
 use super::start;
 use crate::background::Trigger;
-use crate::bans::{self, Ban, Bans, Moment, Network};
+use crate::bans::{self, Ban, Bans, Moment};
 use crate::clock::wall_now;
 use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Settings, Value as _};
@@ -136,7 +137,7 @@ impl ControlPlane {
     }
 
     fn unban(&self, target: &str) -> Result<Value, Refusal> {
-        let network: Network = target.parse().map_err(Refusal)?;
+        let network = Network::from_text(target).map_err(Refusal)?;
         let mut state = self.state();
         let mut bans = state.bans.clone();
         if bans.remove(network).is_none() {
@@ -158,7 +159,7 @@ impl ControlPlane {
     }
 
     fn enforce(&self, state: &State) {
-        let networks: Vec<(Ipv4Addr, u8)> = state.bans.networks().collect();
+        let networks = state.bans.networks();
         self.commands.give(move |group, now| {
             for host in &mut group.hosts {
                 host.session.set_bans(networks.clone(), now);
@@ -168,7 +169,7 @@ impl ControlPlane {
 
     /// What a ban is about: a network, or the address of a player.
     fn network(&self, session: Option<String>, target: String) -> Result<Network, Refusal> {
-        match target.parse() {
+        match Network::from_text(&target) {
             Ok(network) => Ok(network),
             Err(problem) if looks_like_address(&target) => Err(Refusal(problem)),
             Err(_) => {

@@ -1,0 +1,81 @@
+//! Blocks of IPv4 addresses.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// An IPv4 address or a block of them, in CIDR form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Network {
+    first: Ipv4Addr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Returns the block of `prefix` bits that `address` lies in; more than 32 are 32.
+    #[must_use]
+    pub fn around(address: Ipv4Addr, prefix: u8) -> Self {
+        let prefix = prefix.min(32);
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+        Self { first: Ipv4Addr::from_bits(address.to_bits() & mask), prefix }
+    }
+
+    /// Returns the address that names the block.
+    #[must_use]
+    pub const fn first(self) -> Ipv4Addr {
+        self.first
+    }
+
+    /// Returns whether `address` lies in the block.
+    #[must_use]
+    pub fn contains(self, address: Ipv4Addr) -> bool {
+        (self.first.to_bits() ^ address.to_bits()).leading_zeros() >= self.prefix.into()
+    }
+
+    /// Returns the addresses that machines may have: not the first and the last of a block of more than two.
+    pub fn hosts(self) -> impl Iterator<Item = Ipv4Addr> {
+        let size = 1_u64 << (32 - self.prefix.min(32));
+        let edge = u64::from(size > 2);
+        let address =
+            move |at| Ipv4Addr::from_bits(self.first.to_bits().wrapping_add(u32::try_from(at).unwrap_or(0)));
+        (edge..size - edge).map(address)
+    }
+}
+
+/// Returns whether one of `networks` contains `address`.
+#[must_use]
+pub fn any_contains(networks: &[Network], address: Ipv4Addr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.prefix {
+            32 => self.first.fmt(out),
+            prefix => write!(out, "{}/{prefix}", self.first),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_the_addresses_that_share_its_bits() {
+        let [inside, outside] = [[10, 9, 255, 255], [10, 10, 0, 0]].map(Ipv4Addr::from);
+        let network = Network::around(inside, 16);
+        assert_eq!(network.to_string(), "10.9.0.0/16");
+        assert!(network.contains(inside) && !network.contains(outside));
+        assert!(Network::around(inside, 0).contains(outside), "no bits are everyone");
+        let one = Network::around(inside, 200);
+        assert!(one.contains(inside) && !one.contains(outside), "and 32 are one");
+        assert_eq!(one.to_string(), "10.9.255.255");
+    }
+
+    #[test]
+    fn hosts_are_without_the_edges_of_a_block() {
+        let hosts = |prefix| Network::around(Ipv4Addr::new(192, 0, 2, 8), prefix).hosts().count();
+        assert_eq!([hosts(32), hosts(31), hosts(30), hosts(24)], [1, 2, 2, 254]);
+        assert_eq!(Network::around(Ipv4Addr::BROADCAST, 32).hosts().next(), Some(Ipv4Addr::BROADCAST));
+    }
+}
