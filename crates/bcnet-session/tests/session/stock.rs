@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link};
+use bcnet_session::client::{Client, Event, Options};
 use bcnet_session::{Config, Session};
-use bcnet_transport::wire::{Datagram, Delivery, Message, PeerId, Role, Text, Writer};
-use bcnet_transport::{Event, Quality, Time, cipher};
+use bcnet_transport::wire::{Datagram, Delivery, Message, PeerId, Role, Writer};
+use bcnet_transport::{Quality, Time, cipher};
 
 use crate::world::{HOST, reply};
 
@@ -16,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const FRAME: Duration = Duration::from_micros(16_667);
 
 struct Player {
-    engine: Stock,
+    client: Client<Stock>,
     address: SocketAddrV4,
     received: Vec<Vec<u8>>,
     identities: usize,
@@ -42,8 +43,9 @@ impl Arena {
             let address = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n + 1), 22101);
             let seed = seed + 2 * u64::from(n);
             let nonce = 0x0A5F + u32::from(n);
+            let engine = Stock::connect(Params::default(), HOST, *address.ip(), nonce, &[], now);
             Player {
-                engine: Stock::connect(Params::default(), HOST, *address.ip(), nonce, &[], now),
+                client: Client::new(engine, Options::named("Cady2"), now),
                 address,
                 received: Vec::new(),
                 identities: 0,
@@ -74,7 +76,7 @@ impl Arena {
             if to == HOST {
                 self.session.handle_datagram(from, &mut bytes, now);
             } else if let Some(player) = self.players.iter_mut().find(|player| player.address == to) {
-                player.engine.handle_datagram(from, &bytes, now);
+                player.client.handle_datagram(from, &mut bytes, now);
             }
         }
         self.session.handle_timeout(now);
@@ -88,10 +90,10 @@ impl Arena {
             }
         }
         for player in &mut self.players {
-            player.engine.service(now);
-            assert_eq!(player.engine.crash(), None, "a stock client crashed");
+            player.client.handle_timeout(now);
+            assert_eq!(player.client.engine().crash(), None, "a stock client crashed");
             player.hear(now);
-            while let Some(transmit) = player.engine.poll_transmit(&mut buffer) {
+            while let Some(transmit) = player.client.poll_transmit(&mut buffer, now) {
                 let way = (player.address, transmit.to);
                 if !player.mute {
                     fly(&mut self.flying, &mut player.links[1], way, &buffer[..transmit.len], now);
@@ -102,13 +104,13 @@ impl Arena {
 
     /// Player 0 says something long. Its engine's messages, each as a datagram of its own, that nobody has got yet.
     fn parts(&mut self, payload: &[u8]) -> Vec<Vec<u8>> {
-        let (now, engine) = (self.now, &mut self.players[0].engine);
-        engine.send(PeerId::HOST, payload, Quality::Reliable, now).expect("room");
+        let (now, client) = (self.now, &mut self.players[0].client);
+        client.send(payload, Quality::Reliable, now).expect("room");
         let (mut parts, mut buffer) = (Vec::new(), [0; 2048]);
         // As many frames as the engine needs to send all of it once.
-        while engine.lengths(PeerId::HOST).expect("the host").first > 0 {
-            engine.service(now);
-            while let Some(transmit) = engine.poll_transmit(&mut buffer) {
+        while client.engine().lengths(PeerId::HOST).expect("the host").first > 0 {
+            client.handle_timeout(now);
+            while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
                 parts.extend(split(&mut buffer[..transmit.len]));
             }
         }
@@ -134,8 +136,8 @@ impl Arena {
     /// Whether nothing waits for an ACK, at either side.
     fn is_settled(&self) -> bool {
         let settled = |player: &Player| {
-            let client = player.engine.lengths(PeerId::HOST).expect("the host");
-            let host = self.session.snapshot(player.engine.id(), self.now).expect("a player");
+            let client = player.client.engine().lengths(PeerId::HOST).expect("the host");
+            let host = self.session.snapshot(player.client.id(), self.now).expect("a player");
             client.retx + client.first == 0 && host.unacknowledged.is_empty() && host.fresh == 0
         };
         self.players.iter().all(settled)
@@ -173,30 +175,19 @@ fn split(datagram: &mut [u8]) -> Vec<Vec<u8>> {
 impl Player {
     fn hear(&mut self, now: Time) {
         let mut payload = Vec::new();
-        while let Some(event) = self.engine.poll_event(&mut payload) {
-            let answer = match (event, payload.as_slice()) {
-                (Event::Joined { .. }, _) => {
-                    self.engine.identify(&Text::encode("Cady2").expect("no NUL"), now);
-                    continue;
+        while let Some(event) = self.client.poll_event(&mut payload, now) {
+            match event {
+                Event::Named { .. } => self.identities += 1,
+                Event::Disconnected { peer, .. } => self.gone.push(peer),
+                Event::FileCheck(check) => {
+                    let round = if check.index == 0xFF { 4 } else { check.index.into() };
+                    self.client.answer(&reply(round), now).expect("room");
                 }
-                (Event::Identity { .. }, _) => {
-                    self.identities += 1;
-                    continue;
-                }
-                (Event::Left { peer, .. }, _) => {
-                    self.gone.push(peer);
-                    continue;
-                }
-                (Event::Received { .. }, [0x20, 0xFF, ..]) => reply(4),
-                (Event::Received { .. }, [0x20, round, ..]) => reply((*round).into()),
-                (Event::Received { .. }, [0x01]) => vec![0x2A, 0x20],
-                (Event::Received { .. }, _) => {
-                    self.received.push(payload.clone());
-                    continue;
-                }
-                _ => continue,
-            };
-            self.engine.send(PeerId::HOST, &answer, Quality::Reliable, now).expect("room");
+                Event::Load => self.client.enter(now).expect("room"),
+                Event::Nonsense { what, .. } => panic!("{what}"),
+                Event::Gone { .. } => {}
+                _ => self.received.push(payload.clone()),
+            }
         }
     }
 }
@@ -212,7 +203,7 @@ fn talk(arena: &mut Arena) {
     for number in 0..600 {
         for (at, player) in arena.players.iter_mut().enumerate() {
             let payload = numbered(at, number);
-            player.engine.send(PeerId::HOST, &payload, Quality::Reliable, arena.now).expect("room");
+            player.client.send(&payload, Quality::Reliable, arena.now).expect("room");
         }
         arena.run(3 * FRAME);
     }
@@ -295,7 +286,7 @@ fn parts_of_a_stock_client_come_in_any_order() {
 fn parts_that_are_repeated_without_end_are_acknowledged_and_processed_once() {
     let mut arena = talking();
     let parts = arena.parts(&long(1));
-    let id = arena.players[0].engine.id();
+    let id = arena.players[0].client.id();
     let acks = |arena: &Arena| arena.session.peer_counters(id).expect("a player").acks_out;
     let before = acks(&arena);
     (arena.players[0].deaf, arena.players[0].mute) = (true, true);
@@ -322,11 +313,11 @@ fn a_stock_client_that_was_deaf_stops_repeating() {
     let mut arena = talking();
     arena.players[0].deaf = true;
     let now = arena.now;
-    arena.players[0].engine.send(PeerId::HOST, &long(1), Quality::Reliable, now).expect("room");
+    arena.players[0].client.send(&long(1), Quality::Reliable, now).expect("room");
     arena.run(30 * SECOND);
     assert_eq!(arena.heard(&long(1)), 1);
-    assert!(arena.players[0].engine.lengths(PeerId::HOST).expect("the host").retx >= 3);
-    let id = arena.players[0].engine.id();
+    assert!(arena.players[0].client.engine().lengths(PeerId::HOST).expect("the host").retx >= 3);
+    let id = arena.players[0].client.id();
     assert!(arena.session.peer_counters(id).expect("a player").duplicates >= 3 * 5);
     arena.players[0].deaf = false;
     arena.run(6 * SECOND);
@@ -340,8 +331,8 @@ fn stock_clients_hear_who_leaves_and_that_the_server_ends() {
     let faults = Faults { delay: Duration::from_millis(30), ..Faults::default() };
     let mut arena = Arena::new(3, &faults, 7);
     arena.run(3 * SECOND);
-    let leaver = arena.players[0].engine.id();
-    arena.players[0].engine.leave(arena.now);
+    let leaver = arena.players[0].client.id();
+    arena.players[0].client.leave(arena.now);
     arena.run(3 * SECOND);
     assert_eq!(arena.in_game(), 2);
     assert!(arena.players[1].gone.contains(&leaver));
@@ -350,5 +341,5 @@ fn stock_clients_hear_who_leaves_and_that_the_server_ends() {
     arena.session.shutdown(arena.now);
     arena.run(30 * SECOND);
     assert!(arena.session.is_closed());
-    assert!(arena.players.iter().all(|player| player.engine.is_closed()));
+    assert!(arena.players.iter().all(|player| player.client.is_closed()));
 }

@@ -131,7 +131,7 @@ impl Field {
                 && head.remote == seat.player.server
                 && !self.rng.chance(self.conditions.loss)
             {
-                seat.player.engine.handle_datagram(head.remote, bytes, now);
+                seat.player.client.handle_datagram(head.remote, bytes, now);
             }
         }
         self.inbound.clear();
@@ -147,7 +147,7 @@ impl Field {
                 seat.player.frame(self.acts, ledger, now, &mut self.totals);
             }
             let mut buffer = [0; 1024];
-            while let Some(transmit) = seat.player.engine.poll_transmit(&mut buffer) {
+            while let Some(transmit) = seat.player.client.poll_transmit(&mut buffer, now) {
                 if !self.rng.chance(self.conditions.loss) {
                     let bytes = buffer.get(..transmit.len).unwrap_or_default().to_vec();
                     seat.flying.push_back((now + self.conditions.delay, bytes));

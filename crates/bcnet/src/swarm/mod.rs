@@ -14,10 +14,12 @@ mod totals;
 mod yardstick;
 
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use bcnet_lab::Rng;
+use bcnet_session::Manifest;
 use bcnet_transport::Time;
 use bcnet_transport::wire::Text;
 
@@ -25,7 +27,7 @@ use crate::Verdict;
 use crate::config::HostPort;
 use crate::query;
 use field::{Field, LinkConditions};
-use player::{Manner, Player};
+use player::{Player, PlayerOptions};
 use report::{Live, Usage};
 use yardstick::Echoed;
 
@@ -170,7 +172,8 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
     let delay = 2 * Duration::from_millis(args.delay);
     let mut field = Field::new(args.seed, args.sessions.into(), LinkConditions { loss: args.loss, delay });
     let mut rng = Rng::new(args.seed);
-    let manner = Manner {
+    let options = PlayerOptions {
+        files: Arc::new(Manifest::stand_in()),
         password: Text::encode(&args.password).unwrap_or_default(),
         idle: args.hold,
         time: Duration::from_secs(args.seconds),
@@ -184,7 +187,7 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
             // As many at a time as a server of that size would see at its start.
             let ramp = (u64::from(args.sessions) * u64::from(players)).min(5_000);
             let comes = Time::ZERO + Duration::from_millis(rng.below(ramp));
-            let player = Player::new(server, name, manner.clone(), Rng::new(rng.any()), comes);
+            let player = Player::new(server, name, options.clone(), Rng::new(rng.any()), comes);
             field.add(player, session.into(), comes)?;
         }
     }

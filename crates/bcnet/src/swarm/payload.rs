@@ -3,41 +3,6 @@
 
 use bcnet_lab::Rng;
 
-/// The answer to a round of the file check: the sizes that an untouched game has. `None` for an unknown round.
-pub(super) fn files(round: u8) -> Option<Vec<u8>> {
-    let mut reply = vec![0x21, round];
-    let mut rng = Rng::new(round.into());
-    let (directory, files, subdirectories): (u32, u16, &[u16]) = match round {
-        0 => {
-            reply.extend(VERSION.to_le_bytes());
-            (SCRIPTS, 1, &[])
-        }
-        1 => (SCRIPTS, 1, &[]),
-        2 => (0xC017_D1C4, 51, &[51]),
-        3 => (0x3409_475D, 4, &[]),
-        0xFF => (0x8794_D13F, 8, &[4, 4, 4, 4, 4]),
-        _ => return None,
-    };
-    reply.extend(directory.to_le_bytes());
-    tree(&mut reply, &mut rng, files, subdirectories);
-    Some(reply)
-}
-
-fn tree(reply: &mut Vec<u8>, rng: &mut Rng, files: u16, subdirectories: &[u16]) {
-    let mut hashes = |reply: &mut Vec<u8>, count: usize| {
-        let at = reply.len();
-        reply.resize(at + 4 * count, 0);
-        rng.fill(reply.get_mut(at..).unwrap_or_default());
-    };
-    reply.extend(files.to_le_bytes());
-    hashes(reply, 2 * usize::from(files));
-    reply.push(subdirectories.len() as u8);
-    hashes(reply, subdirectories.len());
-    for files in subdirectories {
-        tree(reply, rng, *files, &[]);
-    }
-}
-
 /// An event: what happens to one of a player's things.
 pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &[u8]) -> Vec<u8> {
     let mut payload = vec![opcode];
@@ -164,8 +129,6 @@ pub(super) const OBJECTS: u32 = 0x40000;
 /// How many players a session can have.
 pub(super) const SLOTS: u8 = 16;
 const FIRST_OBJECT: u32 = 0x3FFF_FFFF;
-const VERSION: u32 = 0x7E0C_E243;
-const SCRIPTS: u32 = 0x4DAF_CB2F;
 const BITS: usize = 22;
 const HAS_HASH: u8 = 1;
 /// Shares, added up, of the kinds of states: their flags and sizes.
@@ -178,9 +141,6 @@ mod tests {
 
     #[test]
     fn payloads_have_the_recorded_sizes() {
-        let sizes = [0, 1, 2, 3, 0xFF].map(|round| files(round).map(|reply| reply.len()));
-        assert_eq!(sizes, [21, 17, 832, 41, 268].map(Some));
-        assert_eq!(files(4), None);
         assert_eq!(ship(0, 2, 0x3FFF_FFFF, "Cady2", 0).len(), 113);
         let rng = &mut Rng::new(1);
         let shots = [(0x19, None), (0x19, Some(7)), (0x1A, None), (0x1A, Some(7))]

@@ -1,12 +1,15 @@
 //! One simulated player: the original engine, and what a player does with it. No socket, no clock.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_lab::stock::{Params, Stock};
-use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Event, Leave, Quality, Time};
+use bcnet_session::Manifest;
+use bcnet_session::client::{Client, End, Event, Options};
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Quality, Time};
 
 use super::ledger::{Ledger, Listener};
 use super::payload;
@@ -15,9 +18,11 @@ use super::totals::SwarmTotals;
 
 /// What all players have in common.
 #[derive(Debug, Clone)]
-pub(super) struct Manner {
+pub(super) struct PlayerOptions {
     /// UTF-16LE
     pub(super) password: Vec<u8>,
+    /// What they answer when they are asked about their files.
+    pub(super) files: Arc<Manifest>,
     /// They join, and then do nothing.
     pub(super) idle: bool,
     /// About how long the game goes.
@@ -26,15 +31,17 @@ pub(super) struct Manner {
 
 #[derive(Debug)]
 pub(super) struct Player {
-    pub(super) engine: Stock,
+    pub(super) client: Client<Stock>,
     pub(super) server: SocketAddrV4,
     name: String,
-    manner: Manner,
+    options: PlayerOptions,
     rng: Rng,
     state: State,
     slot: Option<u8>,
-    /// Payloads to be said when their time has come.
-    answers: Vec<(Time, Vec<u8>)>,
+    /// What it has to say on its way into the game, when its time has come.
+    answers: Vec<(Time, Answer)>,
+    /// How much of what the server said made no sense.
+    nonsense: u64,
     /// All that was said before this number has arrived.
     settled: u64,
     stays: Time,
@@ -52,18 +59,33 @@ enum State {
     Gone,
 }
 
+/// What a player says while it joins.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    /// Which files it has.
+    Files,
+    /// That it has loaded the mission.
+    Loaded,
+}
+
 impl Player {
-    pub(super) fn new(server: SocketAddrV4, name: String, manner: Manner, mut rng: Rng, comes: Time) -> Self {
-        let engine = connect(server, &manner, &mut rng, comes);
+    pub(super) fn new(
+        server: SocketAddrV4,
+        name: String,
+        options: PlayerOptions,
+        mut rng: Rng,
+        comes: Time,
+    ) -> Self {
         Self {
-            engine,
+            client: connect(server, &name, &options, &mut rng, comes),
             server,
             name,
-            manner,
+            options,
             rng,
             state: State::Away(comes),
             slot: None,
             answers: Vec::new(),
+            nonsense: 0,
             settled: 0,
             stays: Time::from_micros(u64::MAX),
             was_in_game: false,
@@ -99,16 +121,17 @@ impl Player {
         if acts {
             self.act(ledger, now, totals);
         }
-        self.engine.service(now);
-        let mut bytes = Vec::new();
-        while let Some(event) = self.engine.poll_event(&mut bytes) {
-            self.react(event, &bytes, ledger, now, totals);
+        self.client.handle_timeout(now);
+        let mut payload = Vec::new();
+        while let Some(event) = self.client.poll_event(&mut payload, now) {
+            self.react(event, &payload, ledger, now, totals);
         }
         self.finish_frame(ledger, now, totals);
     }
 
     fn come(&mut self, now: Time) {
-        self.engine = connect(self.server, &self.manner, &mut self.rng, now);
+        self.client = connect(self.server, &self.name, &self.options, &mut self.rng, now);
+        self.nonsense = 0;
         self.state = State::Joining;
         self.slot = None;
         self.answers.clear();
@@ -118,9 +141,9 @@ impl Player {
     fn act(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         let State::InGame(playing) = &mut self.state else { return };
         let (actor, _) = &mut **playing;
-        let Some(slot) = self.slot.filter(|_| !self.manner.idle) else { return };
+        let Some(slot) = self.slot.filter(|_| !self.options.idle) else { return };
         for order in actor.orders(ledger.count(slot) as u32, now) {
-            if self.engine.send(PeerId::HOST, &order.payload, Quality::Reliable, now).is_err() {
+            if self.client.send(&order.payload, Quality::Reliable, now).is_err() {
                 continue;
             }
             totals.said += 1;
@@ -134,34 +157,33 @@ impl Player {
         if let Some(state) = actor.state() {
             totals.states_said += 1;
             totals.states_due += ledger.present.saturating_sub(1);
-            self.engine.send(PeerId::HOST, &state, Quality::Unreliable, now).ok();
+            self.client.send(&state, Quality::Unreliable, now).ok();
         }
     }
 
     fn react(
         &mut self,
         event: Event,
-        bytes: &[u8],
+        payload: &[u8],
         ledger: &mut Ledger,
         now: Time,
         totals: &mut SwarmTotals,
     ) {
-        match event {
-            Event::Joined { peer } if peer == self.engine.id() => {
-                let name = Text::encode(&self.name).unwrap_or_default();
-                self.engine.identify(&name, now);
+        match (&mut self.state, event) {
+            (_, Event::Gone { end, .. }) => self.lose(end, ledger, now, totals),
+            // Names, and what is counted below.
+            _ if payload.is_empty() => {}
+            (_, Event::Nonsense { .. }) => {}
+            (State::Joining, event) => self.hear_joining(event, payload, ledger, now, totals),
+            (State::InGame(playing), _) => {
+                hear_playing(payload, &mut playing.1, self.slot, ledger, now, totals);
             }
-            Event::Received { .. } => self.hear(bytes, ledger, now, totals),
-            Event::Left { reason: Leave::Local, .. } => {}
-            Event::Left { peer, reason } if peer == PeerId::HOST || peer == self.engine.id() => {
-                self.lose(reason, ledger, now, totals);
-            }
-            _ => {}
+            (State::Away(_) | State::Leaving | State::Gone, _) => {}
         }
     }
 
     /// The server is gone, or does not want this player.
-    fn lose(&mut self, reason: Leave, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
+    fn lose(&mut self, reason: End, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         match &self.state {
             State::InGame(_) => {
                 totals.dropped += 1;
@@ -177,35 +199,28 @@ impl Player {
         }
     }
 
-    fn hear(&mut self, payload: &[u8], ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
-        match (&mut self.state, payload) {
-            (State::Joining, payload) => self.hear_joining(payload, ledger, now, totals),
-            (State::InGame(playing), payload) => {
-                hear_playing(payload, &mut playing.1, self.slot, ledger, now, totals);
-            }
-            _ => {}
-        }
-    }
-
-    fn hear_joining(&mut self, payload: &[u8], ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
-        match payload {
-            [0x20, round, ..] => {
-                let thinking = match round {
+    fn hear_joining(
+        &mut self,
+        event: Event,
+        payload: &[u8],
+        ledger: &mut Ledger,
+        now: Time,
+        totals: &mut SwarmTotals,
+    ) {
+        match event {
+            Event::FileCheck(check) => {
+                let thinking = match check.index {
                     2 => self.rng.between(12, 700),
                     0xFF => self.rng.between(10, 60),
                     _ => 10,
                 };
-                let answer =
-                    payload::files(*round).map(|reply| (now + Duration::from_millis(thinking), reply));
-                self.answers.extend(answer);
+                self.answers.push((now + Duration::from_millis(thinking), Answer::Files));
             }
-            [0x00, _, _, _, _, _, slot, ..] => self.slot = Some(*slot).filter(|slot| *slot < payload::SLOTS),
-            [0x01] => self.answers.push((now + LOADING, vec![0x2A, 0x20])),
-            [0x17, .., peer] if payload.len() == 18 && *peer == self.engine.id().0 => {
-                self.enter(ledger, now, totals);
-            }
+            Event::Settings(settings) => self.slot = Some(settings.slot),
+            Event::Load => self.answers.push((now + LOADING, Answer::Loaded)),
+            Event::Entered => self.enter(ledger, now, totals),
             // What was said before the player came is told again.
-            [0x03, slot, ..] if ledger.knows(*slot) && !ledger.was_said(*slot, payload) => {
+            Event::ShipCreated(ship) if ledger.knows(ship.slot) && !ledger.was_said(ship.slot, payload) => {
                 totals.changed += 1
             }
             _ => totals.host_said += 1,
@@ -219,9 +234,9 @@ impl Player {
         self.settled = ledger.count(slot);
         self.stays = now + wait(&mut self.rng, STAY);
         let rng = Rng::new(self.rng.any());
-        let peer = self.engine.id().0;
+        let peer = self.client.id().0;
         let listener = ledger.enter(slot, peer);
-        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.manner.time, now);
+        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.options.time, now);
         self.state = State::InGame(Box::new((actor, listener)));
     }
 
@@ -229,27 +244,33 @@ impl Player {
         for at in (0..self.answers.len()).rev() {
             if self.answers.get(at).is_some_and(|(due, _)| *due <= now) {
                 let (_, answer) = self.answers.swap_remove(at);
-                self.engine.send(PeerId::HOST, &answer, Quality::Reliable, now).ok();
+                match answer {
+                    Answer::Files => self.client.answer_from(&self.options.files, now).ok(),
+                    Answer::Loaded => self.client.enter(now).ok(),
+                };
             }
         }
-        let waiting = self.engine.lengths(PeerId::HOST).map_or(0, |waiting| waiting.retx + waiting.first);
+        let waiting =
+            self.client.engine().lengths(PeerId::HOST).map_or(0, |waiting| waiting.retx + waiting.first);
         match self.state {
             State::InGame(_) => {
                 if let Some(slot) = self.slot.filter(|_| waiting == 0) {
                     self.settled = ledger.count(slot);
                 }
-                if self.stays <= now && !self.manner.idle {
+                if self.stays <= now && !self.options.idle {
                     self.leave(ledger, now, totals);
                 }
             }
-            State::Leaving if waiting == 0 && !self.engine.is_closed() => self.engine.leave(now),
-            State::Leaving if self.engine.is_closed() => {
+            State::Leaving if waiting == 0 && !self.client.is_closed() => self.client.leave(now),
+            State::Leaving if self.client.is_closed() => {
                 let away = Duration::from_millis(self.rng.between(5_000, 20_000));
                 self.state = State::Away(now + away);
             }
             _ => {}
         }
-        if let Some(crash) = self.engine.crash() {
+        totals.changed +=
+            self.client.nonsense() - std::mem::replace(&mut self.nonsense, self.client.nonsense());
+        if let Some(crash) = self.client.engine().crash() {
             totals.dropped += 1;
             eprintln!("bcnet: {}: what the server sent would end the original program: {crash:?}", self.name);
             self.quit(false, ledger, totals);
@@ -336,10 +357,19 @@ fn hear_state(payload: &[u8], own: bool, totals: &mut SwarmTotals) {
     }
 }
 
-fn connect(server: SocketAddrV4, manner: &Manner, rng: &mut Rng, now: Time) -> Stock {
+fn connect(
+    server: SocketAddrV4,
+    name: &str,
+    options: &PlayerOptions,
+    rng: &mut Rng,
+    now: Time,
+) -> Client<Stock> {
     // Datagrams of many players are ciphered together, elsewhere.
     let params = Params { cipher: false, ..Params::default() };
-    Stock::connect(params, server, Ipv4Addr::LOCALHOST, rng.any() as u32, &manner.password, now)
+    let nonce = rng.any() as u32;
+    let engine = Stock::connect(params, server, Ipv4Addr::LOCALHOST, nonce, &options.password, now);
+    // It is for the server to say that it takes too long.
+    Client::new(engine, Options { name: name.into(), handshake_timeout: None }, now)
 }
 
 /// How long a client takes to load the mission.

@@ -1,5 +1,6 @@
 //! `bcnet swarm --check`: what a server does, rule by rule of PROTOCOL.md.
 
+mod files;
 mod game;
 mod transport;
 mod visitor;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use bcnet_transport::wire::{BootReason, Kind};
 
+use super::files;
 use super::visitor::{Heard, MOMENT, SOON, Visitor, hex};
 use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
 use crate::swarm::payload;
@@ -211,7 +212,7 @@ fn before_parts(target: &Target) -> anyhow::Result<Option<Visitor>> {
 
 fn part_acks(target: &Target) -> anyhow::Result<Outcome> {
     let Some(mut guest) = before_parts(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
-    let parts = guest.parts(&payload::files(2).unwrap_or_default());
+    let parts = guest.parts(&files::answer(2).unwrap_or_default());
     for part in parts {
         guest.say(&[part]);
     }
@@ -225,7 +226,7 @@ fn part_acks(target: &Target) -> anyhow::Result<Outcome> {
 
 fn parts_in_any_order(target: &Target) -> anyhow::Result<Outcome> {
     let Some(mut guest) = before_parts(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
-    let mut parts = guest.parts(&payload::files(2).unwrap_or_default());
+    let mut parts = guest.parts(&files::answer(2).unwrap_or_default());
     parts.rotate_right(1);
     for part in parts {
         guest.say(&[part]);
@@ -267,7 +268,7 @@ fn answered(target: &Target) -> anyhow::Result<Option<(Visitor, Vec<u8>)>> {
     if !guest.listen(SOON, |it| it.has_payload(&[0x20, 0])) {
         return Ok(None);
     }
-    let reply = guest.order(&payload::files(0).unwrap_or_default());
+    let reply = guest.order(&files::answer(0).unwrap_or_default());
     guest.say(std::slice::from_ref(&reply));
     let went_on = guest.listen(SOON, |it| it.has_payload(&[0x20, 1]) && it.has(&[0x01, 0, 0, 0]));
     Ok(went_on.then_some((guest, reply)))
@@ -289,7 +290,7 @@ fn in_order(target: &Target) -> anyhow::Result<Outcome> {
     let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
     guest.identify();
     guest.listen(SOON, |it| it.has_payload(&[0x20, 0]));
-    let replies = [0, 1].map(|round| guest.order(&payload::files(round).unwrap_or_default()));
+    let replies = [0, 1].map(|round| guest.order(&files::answer(round).unwrap_or_default()));
     let [first, second] = replies;
     guest.say(&[second]);
     let early = guest.listen(MOMENT, |it| it.has_payload(&[0x20, 1]));

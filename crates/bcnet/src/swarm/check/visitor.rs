@@ -8,8 +8,9 @@ use anyhow::Context;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, Role, Text};
 use bcnet_transport::{Time, cipher};
 
+use super::files;
+
 use crate::clock::Clock;
-use crate::swarm::payload;
 
 /// A message from the server.
 #[derive(Debug, Clone)]
@@ -260,7 +261,7 @@ impl Visitor {
     /// Answers a round of the file check when it is asked. Whether it was.
     pub(super) fn answer(&mut self, round: u8) -> bool {
         let asked = self.listen(SOON, |it| it.has_payload(&[0x20, round]));
-        let reply = payload::files(round).unwrap_or_default();
+        let reply = files::answer(round).unwrap_or_default();
         if reply.len() > 400 {
             let mut parts = self.parts(&reply);
             let last = parts.split_off(1);

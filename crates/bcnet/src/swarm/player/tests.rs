@@ -21,10 +21,12 @@ impl Game {
     fn new() -> Self {
         let mut config = Config::default();
         config.transport.cipher = false;
-        let manner = Manner { password: Vec::new(), idle: false, time: Duration::from_secs(60) };
+        let files = Arc::new(Manifest::stand_in());
+        let options =
+            PlayerOptions { password: Vec::new(), files, idle: false, time: Duration::from_secs(60) };
         Self {
             session: Session::new(config, 1),
-            player: Player::new(SERVER, "Kirk".into(), manner, Rng::new(1), Time::ZERO),
+            player: Player::new(SERVER, "Kirk".into(), options, Rng::new(1), Time::ZERO),
             ledger: Ledger::default(),
             totals: SwarmTotals::default(),
             now: Time::ZERO,
@@ -36,12 +38,12 @@ impl Game {
         self.now = self.now + FRAME;
         let mut buffer = [0; 2048];
         self.player.frame(true, &mut self.ledger, self.now, &mut self.totals);
-        while let Some(transmit) = self.player.engine.poll_transmit(&mut buffer) {
+        while let Some(transmit) = self.player.client.poll_transmit(&mut buffer, self.now) {
             self.session.handle_datagram(CLIENT, &mut buffer[..transmit.len], self.now);
         }
         self.session.handle_timeout(self.now);
         while let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) {
-            self.player.engine.handle_datagram(SERVER, &buffer[..transmit.len], self.now);
+            self.player.client.handle_datagram(SERVER, &mut buffer[..transmit.len], self.now);
         }
     }
 
