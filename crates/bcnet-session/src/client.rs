@@ -11,15 +11,15 @@
 //! use std::net::{Ipv4Addr, SocketAddrV4};
 //! use std::time::Duration;
 //!
-//! use bcnet_session::client::{Client, Connect, Event, Options};
+//! use bcnet_session::client::{Client, Event, Options};
 //! use bcnet_session::{Config, Manifest, Session};
-//! use bcnet_transport::Time;
+//! use bcnet_transport::wire::Text;
+//! use bcnet_transport::{Connect, Time};
 //!
 //! let [server, own] = [1, 2].map(|n| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101));
 //! let mut now = Time::ZERO;
-//! let nonce = 0x0A5F; // a random number
-//! let connect = Connect { server, address: *own.ip(), nonce, password: "", cipher: true };
-//! let mut client = Client::connect(&connect, Options::named("Kirk"), now);
+//! let connect = Connect { host: server, nonce: 0x0A5F /* a random number */, password: Text::default() };
+//! let mut client = Client::connect(Default::default(), connect, Options::named("Kirk"), now);
 //! let mut session = Session::new(Config::default(), 1701);
 //!
 //! let files = Manifest::stand_in();
@@ -57,21 +57,23 @@
 //! - Same input, same output: it reads no clock and has no chance of its own.
 
 mod event;
-mod message;
 mod react;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{self as transport, Endpoint, Engine, Quality, Time, Transmit};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Quality, Time, Transmit};
 
 use crate::config::MAX_SLOTS;
-use crate::game::{Message, NewPlayerInGame, ROUNDS, UnknownFlags};
+use crate::game::{
+    self, Created, Message, NewPlayerInGame, ObjectCreateTeam, ObjectId, ROUNDS, StateUpdate, TeamChat,
+    Text16, UnknownFlags,
+};
 use crate::manifest::Manifest;
 use crate::message::{self as messages, Score};
-pub use event::{CommandError, End, Event, FileCheck, Mission, Nonsense, Settings, Ship, State};
+pub use event::{CommandError, End, Event, FileCheck, Nonsense, Settings, Ship, State};
 
 /// How a client behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,21 +91,6 @@ impl Options {
     pub fn named(name: &str) -> Self {
         Self { name: name.into(), handshake_timeout: Some(HANDSHAKE) }
     }
-}
-
-/// What a connect request needs.
-#[derive(Debug, Clone, Copy)]
-pub struct Connect<'a> {
-    /// Where the server is.
-    pub server: SocketAddrV4,
-    /// The own address as far as it is known.
-    pub address: Ipv4Addr,
-    /// A random number that differs from attempt to attempt.
-    pub nonce: u32,
-    /// What the server may want to hear; empty if nothing.
-    pub password: &'a str,
-    /// Whether datagrams are ciphered; without, the caller does it.
-    pub cipher: bool,
 }
 
 /// A player that a client knows.
@@ -140,20 +127,10 @@ pub struct Client<E = Endpoint> {
 }
 
 impl Client {
-    /// A client that asks to be let in.
+    /// A client that asks a server to be let in.
     #[must_use]
-    pub fn connect(connect: &Connect<'_>, options: Options, now: Time) -> Self {
-        let config = transport::Config {
-            cipher: connect.cipher,
-            address: connect.address,
-            ..transport::Config::default()
-        };
-        // A text that ends early is no password of anybody.
-        let password = Text::encode(connect.password).unwrap_or_default();
-        let text = Text::new(&password).unwrap_or_default();
-        let request = transport::Connect { host: connect.server, nonce: connect.nonce, password: text };
-        let engine = Endpoint::connect(config, request, now);
-        Self::new(engine, options, now)
+    pub fn connect(config: Config, connect: Connect<'_>, options: Options, now: Time) -> Self {
+        Self::new(Endpoint::connect(config, connect, now), options, now)
     }
 }
 
@@ -241,7 +218,8 @@ impl<E: Engine> Client<E> {
     /// See [`CommandError`].
     pub fn enter(&mut self, now: Time) -> Result<(), CommandError> {
         self.expect(&[State::Loading])?;
-        self.say(&Message::NewPlayerInGame(NewPlayerInGame { flags: UnknownFlags::default() }), now)?;
+        let ready = NewPlayerInGame { flags: UnknownFlags::default() };
+        self.say(&Message::NewPlayerInGame(ready), Quality::Reliable, now)?;
         self.state = State::Entering;
         Ok(())
     }
@@ -252,10 +230,60 @@ impl<E: Engine> Client<E> {
     /// See [`CommandError`].
     pub fn chat(&mut self, text: &str, now: Time) -> Result<(), CommandError> {
         self.expect(&[State::Lobby, State::InGame])?;
-        self.say(&messages::chat(self.engine.id().0, &messages::text(text)), now)
+        self.say(&messages::chat(self.engine.id().0, &messages::text(text)), Quality::Reliable, now)
     }
 
-    /// Sends any game message, as it is.
+    /// Says something to its own team. See [`chat`](Self::chat).
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn team_chat(&mut self, text: &str, now: Time) -> Result<(), CommandError> {
+        self.expect(&[State::Lobby, State::InGame])?;
+        let text = messages::text(text);
+        let chat = TeamChat { sender: self.engine.id().0.into(), text: Text16(&text) };
+        self.say(&Message::TeamChat(chat), Quality::Reliable, now)
+    }
+
+    /// Takes a ship, whose object id is the one with that number of its own; the ship's subsystems have the next ones. It
+    /// is in the game then.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn create_ship(
+        &mut self,
+        number: u32,
+        ship: game::Ship<'_>,
+        now: Time,
+    ) -> Result<ObjectId, CommandError> {
+        self.expect(&[State::Lobby, State::InGame])?;
+        let slot = self.slot.ok_or(CommandError::State(self.state))?;
+        let (peer, object, species) = (self.engine.id(), ObjectId::new(slot, number), ship.species);
+        let object_create = ObjectCreateTeam { slot, peer: peer.0, object: Created::Ship { object, ship } };
+        self.say(&Message::ObjectCreateTeam(object_create), Quality::Reliable, now)?;
+        self.put_ship(Ship { slot, peer: Some(peer), object, species });
+        Ok(object)
+    }
+
+    /// Tells the others where its ship is, unreliably: ten times a second is usual.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn update(&mut self, update: StateUpdate<'_>, now: Time) -> Result<(), CommandError> {
+        self.expect(&[State::InGame])?;
+        self.say(&Message::StateUpdate(update), Quality::Unreliable, now)
+    }
+
+    /// Says anything that the game knows.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn say(&mut self, message: &Message<'_>, quality: Quality, now: Time) -> Result<(), CommandError> {
+        self.payload.clear();
+        message.write(&mut self.payload);
+        Ok(self.engine.send(PeerId::HOST, &self.payload, quality, now)?)
+    }
+
+    /// Sends any bytes as a game message: a mod's, say.
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -328,12 +356,6 @@ impl<E: Engine> Client<E> {
     #[must_use]
     pub const fn engine(&self) -> &E {
         &self.engine
-    }
-
-    fn say(&mut self, message: &Message<'_>, now: Time) -> Result<(), CommandError> {
-        self.payload.clear();
-        message.write(&mut self.payload);
-        Ok(self.engine.send(PeerId::HOST, &self.payload, Quality::Reliable, now)?)
     }
 
     fn identify(&mut self, now: Time) -> Result<(), CommandError> {

@@ -5,6 +5,7 @@ use std::fmt;
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Cause, Leave, SendError};
 
+use crate::game::{EndCode, GameError, MissionInit, ObjectId, Opcode, Species};
 use crate::message::Score;
 
 /// Where a client stands. It goes from one to the next; between [`Lobby`](Self::Lobby) and [`InGame`](Self::InGame) it
@@ -127,19 +128,6 @@ pub struct Settings {
     pub friendly_fire: bool,
 }
 
-/// Where and how long is played (S-30).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mission {
-    /// How many players there can be.
-    pub player_limit: u8,
-    /// The number of the star system.
-    pub system: u8,
-    /// How long a round takes, in minutes, and when it is over, in seconds of the game clock.
-    pub time_limit: Option<(u8, i32)>,
-    /// How many kills end a round.
-    pub frag_limit: Option<u8>,
-}
-
 /// A ship, as it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ship {
@@ -148,9 +136,9 @@ pub struct Ship {
     /// Whose it is, if the server has told.
     pub peer: Option<PeerId>,
     /// Its object id.
-    pub object: u32,
+    pub object: ObjectId,
     /// What kind of ship.
-    pub species: u8,
+    pub species: Species,
 }
 
 /// Something that the server sent and that makes no sense. It had no effect.
@@ -158,16 +146,19 @@ pub struct Ship {
 pub enum Nonsense {
     /// A datagram that the transport could not use.
     Datagram(Cause),
-    /// A game message, by its opcode, if it has one, that is not whole or speaks of what cannot be.
-    Message(Option<u8>),
+    /// A game message that is not whole.
+    Malformed(GameError),
+    /// A whole game message that speaks of what cannot be: a slot or a player that nobody can have, another's object, a
+    /// mission to load that it has not told.
+    Impossible(Opcode),
 }
 
 impl fmt::Display for Nonsense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Datagram(cause) => write!(f, "a datagram ({cause})"),
-            Self::Message(Some(opcode)) => write!(f, "a message 0x{opcode:02X}"),
-            Self::Message(None) => f.write_str("an empty message"),
+            Self::Malformed(error) => error.fmt(f),
+            Self::Impossible(opcode) => write!(f, "{opcode} of what cannot be"),
         }
     }
 }
@@ -194,7 +185,7 @@ pub enum Event {
     /// The mission is to be loaded; then [`enter`](super::Client::enter).
     Load,
     /// The server tells where and how long is played.
-    Mission(Mission),
+    Mission(MissionInit),
     /// The server lists this client: it takes part.
     Entered,
     /// A peer tells its name; this client's own comes back, too.
@@ -261,8 +252,8 @@ pub enum Event {
     },
     /// The round is over.
     RoundEnded {
-        /// Why, as the wire has it: 0 over, 1 time, 2 kills, 3 score.
-        reason: i32,
+        /// Why.
+        reason: EndCode,
     },
     /// The next round begins.
     RoundStarted,
@@ -271,14 +262,14 @@ pub enum Event {
     /// A ship explodes.
     ShipExploding {
         /// Its object id.
-        object: u32,
+        object: ObjectId,
         /// Its owner, if that is known.
         peer: Option<PeerId>,
     },
     /// An object is gone.
     ObjectDestroyed {
         /// Its object id.
-        object: u32,
+        object: ObjectId,
         /// Its owner, if it was a ship and that is known.
         peer: Option<PeerId>,
     },

@@ -3,10 +3,12 @@
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{self as transport, Engine, Leave, Time};
 
-use super::event::{Event, Nonsense, Ship, State};
-use super::message::{self, Message, ScoreChange};
+use super::event::{Event, FileCheck, Nonsense, Settings, Ship, State};
 use super::{Client, Player};
-use crate::game::ObjectId;
+use crate::config::MAX_SLOTS;
+use crate::game::{
+    self, Created, Detail, EventNumber, Message, ObjectId, Opcode, RequestFlags, SettingsFlags, Text16,
+};
 use crate::message::Score;
 use crate::text;
 
@@ -19,85 +21,125 @@ impl<E: Engine> Client<E> {
         now: Time,
     ) -> Option<Event> {
         if let transport::Event::Received { reliable, .. } = event {
-            return match message::read(payload) {
-                Some(message) => self.hear(message, reliable),
-                None => self.wonder(Nonsense::Message(payload.first().copied())),
-            };
+            let heard = self.hear(payload, Event::Received { reliable });
+            return heard.map_or_else(|nonsense| self.count(nonsense), Some);
         }
         let event = match event {
-            transport::Event::Joined { peer } if peer == self.engine.id() => self.connected(peer, now),
+            transport::Event::Joined { peer } if peer == self.engine.id() => Some(self.connected(peer, now)),
             transport::Event::Identity { peer, .. } => {
                 let name = text::name(payload);
                 self.player(peer).name.clone_from(&name);
                 Some(Event::Named { peer, name })
             }
-            transport::Event::Left { peer, reason } => self.left(peer, reason),
-            transport::Event::Rejected { cause, .. } => self.wonder(Nonsense::Datagram(cause)),
+            transport::Event::Left { peer, reason } => Some(self.left(peer, reason)),
+            transport::Event::Rejected { cause, .. } => self.count(Nonsense::Datagram(cause)),
             _ => None,
         };
         payload.clear();
         event
     }
 
-    fn connected(&mut self, id: PeerId, now: Time) -> Option<Event> {
+    fn connected(&mut self, id: PeerId, now: Time) -> Event {
         self.state = State::Checking;
         // It was let in a moment ago, so there is somebody to tell; if not, its end is told next.
         let _ = self.identify(now);
-        Some(Event::Connected { id })
+        Event::Connected { id }
     }
 
-    fn left(&mut self, peer: PeerId, reason: Leave) -> Option<Event> {
+    fn left(&mut self, peer: PeerId, reason: Leave) -> Event {
         if peer == PeerId::HOST || peer == self.engine.id() {
-            return Some(self.end(reason.into()));
+            return self.end(reason.into());
         }
         let player = self.players.remove(&peer.0).unwrap_or_default();
-        Some(Event::Disconnected { peer, name: player.name, reason })
+        Event::Disconnected { peer, name: player.name, reason }
     }
 
-    /// A whole game message.
-    fn hear(&mut self, message: Message, reliable: bool) -> Option<Event> {
-        let other = Event::Received { reliable };
+    /// A game message. `other` is what to tell of one that says nothing new, or nothing that a client keeps.
+    fn hear(&mut self, payload: &[u8], other: Event) -> Result<Event, Nonsense> {
+        if Opcode::of(payload).is_some_and(|opcode| !is_looked_into(opcode)) {
+            return Ok(other);
+        }
+        let (message, _) = Message::parse_prefix(payload).map_err(Nonsense::Malformed)?;
+        let opcode = message.opcode();
+        self.take(message, other).ok_or(Nonsense::Impossible(opcode))
+    }
+
+    /// A whole game message. `None` if it speaks of what cannot be.
+    fn take(&mut self, message: Message<'_>, other: Event) -> Option<Event> {
         Some(match message {
-            Message::FileCheck(check) => {
-                self.asked = Some(check.index);
-                Event::FileCheck(check)
+            Message::ChecksumRequest(request) => self.asked(&request),
+            Message::ChecksumFailure(game::ChecksumFailure { file })
+            | Message::VersionDifferent(game::VersionDifferent { file }) => {
+                Event::FilesDiffer { file: file.to_string() }
             }
-            Message::FilesDiffer(file) => Event::FilesDiffer { file },
-            Message::FilesPassed => Event::FilesPassed,
-            Message::Settings(settings) => {
-                self.slot = Some(settings.slot);
-                Event::Settings(settings)
+            Message::ChecksumComplete(_) => Event::FilesPassed,
+            Message::Settings(settings) => self.set(&settings)?,
+            Message::GameInit(_) => return self.load(),
+            Message::MissionInit(mission) => Event::Mission(mission),
+            Message::PlayerListEvent(event) => match (event.detail, event.event) {
+                (Detail::Player(id), EventNumber::NEW_PLAYER_IN_GAME) => self.listed(PeerId(id), other),
+                (Detail::Player(id), EventNumber::DELETE_PLAYER) => self.unlisted(PeerId(id), other),
+                _ => other,
+            },
+            Message::Chat(chat) => self.chatted(peer(chat.sender)?, chat.text, false),
+            Message::TeamChat(chat) => self.chatted(peer(chat.sender)?, chat.text, true),
+            Message::Score(game::Score { peer: id, kills, deaths, score }) => {
+                self.scored(peer(id)?, Score { kills, deaths, points: score }, None)
             }
-            Message::Load if self.state == State::Checking && self.slot.is_some() => {
-                self.state = State::Loading;
-                Event::Load
+            Message::ScoreInit(game::ScoreInit { peer: id, kills, deaths, score, team }) => {
+                self.scored(peer(id)?, Score { kills, deaths, points: score }, Some(team))
             }
-            Message::Load => other,
-            Message::Mission(mission) => Event::Mission(mission),
-            Message::Listed(peer) => self.listed(peer, other),
-            Message::Unlisted(peer) => self.unlisted(peer, other),
-            Message::Chat { peer, text, team } => {
-                let name = self.name_of(peer);
-                Event::Chat { peer, name, text, team }
+            Message::TeamScore(game::TeamScore { team, kills, score }) => {
+                Event::TeamScore { team, score: Score { kills, deaths: 0, points: score } }
             }
-            Message::Score { peer, score, team } => {
-                let player = self.player(peer);
-                player.score = score;
-                player.team = team.or(player.team);
-                Event::Score { peer, score }
-            }
-            Message::TeamScore { team, score } => Event::TeamScore { team, score },
-            Message::ScoreChange(change) => self.score_changed(&change),
-            Message::End(reason) => {
+            Message::ScoreChange(change) => self.died(&change)?,
+            Message::EndGame(game::EndGame { reason }) => {
                 self.ships = Default::default();
                 self.settle();
                 Event::RoundEnded { reason }
             }
-            Message::Restart => self.restarted(),
-            Message::Created(ship) => self.created(ship),
-            Message::Exploding(object) => Event::ShipExploding { object, peer: self.remove_ship(object) },
-            Message::Destroyed(object) => Event::ObjectDestroyed { object, peer: self.remove_ship(object) },
-            Message::Other => other,
+            Message::RestartGame(_) => self.restarted(),
+            Message::ObjectCreate(made) => self.created(made.slot, None, &made.object, other)?,
+            Message::ObjectCreateTeam(made) => {
+                self.created(made.slot, Some(PeerId(made.peer)), &made.object, other)?
+            }
+            Message::PythonEvent(event) if matches!(event.detail, Detail::Exploding(_)) => {
+                Event::ShipExploding { object: event.related, peer: self.remove_ship(event.related) }
+            }
+            Message::DestroyObject(game::DestroyObject { object }) => {
+                Event::ObjectDestroyed { object, peer: self.remove_ship(object) }
+            }
+            _ => other,
+        })
+    }
+
+    fn asked(&mut self, request: &game::ChecksumRequest<'_>) -> Event {
+        self.asked = Some(request.round);
+        Event::FileCheck(FileCheck {
+            index: request.round,
+            directory: request.directory.to_string(),
+            filter: request.filter.to_string(),
+            recursive: request.flags.has(RequestFlags::RECURSIVE),
+        })
+    }
+
+    fn set(&mut self, told: &game::Settings<'_>) -> Option<Event> {
+        let slot = Some(told.slot).filter(|slot| usize::from(*slot) < MAX_SLOTS)?;
+        self.slot = Some(slot);
+        Some(Event::Settings(Settings {
+            mission: told.mission.to_string(),
+            slot,
+            game_time: told.time,
+            collisions: told.flags.has(SettingsFlags::COLLISIONS),
+            friendly_fire: told.flags.has(SettingsFlags::FRIENDLY_FIRE),
+        }))
+    }
+
+    /// S-70: without settings nobody knows what to load, and nothing is loaded twice.
+    fn load(&mut self) -> Option<Event> {
+        (self.state == State::Checking && self.slot.is_some()).then(|| {
+            self.state = State::Loading;
+            Event::Load
         })
     }
 
@@ -106,15 +148,12 @@ impl<E: Engine> Client<E> {
         let player = self.player(peer);
         let newly = !std::mem::replace(&mut player.listed, true);
         let name = player.name.clone();
-        match self.state {
-            State::Entering if own => {
-                self.state = State::Lobby;
-                self.deadline = None;
-                Event::Entered
-            }
-            _ if newly && !own => Event::Joined { peer, name },
-            _ => other,
+        if own && self.state == State::Entering {
+            self.state = State::Lobby;
+            self.deadline = None;
+            return Event::Entered;
         }
+        if newly && !own { Event::Joined { peer, name } } else { other }
     }
 
     fn unlisted(&mut self, peer: PeerId, other: Event) -> Event {
@@ -127,17 +166,35 @@ impl<E: Engine> Client<E> {
         }
     }
 
-    fn score_changed(&mut self, change: &ScoreChange) -> Event {
-        for (peer, points) in &change.others {
-            self.player(*peer).score.points = *points;
+    fn chatted(&self, peer: PeerId, text: Text16<'_>, team: bool) -> Event {
+        let name = self.players.get(&peer.0).map(|player| player.name.clone()).unwrap_or_default();
+        Event::Chat { peer, name, text: text.to_string(), team }
+    }
+
+    fn scored(&mut self, peer: PeerId, score: Score, team: Option<u8>) -> Event {
+        let player = self.player(peer);
+        player.score = score;
+        player.team = team.or(player.team);
+        Event::Score { peer, score }
+    }
+
+    fn died(&mut self, change: &game::ScoreChange) -> Option<Event> {
+        let victim = peer(change.victim)?;
+        let killer = match change.killer.0 {
+            None => None,
+            Some(kill) => Some((peer(kill.killer.get())?, kill.kills, kill.score)),
+        };
+        let others = change.players.0.iter().map(|player| Some((peer(player.player)?, player.score)));
+        let others: Vec<(PeerId, i32)> = others.collect::<Option<_>>()?;
+        for (peer, points) in others {
+            self.player(peer).score.points = points;
         }
-        if let Some((killer, kills, points)) = change.killer {
+        if let Some((killer, kills, points)) = killer {
             let score = &mut self.player(killer).score;
             (score.kills, score.points) = (kills, points);
         }
-        let (victim, deaths) = change.victim;
-        self.player(victim).score.deaths = deaths;
-        Event::Died { victim, killer: change.killer.map(|(killer, ..)| killer) }
+        self.player(victim).score.deaths = change.deaths;
+        Some(Event::Died { victim, killer: killer.map(|(killer, ..)| killer) })
     }
 
     fn restarted(&mut self) -> Event {
@@ -149,32 +206,38 @@ impl<E: Engine> Client<E> {
         Event::RoundStarted
     }
 
-    fn created(&mut self, ship: Ship) -> Event {
+    fn created(&mut self, slot: u8, peer: Option<PeerId>, made: &Created<'_>, other: Event) -> Option<Event> {
+        let Created::Ship { object, ship } = made else { return Some(other) };
+        if object.owner() != Some(slot) {
+            return None;
+        }
+        let ship = Ship { slot, peer, object: *object, species: ship.species };
+        self.put_ship(ship);
+        Some(Event::ShipCreated(ship))
+    }
+
+    /// A ship is there.
+    pub(super) fn put_ship(&mut self, ship: Ship) {
         if let Some(place) = self.ships.get_mut(usize::from(ship.slot)) {
             *place = Some(ship);
         }
         self.settle();
-        Event::ShipCreated(ship)
     }
 
     /// A ship is gone. Whose it was, if it was one.
-    fn remove_ship(&mut self, object: u32) -> Option<PeerId> {
-        let place = self.ships.get_mut(usize::from(ObjectId(object).owner()?))?;
+    fn remove_ship(&mut self, object: ObjectId) -> Option<PeerId> {
+        let place = self.ships.get_mut(usize::from(object.owner()?))?;
         let ship = place.take_if(|ship| ship.object == object)?;
         self.settle();
         ship.peer
     }
 
     /// Whoever takes part is in the game with a ship and in the lobby without.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         if self.has_entered() {
             let ship = self.slot.and_then(|slot| self.ships.get(usize::from(slot))?.as_ref());
             self.state = if ship.is_some() { State::InGame } else { State::Lobby };
         }
-    }
-
-    fn name_of(&self, peer: PeerId) -> String {
-        self.players.get(&peer.0).map(|player| player.name.clone()).unwrap_or_default()
     }
 
     fn player(&mut self, peer: PeerId) -> &mut Player {
@@ -182,9 +245,40 @@ impl<E: Engine> Client<E> {
     }
 
     /// Counts something that makes no sense and tells it now and then.
-    fn wonder(&mut self, what: Nonsense) -> Option<Event> {
+    fn count(&mut self, what: Nonsense) -> Option<Event> {
         self.nonsense += 1;
         let count = self.nonsense;
         count.is_power_of_two().then_some(Event::Nonsense { what, count })
     }
+}
+
+/// Of other messages it does not matter whether they are whole: mods have their own, and the caller gets them as they are.
+const fn is_looked_into(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::CHECKSUM_REQUEST
+            | Opcode::CHECKSUM_FAILURE
+            | Opcode::VERSION_DIFFERENT
+            | Opcode::CHECKSUM_COMPLETE
+            | Opcode::SETTINGS
+            | Opcode::GAME_INIT
+            | Opcode::MISSION_INIT
+            | Opcode::PLAYER_LIST_EVENT
+            | Opcode::CHAT
+            | Opcode::TEAM_CHAT
+            | Opcode::SCORE
+            | Opcode::SCORE_INIT
+            | Opcode::TEAM_SCORE
+            | Opcode::SCORE_CHANGE
+            | Opcode::END_GAME
+            | Opcode::RESTART_GAME
+            | Opcode::OBJECT_CREATE
+            | Opcode::OBJECT_CREATE_TEAM
+            | Opcode::PYTHON_EVENT
+            | Opcode::DESTROY_OBJECT
+    )
+}
+
+fn peer(id: i32) -> Option<PeerId> {
+    u8::try_from(id).ok().map(PeerId)
 }

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::{Faults, Link};
-use bcnet_session::client::{self, Connect, End, Nonsense, Options};
+use bcnet_session::client::{self, End, Nonsense, Options};
 use bcnet_session::{Config, Event, Session};
-use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Leave, Quality, Time, cipher};
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{self as transport, Connect, Leave, Quality, Time, cipher};
 
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
@@ -92,11 +92,14 @@ impl World {
     fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> Client {
         self.seed += 2;
         let nonce = u32::try_from(self.seed).expect("small");
-        let connect = Connect { server: HOST, address: *address.ip(), nonce, password, cipher: true };
+        let password = Text::encode(password).expect("no NUL");
+        let password = Text::new(&password).expect("whole units");
+        let transport = transport::Config { address: *address.ip(), ..transport::Config::default() };
+        let connect = Connect { host: HOST, nonce, password };
         // Whoever is to time out here is the server.
         let options = Options { name: name.into(), handshake_timeout: None };
         Client {
-            client: client::Client::connect(&connect, options, self.now),
+            client: client::Client::connect(transport, connect, options, self.now),
             address,
             name: name.into(),
             received: Vec::new(),
@@ -284,7 +287,8 @@ impl Client {
                 End::HostSilent => (PeerId::HOST, Leave::Silent),
                 End::Left | End::Undeliverable | End::Stalled => panic!("{end}"),
             }),
-            client::Event::Nonsense { what: what @ Nonsense::Message(_), .. } => panic!("{what}"),
+            client::Event::Nonsense { what: Nonsense::Datagram(_), .. } => {}
+            client::Event::Nonsense { what, .. } => panic!("{what}"),
             _ => {}
         }
     }

@@ -1,9 +1,12 @@
 //! What happens, for people and for programs.
 
+use std::fmt::Display;
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
-use bcnet_session::client::{Client, Event, Mission};
-use bcnet_session::{Score, System};
+use bcnet_session::Score;
+use bcnet_session::client::{Client, Event};
+use bcnet_session::game::MissionInit;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 use serde_json::{Value, json};
@@ -31,13 +34,15 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         Event::Died { victim, killer: Some(killer) } => {
             format!("* {} has destroyed the ship of {}", who(*killer), who(*victim))
         }
-        Event::RoundEnded { reason } => format!("* the round is over: {}", end(*reason)),
+        Event::RoundEnded { reason } => {
+            format!("* the round is over: {}", code(reason.name(), "reason", reason.0))
+        }
         Event::RoundStarted => "* the next round begins".into(),
         Event::ShipCreated(ship) => {
             format!(
-                "* {} has a ship, species {}",
+                "* {} has a ship: {}",
                 ship.peer.map_or_else(|| format!("slot {}", ship.slot), who),
-                ship.species
+                code(ship.species.name(), "species", ship.species.0)
             )
         }
         Event::ShipExploding { peer: Some(peer), .. } => format!("* the ship of {} explodes", who(*peer)),
@@ -59,12 +64,16 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
     Some(clean(&line))
 }
 
-fn place(mission: &Mission) -> String {
-    let system =
-        System::new(mission.system).map_or_else(|| format!("system {}", mission.system), |it| it.to_string());
-    let time = mission.time_limit.map_or_else(String::new, |(minutes, _)| format!(", {minutes} minutes"));
-    let frags = mission.frag_limit.map_or_else(String::new, |frags| format!(", {frags} kills"));
+fn place(mission: &MissionInit) -> String {
+    let system = code(mission.system.name(), "system", mission.system.0);
+    let time = mission.time_limit.0.map_or_else(String::new, |limit| format!(", {} minutes", limit.minutes));
+    let frags = mission.frag_limit.0.map_or_else(String::new, |frags| format!(", {frags} kills"));
     format!("in {system}, {} players at most{time}{frags}", mission.player_limit)
+}
+
+/// What a number stands for, if that is known, else the number.
+fn code(name: Option<&str>, kind: &str, number: impl Display) -> String {
+    name.map_or_else(|| format!("{kind} {number}"), Into::into)
 }
 
 fn name(client: &Client, peer: PeerId) -> String {
@@ -74,16 +83,6 @@ fn name(client: &Client, peer: PeerId) -> String {
 
 fn named(name: &str, peer: PeerId) -> String {
     if name.is_empty() { peer.to_string() } else { name.into() }
-}
-
-fn end(reason: i32) -> String {
-    match reason {
-        0 => "over".into(),
-        1 => "time".into(),
-        2 => "kills".into(),
-        3 => "score".into(),
-        other => format!("reason {other}"),
-    }
 }
 
 /// Text without what moves a terminal's cursor or turns its writing around.
@@ -106,9 +105,10 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
             "collisions": settings.collisions, "friendly_fire": settings.friendly_fire,
         }),
         Event::Mission(mission) => json!({
-            "system": mission.system, "system_name": System::new(mission.system).map(System::name),
-            "player_limit": mission.player_limit, "time_limit": mission.time_limit.map(|(minutes, _)| minutes),
-            "end_time": mission.time_limit.map(|(_, end)| end), "frag_limit": mission.frag_limit,
+            "system": mission.system.0, "system_name": mission.system.name(),
+            "player_limit": mission.player_limit, "frag_limit": mission.frag_limit.0,
+            "time_limit": mission.time_limit.0.map(|limit| limit.minutes),
+            "end_time": mission.time_limit.0.map(|limit| limit.end_time),
         }),
         Event::Named { peer, name } | Event::Joined { peer, name } | Event::Left { peer, name } => {
             json!({"peer": peer.0, "name": name})
@@ -126,12 +126,13 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
             json!({"team_number": team, "kills": score.kills, "points": score.points})
         }
         Event::Died { victim, killer } => json!({"victim": victim.0, "killer": killer.map(|peer| peer.0)}),
-        Event::RoundEnded { reason } => json!({"reason": end(*reason)}),
+        Event::RoundEnded { reason } => json!({"reason": reason.0, "reason_name": reason.name()}),
         Event::ShipCreated(ship) => json!({
-            "peer": ship.peer.map(|peer| peer.0), "slot": ship.slot, "object": ship.object, "species": ship.species,
+            "peer": ship.peer.map(|peer| peer.0), "slot": ship.slot, "object": ship.object.0, "species": ship.species.0,
+            "species_name": ship.species.name(),
         }),
         Event::ShipExploding { object, peer } | Event::ObjectDestroyed { object, peer } => {
-            json!({"object": object, "peer": peer.map(|peer| peer.0)})
+            json!({"object": object.0, "peer": peer.map(|peer| peer.0)})
         }
         Event::Nonsense { what, count } => json!({"what": what.to_string(), "count": count}),
         Event::Gone { step, end } => json!({"step": step.name(), "reason": end.to_string()}),
@@ -144,6 +145,6 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
 }
 
 /// A time in milliseconds, to the microsecond.
-pub(super) fn millis(time: std::time::Duration) -> f64 {
+pub(super) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -7,8 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_session::client::{Client, Connect, Event, Options};
-use bcnet_transport::Time;
+use bcnet_session::client::{Client, Event, Options};
+use bcnet_transport::wire::Text;
+use bcnet_transport::{Config, Connect, Time};
 
 use super::input::{self, Input};
 use crate::clock::Clock;
@@ -37,8 +38,10 @@ impl Wire {
         input::receive(socket.try_clone()?, sender.clone())?;
         input::listen_to_signals(sender.clone())?;
         let clock = Clock::start();
-        let connect = Connect { server, address, nonce: random(), password, cipher: true };
-        let client = Client::connect(&connect, options, clock.now());
+        let password = Text::encode(password).context("--password: it must not have a NUL")?;
+        let password = Text::new(&password).unwrap_or_default();
+        let connect = Connect { host: server, nonce: random(), password };
+        let client = Client::connect(Config { address, ..Config::default() }, connect, options, clock.now());
         Ok(Self { client, clock, server, socket, sender, inputs, payload: Vec::new(), unreachable: false })
     }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
-use bcnet_transport::Leave;
+use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn a_kick_hits_its_player_only() {
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     let output = server.directory.ctl(&["kick", "alice"]);
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("Alice is out\n", Some(0)));
-    assert_eq!(alice.until_over(), Leave::Booted(BootReason::KICKED));
+    assert_eq!(alice.until_over(), End::Booted(BootReason::KICKED));
     server.logged(&["event=\"kicked\"", "player=\"Alice\""]);
     server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=booted"]);
     bob.chat("who was that?");
@@ -55,10 +55,10 @@ fn a_player_who_is_called_like_a_peer_id_shields_nobody() {
         assert_eq!((text(&output.stderr), output.status.code()), (error, Some(1)), "{args:?}");
     }
     assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
-    assert_eq!(alice.until_over(), Leave::Booted(BootReason::KICKED));
+    assert_eq!(alice.until_over(), End::Booted(BootReason::KICKED));
     // Now there is only one who can be meant.
     assert_eq!(text(&server.directory.ctl(&["kick", "2"]).stdout), "2 is out\n");
-    assert_eq!(two.until_over(), Leave::Booted(BootReason::KICKED));
+    assert_eq!(two.until_over(), End::Booted(BootReason::KICKED));
     assert!(text(&server.directory.ctl(&["kick", "#2"]).stderr).contains("no player #2;"));
 }
 
@@ -75,9 +75,9 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     let mut alice = Player::join(server.address(), "Alice");
     let done = server.ask(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming", "--by", "Picard"]);
     assert_eq!(done["network"], "127.0.0.1");
-    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
+    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
     let mut again = Player::connect(server.address(), "Alice");
-    assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
+    assert_eq!(again.until_over(), End::Booted(BootReason::BANNED));
     server.logged(&["event=\"refused\"", "banned"]);
     server.signal("TERM");
     let (status, directory) = server.end();
@@ -88,7 +88,7 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     let ban = &bans["bans"][0];
     assert_eq!([&ban["network"], &ban["by"], &ban["reason"]], ["127.0.0.1", "Picard", "ramming"]);
     let mut again = Player::connect(server.address(), "Alice");
-    assert_eq!(again.until_over(), Leave::Booted(BootReason::BANNED));
+    assert_eq!(again.until_over(), End::Booted(BootReason::BANNED));
     let found = server.ask(&["search", "RAMM"]);
     assert_eq!(found["bans"][0]["network"], "127.0.0.1");
     assert_eq!(server.ask(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");

@@ -1,6 +1,6 @@
 //! A server's life: players come, talk and go, and it ends as told.
 
-use bcnet_transport::Leave;
+use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
 
 use crate::player::{Player, join_two, together};
@@ -27,7 +27,7 @@ fn play(args: &[&str]) {
 
     server.signal("TERM");
     for player in [&mut alice, &mut bob] {
-        assert_eq!(player.until_over(), Leave::Disconnected);
+        assert_eq!(player.until_over(), End::HostLeft);
     }
     server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=the server ends"]);
     let (status, directory) = server.end();
@@ -109,7 +109,7 @@ fn many_sessions_live_in_one_process() {
     let mut alice = Player::join(one, "Alice");
     let mut bob = Player::join(two, "Bob");
     let mut late = Player::connect(two, "Late");
-    assert_eq!(late.until_over(), Leave::Booted(BootReason::FULL));
+    assert_eq!(late.until_over(), End::Booted(BootReason::FULL));
 
     // Each only hears its own session.
     let done = server.ask(&["--session", "two", "say", "for", "two"]);
@@ -202,7 +202,7 @@ fn bans_that_were_written_by_hand_count_after_a_reload() {
     std::fs::write(server.directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n")
         .expect("written");
     signal(server.id(), "HUP");
-    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
+    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
     server.logged(&["event=\"left\"", "player=\"Alice\"", "banned"]);
 }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Stdio;
 
-use bcnet_transport::Leave;
+use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
 use serde_json::json;
 
@@ -115,7 +115,7 @@ fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
     fs::write(&file, manifest("04030202")).expect("written");
     server.ask(&["reload"]);
     let mut player = Player::connect(server.address(), "Khan");
-    assert_eq!(player.until_over(), Leave::Booted(BootReason::KICKED));
+    assert_eq!(player.until_over(), End::Booted(BootReason::KICKED));
     assert!(player.has(&[0x22]));
     server.logged(&["event=\"checksum_mismatch\"", "player=\"Khan\"", "round 0"]);
 
@@ -136,7 +136,7 @@ fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
     for n in 0..16 {
         assert_eq!(
             Player::connect(server.address(), &format!("Khan {n}")).until_over(),
-            Leave::Booted(BootReason::KICKED)
+            End::Booted(BootReason::KICKED)
         );
     }
     let status = server.ask(&["status"]);

@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::process::{Command, Stdio};
 
 use bcnet_lab::Rng;
+use bcnet_session::client::End;
 use bcnet_transport::wire::{BootReason, PeerId, Text};
-use bcnet_transport::{Config, Connect, Endpoint, Engine, Leave, Time};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Time};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
@@ -102,7 +103,7 @@ fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng", "--queues", "1"]);
     let mut alice = Player::join(proxy.address, "Alice");
-    let wrong = unreadable(alice.endpoint.id());
+    let wrong = unreadable(alice.client.id());
     alice.socket.send_to(&wrong, proxy.address).expect("sent");
     let from = format!("from={}", local_address(&alice.socket));
     proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
@@ -156,7 +157,7 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
     fs::write(directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n").expect("written");
     let proxy = Proxy::start_in(directory, server.address(), &["--bans", "bans.toml"]);
     let mut alice = Player::connect(proxy.address, "Alice");
-    assert_eq!(alice.until_over(), Leave::Booted(BootReason::BANNED));
+    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
     proxy.logged(&["event=\"refused\"", "reason=\"banned\"", "its address is banned"]);
     // What is wrong changes nothing, and says where.
     fs::write(proxy.directory.path("bans.toml"), "[[ban]]\naddress = \"everyone\"\n").expect("written");
@@ -166,7 +167,7 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
     fs::remove_file(proxy.directory.path("bans.toml")).expect("removed");
     proxy.signal("HUP");
     proxy.logged(&["event=\"reload_failed\"", "bans.toml: there is no such file", "the bans stay"]);
-    assert_eq!(Player::connect(proxy.address, "Alice").until_over(), Leave::Booted(BootReason::BANNED));
+    assert_eq!(Player::connect(proxy.address, "Alice").until_over(), End::Booted(BootReason::BANNED));
     fs::write(proxy.directory.path("bans.toml"), "").expect("written");
     proxy.signal("HUP");
     proxy.logged(&["event=\"reloaded\""]);
@@ -179,7 +180,7 @@ fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
     let proxy = Proxy::start(server.address(), &["--write", "game.pcapng", "--metrics", "127.0.0.1:0"]);
     let mut alice = Player::join(proxy.address, "Alice");
     let mut bob = Player::connect(proxy.address, "Bob");
-    assert_eq!(bob.until_over(), Leave::Booted(BootReason::FULL));
+    assert_eq!(bob.until_over(), End::Booted(BootReason::FULL));
     let client = format!("client={}", local_address(&bob.socket));
     proxy.logged(&["event=\"refused\"", "reason=\"no_source\"", &client, "--upstream-source"]);
     bob.socket.send_to(&unreadable(PeerId(3)), proxy.address).expect("sent");

@@ -1,7 +1,7 @@
 //! A whole game over loopback, from the first player to the last, checked byte by byte against what was captured.
 
+use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
-use bcnet_transport::{Engine, Leave};
 use serde_json::Value;
 
 use crate::player::{Player, all_until};
@@ -32,7 +32,7 @@ fn slot(player: &Player) -> u8 {
 /// The captured ship, as a player of its own has it.
 fn ship(player: &Player) -> Vec<u8> {
     let (slot, mut ship) = (slot(player), captured("pl-03-sovereign"));
-    (ship[1], ship[2]) = (slot, player.endpoint.id().0);
+    (ship[1], ship[2]) = (slot, player.client.id().0);
     ship[7..11].copy_from_slice(&object(slot));
     ship
 }
@@ -64,7 +64,7 @@ fn eight_players_live_through_a_whole_game() {
     slots.sort_unstable();
     assert_eq!(slots, [0, 1, 2, 3, 4, 5, 6, 7]);
     players.sort_by_key(slot);
-    assert_eq!(Player::connect(server.address(), "Late").until_over(), Leave::Booted(BootReason::FULL));
+    assert_eq!(Player::connect(server.address(), "Late").until_over(), End::Booted(BootReason::FULL));
 
     // Ships, fire, and one that its captain blows up: as captured.
     for at in 0..8 {
@@ -103,12 +103,12 @@ fn eight_players_live_through_a_whole_game() {
 
     // One is thrown out, and the next round begins.
     server.ask(&["kick", &players[6].name]);
-    assert_eq!(players.remove(6).until_over(), Leave::Booted(BootReason::KICKED));
+    assert_eq!(players.remove(6).until_over(), End::Booted(BootReason::KICKED));
     server.ask(&["restart"]);
     all_until(&mut players, |all| all.iter().all(|player| times(player, &[0x39]) == 1));
     server.logged(&["event=\"round_started\"", "round=2"]);
     server.signal("TERM");
-    all_until(&mut players, |all| all.iter().all(|player| player.over == Some(Leave::Disconnected)));
+    all_until(&mut players, |all| all.iter().all(|player| player.over == Some(End::HostLeft)));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn only_the_password_opens_the_door() {
     let server = Server::start(&["--set", "session.password=engage"]);
     for wrong in ["", "Engage", "engage!"] {
         let mut player = Player::connect_with(server.address(), "Q", wrong);
-        assert_eq!(player.until_over(), Leave::Booted(BootReason::WRONG_PASSWORD));
+        assert_eq!(player.until_over(), End::Booted(BootReason::WRONG_PASSWORD));
     }
     let mut player = Player::connect_with(server.address(), "Picard", "engage");
     player.until(Player::is_in_game);

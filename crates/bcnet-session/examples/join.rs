@@ -1,0 +1,56 @@
+//! A client over UDP: joins a server, says hello, prints what it hears for ten seconds, and leaves.
+//!
+//! `cargo run -p bcnet-session --example join -- 127.0.0.1:22101`
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant};
+
+use bcnet_session::Manifest;
+use bcnet_session::client::{Client, Event, Options};
+use bcnet_transport::wire::Text;
+use bcnet_transport::{Config, Connect, Time};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let server: SocketAddrV4 = std::env::args().nth(1).ok_or("usage: join ADDRESS:PORT")?.parse()?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(server)?;
+    #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
+    let started = Instant::now();
+    let clock = || Time::ZERO + started.elapsed();
+    // A real client takes a random number.
+    let nonce = std::process::id();
+    let connect = Connect { host: server, nonce, password: Text::default() };
+    let mut client = Client::connect(Config::default(), connect, Options::named("Guest"), clock());
+    let (files, leaves) = (Manifest::stand_in(), clock() + Duration::from_secs(10));
+    let (mut payload, mut buffer) = (Vec::new(), [0; 2048]);
+    while !client.is_closed() {
+        let now = clock();
+        client.handle_timeout(now);
+        while let Some(event) = client.poll_event(&mut payload, now) {
+            match event {
+                Event::FileCheck(_) => client.answer_from(&files, now)?,
+                Event::Load => client.enter(now)?,
+                Event::Entered => client.chat("hello", now)?,
+                Event::Joined { name, .. } => println!("{name} is here"),
+                Event::Chat { name, text, .. } => println!("<{name}> {text}"),
+                Event::Gone { step, end } => return Err(format!("{step}: {end}").into()),
+                _ => {}
+            }
+        }
+        if client.has_entered() && now >= leaves {
+            client.leave(now);
+        }
+        while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
+            socket.send(&buffer[..transmit.len])?;
+        }
+        let due = client.next_timeout().map_or(LONGEST_WAIT, |due| due.since(now)).min(LONGEST_WAIT);
+        socket.set_read_timeout(Some(due.max(Duration::from_millis(1))))?;
+        if let Ok(len) = socket.recv(&mut buffer) {
+            client.handle_datagram(server, &mut buffer[..len], clock());
+        }
+    }
+    Ok(())
+}
+
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
