@@ -62,6 +62,9 @@ pub struct Config {
     pub first_budget: usize,
     /// See [`first_budget`](Self::first_budget).
     pub most_budget: usize,
+    /// Whether frequent datagrams take short ways, which are faster and otherwise the same. Off only to compare.
+    #[doc(hidden)]
+    pub short_ways: bool,
 }
 
 impl Default for Config {
@@ -91,6 +94,7 @@ impl Default for Config {
             event_bytes: 4 << 20,
             first_budget: 40 * MAX_DATAGRAM,
             most_budget: 512 * MAX_DATAGRAM,
+            short_ways: true,
         }
     }
 }
@@ -123,6 +127,7 @@ pub(crate) struct Settings {
     pub(crate) event_bytes: usize,
     pub(crate) first_budget: usize,
     pub(crate) most_budget: usize,
+    pub(crate) short_ways: bool,
 }
 
 impl From<Config> for Settings {
@@ -155,6 +160,7 @@ impl From<Config> for Settings {
             event_bytes: config.event_bytes.min(MAX_BYTES),
             first_budget: config.first_budget,
             most_budget: config.most_budget,
+            short_ways: config.short_ways,
         }
     }
 }

@@ -6,6 +6,7 @@ mod admission;
 mod control;
 mod receive;
 mod send;
+mod short;
 mod table;
 
 use alloc::vec::Vec;

@@ -40,31 +40,31 @@ struct Sent {
 
 /// ACKs that are owed: for a part, or for whole messages with numbers from that of `first` on.
 #[derive(Debug, Clone, Copy)]
-struct Owed {
-    first: MessageId,
+pub(crate) struct Owed {
+    pub(crate) first: MessageId,
     count: u8,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     control: Stream,
-    game: Stream,
+    pub(crate) game: Stream,
     /// Fresh entries of the game channel that go ahead of the others.
-    urgent: Queue<Seq>,
+    pub(crate) urgent: Queue<Seq>,
     loose: Queue<Loose>,
     loose_bytes: ByteRing,
     sent: Queue<Sent>,
-    lost: VecDeque<(Channel, Seq, u8)>,
-    acks: Queue<Owed>,
+    pub(crate) lost: VecDeque<(Channel, Seq, u8)>,
+    pub(crate) acks: Queue<Owed>,
     /// How many ACKs that is.
-    owed: usize,
+    pub(crate) owed: usize,
     /// Datagrams made so far.
-    datagrams: u32,
+    pub(crate) datagrams: u32,
     /// The newest datagram of which something was acknowledged.
     newest: u32,
-    in_flight: usize,
+    pub(crate) in_flight: usize,
     /// Messages and parts that were never sent.
-    fresh: usize,
+    pub(crate) fresh: usize,
     /// Messages and bytes that are not acknowledged, or unreliable and not sent.
     queued: usize,
     queued_bytes: usize,
@@ -137,6 +137,12 @@ impl Outbox {
         let Some((at, len)) = self.loose_bytes.store(head, body) else { return };
         self.loose.push(Loose { at, len, before: next });
         self.note_queued(Some(usize::from(len)));
+    }
+
+    /// Whole game messages with numbers from `first` on leave in `datagram`.
+    #[inline]
+    pub(crate) fn note_sent(&mut self, first: Seq, count: u8, datagram: u32, now: Time) {
+        self.sent.push(Sent { at: now, datagram, seq: first, part: 0, count, channel: Channel::Game });
     }
 
     #[inline]

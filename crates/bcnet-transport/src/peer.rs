@@ -14,7 +14,7 @@ use crate::stats::Counters;
 use crate::time::Time;
 use crate::wire::{Body, Channel, Control, Kind, Message, MessageId, PeerId, Seq, Writer};
 
-pub(crate) use acks::News;
+pub(crate) use acks::AckSummary;
 
 /// Where a peer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub(crate) struct Peer {
     pub(crate) next_name: Time,
     pub(crate) last_heard: Time,
     last_queued: Time,
-    last_data: Time,
+    pub(crate) last_data: Time,
     /// When owed ACKs leave at the latest.
-    ack_due: Option<Time>,
+    pub(crate) ack_due: Option<Time>,
     /// T-55: a sign of life is due. It is not in the outbox, so that a peer that is only kept alive has none.
-    keepalive: bool,
+    pub(crate) keepalive: bool,
     /// How often the timeout was doubled because the peer is silent.
     backoff: u8,
     /// T-61: the timeout, less what makes a retransmission happen at the service nearest to its time, not only after it.
@@ -67,9 +67,9 @@ pub(crate) struct Peer {
     pub(crate) alarm: Option<Time>,
     next_seq: [Seq; 2],
     pub(crate) inbox: [Inbox; 2],
-    trip: RoundTrip,
-    budget: Budget,
-    outbox: Option<Box<Outbox>>,
+    pub(crate) trip: RoundTrip,
+    pub(crate) budget: Budget,
+    pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) counters: Counters,
 }
 

@@ -17,18 +17,17 @@ use std::thread;
 use std::time::Duration;
 
 use bcnet_lab::{LinkStats, World};
-use bcnet_transport::Config;
+use bcnet_transport::{Config, Counters, Engine};
 
 use plan::{Plan, micros};
 use watch::{Counts, Watch};
 
 /// T-60, T-62, T-66 to T-70: every reliable payload arrives once and in order, no ACK is for what did not arrive,
-/// queues are empty at rest, and the same seed gives the same run.
+/// queues are empty at rest, and the same seed gives the same run, with the engine's short ways and without.
 #[test]
 fn every_invariant_holds_on_thousands_of_bad_networks() {
     if let Some(seed) = number("BCNET_SEED") {
-        let first = run(seed);
-        assert_eq!(first.trace, run(seed).trace, "seed {seed} gives two different runs");
+        let first = run_both_ways(seed);
         println!("seed {seed}: {first:#?}");
         return;
     }
@@ -43,14 +42,7 @@ fn every_invariant_holds_on_thousands_of_bad_networks() {
                     if seed > seeds {
                         break;
                     }
-                    let outcome = catch_unwind(AssertUnwindSafe(|| {
-                        let outcome = run(seed);
-                        if seed.is_multiple_of(8) {
-                            assert_eq!(outcome.trace, run(seed).trace, "two different runs");
-                        }
-                        outcome
-                    }));
-                    match outcome {
+                    match catch_unwind(AssertUnwindSafe(|| run_both_ways(seed))) {
                         Ok(outcome) => *total.lock().expect("no panic here") += outcome,
                         Err(_) => failed.lock().expect("no panic here").push(seed),
                     }
@@ -78,6 +70,8 @@ struct Outcome {
     partitions: u64,
     merciless: u64,
     trace: u64,
+    /// What the engines have counted, in one run.
+    counters: Vec<Counters>,
 }
 
 impl AddAssign for Outcome {
@@ -114,10 +108,27 @@ impl Outcome {
     }
 }
 
+/// One seed with the engine's short ways and without them. Every datagram must be the same, and be sent at the same time.
+fn run_both_ways(seed: u64) -> Outcome {
+    let outcome = run(seed, true);
+    let general = run(seed, false);
+    assert_eq!(
+        outcome.trace, general.trace,
+        "seed {seed}: a short way does something else than the general way"
+    );
+    assert_eq!(outcome.counters, general.counters, "seed {seed}: a short way counts something else");
+    assert_eq!(outcome.counts, general.counts, "seed {seed}: something else is delivered on a short way");
+    if seed.is_multiple_of(8) {
+        assert_eq!(outcome.trace, run(seed, true).trace, "seed {seed} gives two different runs");
+    }
+    outcome
+}
+
 /// One seed from the join until all is at rest.
-fn run(seed: u64) -> Outcome {
+fn run(seed: u64, short_ways: bool) -> Outcome {
     let plan = Plan::draw(seed);
-    let config = Config { cipher: false, tick: plan.tick, hold_bytes: plan.hold, ..Config::default() };
+    let (tick, hold_bytes) = (plan.tick, plan.hold);
+    let config = Config { cipher: false, tick, hold_bytes, short_ways, ..Config::default() };
     let mut world = World::session(plan.calm(), seed, &config, plan.tick, plan.clients);
     let start = world.now();
     for (from, to, faults) in plan.links(start) {
@@ -137,6 +148,8 @@ fn run(seed: u64) -> Outcome {
         world.watch(world.now() + Duration::from_millis(500), &mut watch);
     }
     watch.check_limits(&world, &config);
+    let engines = (0..=plan.clients).map(|number| world.node(number));
+    let counters = engines.flat_map(|node| node.peers().filter_map(|peer| node.counters(peer))).collect();
     Outcome {
         links: world.total(),
         counts: watch.into_counts(),
@@ -145,6 +158,7 @@ fn run(seed: u64) -> Outcome {
         partitions: plan.partitions(),
         merciless: u64::from(plan.merciless),
         trace: world.trace() ^ micros(world.now().since(start)),
+        counters,
     }
 }
 

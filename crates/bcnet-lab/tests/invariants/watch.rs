@@ -14,7 +14,7 @@ use bcnet_transport::{Config, Endpoint, Engine, Event, Leave, Quality, Snapshot,
 use crate::plan::{Action, Deed};
 
 /// How often everything of interest was seen.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) reliable: u64,
     pub(crate) urgent: u64,

@@ -2,16 +2,15 @@
 
 use core::net::SocketAddrV4;
 
-use super::{Endpoint, list};
-use crate::config::Settings;
-use crate::event::{Event, Events, Leave};
+use super::{Endpoint, list, short};
+use crate::event::{Event, Leave};
 use crate::inbox::{Accepted, Refusal};
-use crate::peer::{CONTROL_ROOM, News, Peer, State};
+use crate::peer::{AckSummary, CONTROL_ROOM, Peer, State};
 use crate::stats::Cause;
 use crate::time::Time;
 use crate::wire::{
-    Body, Channel, Control, Data, Datagram, Delivery, Kind, Lone, Message, MessageId, Messages, Part, PeerId,
-    Role, Seq,
+    Body, Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, PeerId, Role,
+    Seq,
 };
 
 impl Endpoint {
@@ -26,50 +25,27 @@ impl Endpoint {
             Err(cause) => return self.reject(from, cause),
         };
         let assigned = datagram.sender() != PeerId::UNASSIGNED;
-        let mut news = News::default();
+        let mut acks = AckSummary::default();
         let mut messages = datagram.messages();
         if let Some(peer) = self.peers.get_mut(place) {
             peer.heard(datagram.as_bytes().len(), &self.config, now);
-            take_frequent(peer, assigned, &mut messages, &mut news, &mut self.events, &self.config, now);
+            short::take_frequent(
+                peer,
+                assigned,
+                &mut messages,
+                &mut acks,
+                &mut self.events,
+                &self.config,
+                now,
+            );
         }
         if !messages.rest().is_empty() {
-            self.handle_rest(place, assigned, &mut messages, &mut news, now);
+            self.handle_rest(place, assigned, &mut messages, &mut acks, now);
         }
         if let Some(peer) = self.peers.get_mut(place) {
-            peer.learn(&news, &self.config, now);
+            peer.learn(&acks, &self.config, now);
             list(peer, place, &mut self.ready);
         }
-    }
-
-    /// Handles what most datagrams are: one ACK of a whole message, or one payload that is next in order, from a live
-    /// peer. `false`, and nothing has changed, if it is anything else.
-    #[inline]
-    pub(super) fn handle_lone(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
-        let Self { peers, events, config, ready, .. } = self;
-        let Some((sender, lone)) = Lone::parse(bytes) else { return false };
-        let Some(place) = peers.find(sender) else { return false };
-        let Some(peer) = peers.get_mut(place) else { return false };
-        if peer.address != from || peer.state != State::Live {
-            return false;
-        }
-        match lone {
-            Lone::Ack(id) => {
-                peer.heard(bytes.len(), config, now);
-                let mut news = News::default();
-                peer.settle_one(id, &mut news, now);
-                peer.learn(&news, config, now);
-            }
-            Lone::Data(seq, payload) => {
-                if events.waiting() >= config.event_bytes || !peer.inbox(Channel::Game).accept_next(seq) {
-                    return false;
-                }
-                peer.heard(bytes.len(), config, now);
-                events.push(received(peer.id), payload);
-                peer.note_taken(seq, 1, config, now);
-            }
-        }
-        list(peer, place, ready);
-        true
     }
 
     /// Handles what is left of a datagram, whatever it is.
@@ -79,7 +55,7 @@ impl Endpoint {
         place: u32,
         assigned: bool,
         messages: &mut Messages<'_>,
-        news: &mut News,
+        acks: &mut AckSummary,
         now: Time,
     ) {
         loop {
@@ -88,7 +64,7 @@ impl Endpoint {
             match message {
                 Message::Ack(ack) => {
                     if let Some(peer) = self.peers.get_mut(place) {
-                        peer.settle_one(ack.id, news, now);
+                        peer.settle(ack.id, acks, now);
                     }
                     // Mostly another ACK of a part follows.
                     continue;
@@ -103,7 +79,7 @@ impl Endpoint {
                 return;
             }
             if let Some(peer) = self.peers.get_mut(place) {
-                take_frequent(peer, assigned, messages, news, &mut self.events, &self.config, now);
+                short::take_frequent(peer, assigned, messages, acks, &mut self.events, &self.config, now);
             }
         }
     }
@@ -192,7 +168,7 @@ impl Endpoint {
         }
         let Some(accepted) = self.accept(place, Channel::Game, seq, part, data.payload, now) else { return };
         if accepted == Accepted::Now && live {
-            self.events.push(received(id), data.payload);
+            self.events.push(Event::Received { peer: id, reliable: true }, data.payload);
         }
         let delivered = self.deliver_ready(place, live);
         if let Some(peer) = self.peers.get_mut(place) {
@@ -237,7 +213,11 @@ impl Endpoint {
         let id = peer.id;
         let mut delivered = false;
         while let Some(held) = peer.inbox(Channel::Game).next_ready() {
-            let room = if live { self.events.reserve(received(id), held.len()) } else { None };
+            let room = if live {
+                self.events.reserve(Event::Received { peer: id, reliable: true }, held.len())
+            } else {
+                None
+            };
             match room {
                 Some(room) => held.take(room, &mut self.pool),
                 None => held.free(&mut self.pool),
@@ -326,49 +306,7 @@ impl Endpoint {
     }
 }
 
-/// Handles the messages that most datagrams are made of: ACKs of whole messages, then data that is next in order.
-#[inline]
-fn take_frequent(
-    peer: &mut Peer,
-    assigned: bool,
-    messages: &mut Messages<'_>,
-    news: &mut News,
-    events: &mut Events,
-    config: &Settings,
-    now: Time,
-) {
-    if messages.has_plain_ack() {
-        peer.settle_all(messages, news, now);
-    }
-    let room = events.waiting() < config.event_bytes;
-    if assigned && room && peer.state == State::Live && messages.has_whole_data() {
-        let first = peer.inbox(Channel::Game).expected();
-        let taken = take_next(peer, messages, events);
-        if taken > 0 {
-            peer.note_taken(first, taken, config, now);
-        }
-    }
-}
-
-/// Takes payloads that are next in order. How many.
-#[inline(never)]
-fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events) -> u8 {
-    let received = received(peer.id);
-    let inbox = peer.inbox(Channel::Game);
-    messages.take_data(|seq, payload| {
-        let next = inbox.accept_next(seq);
-        if next {
-            events.push(received, payload);
-        }
-        next
-    })
-}
-
-const fn received(peer: PeerId) -> Event {
-    Event::Received { peer, reliable: true }
-}
-
-/// What somebody without an id may say.
+/// What a peer without an id may say.
 const fn is_first_word(body: &Body<'_>) -> bool {
     matches!(body, Body::ConnectRequest { .. } | Body::Disconnect { .. })
 }

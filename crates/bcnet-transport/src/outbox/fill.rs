@@ -3,7 +3,7 @@
 use super::stream::{Found, Next, Room, State, Unit};
 use super::{Loose, Outbox, Sent};
 use crate::time::Time;
-use crate::wire::{Channel, MessageId, Seq, Writer, plain_ack};
+use crate::wire::{Channel, Seq, Writer};
 
 /// Whether there is something to send besides ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,40 +64,6 @@ impl Outbox {
         };
         let now = next <= self.allowance(next, budget) || !self.loose.is_empty();
         if now { Readiness::Now } else { Readiness::Later }
-    }
-
-    /// Writes the ACK of a whole message, if that is all there is to send. How long it is; `None`, and nothing has changed,
-    /// if there is anything else.
-    #[inline(always)]
-    pub(crate) fn fill_lone_ack(&mut self, room: &mut [u8]) -> Option<usize> {
-        if self.owed != 1 || self.fresh > 0 || !self.lost.is_empty() {
-            return None;
-        }
-        let MessageId { channel, seq, part } = self.acks.front()?.first;
-        let ack = room.first_chunk_mut().filter(|_| part.is_none())?;
-        *ack = plain_ack(channel, seq);
-        self.acks.skip(1);
-        self.owed = 0;
-        self.datagrams = self.datagrams.wrapping_add(1);
-        Some(ack.len())
-    }
-
-    /// As [`fill_lone_ack`](Self::fill_lone_ack), for a reliable game message that was never sent.
-    #[inline(always)]
-    pub(crate) fn fill_lone_data(&mut self, room: &mut [u8], budget: usize, now: Time) -> Option<usize> {
-        // What is urgent leaves its list only on the general way.
-        if self.fresh != 1 || self.owed > 0 || !self.lost.is_empty() || !self.urgent.is_empty() {
-            return None;
-        }
-        let most = room.len().min(budget.saturating_sub(self.in_flight));
-        let datagram = self.datagrams.wrapping_add(1);
-        let (seq, message) = self.game.send_one(most, datagram, now)?;
-        let len = message.len();
-        room.get_mut(..len)?.copy_from_slice(message);
-        (self.fresh, self.datagrams) = (0, datagram);
-        self.in_flight += len;
-        self.sent.push(Sent { at: now, datagram, seq, part: 0, count: 1, channel: Channel::Game });
-        Some(len)
     }
 
     /// T-60, T-66: ACKs first, then what was lost, then what is fresh: control, urgent, the rest, each in order.
@@ -231,8 +197,7 @@ impl Outbox {
         let run = self.game.send_run(room, *datagram, *now);
         if run.count > 0 && writer.push_run(self.game.run_bytes(&run), run.count) {
             self.in_flight += run.len;
-            let (at, datagram, channel) = (*now, *datagram, Channel::Game);
-            self.sent.push(Sent { at, datagram, seq: run.first, part: 0, count: run.count, channel });
+            self.note_sent(run.first, run.count, *datagram, *now);
         }
         (run.count, run.full)
     }

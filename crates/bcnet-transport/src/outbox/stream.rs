@@ -107,7 +107,7 @@ pub(super) struct Run {
 
 /// One channel's reliable messages, in order.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     entries: Queue<Entry>,
     /// The number of the first entry.
     base: Seq,
@@ -262,12 +262,12 @@ impl Stream {
         }
     }
 
-    /// Notes the next message as sent, if it is fresh, whole and not longer than `most`. Its number and its bytes.
+    /// Notes the next message as sent, if it is fresh, whole and not longer than `max`. Returns its number and its bytes.
     #[inline(always)]
-    pub(super) fn send_one(&mut self, most: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
+    pub(crate) fn send_one(&mut self, max: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
         let (index, _) = self.fresh;
         let Entry::Whole(unit) = self.entries.get_mut(usize::from(index))? else { return None };
-        if unit.state != State::Fresh || unit.len() > most {
+        if unit.state != State::Fresh || unit.len() > max {
             return None;
         }
         unit.send(datagram, now);

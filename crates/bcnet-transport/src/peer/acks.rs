@@ -4,24 +4,25 @@ use super::Peer;
 use crate::config::Settings;
 use crate::outbox::Settled;
 use crate::time::Time;
-use crate::wire::{Kind, MessageId, Messages};
+use crate::wire::{Kind, MessageId};
 
 /// What the ACKs of one datagram tell about the link.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct News {
+pub(crate) struct AckSummary {
     bytes: usize,
     trip: Option<u64>,
     /// A guess at the round trip, of what was sent more than once.
     most: Option<u64>,
     /// How many ACKs.
-    acks: u32,
+    count: u32,
     /// How many of them told nothing.
     useless: u32,
 }
 
-impl News {
+impl AckSummary {
     #[inline(always)]
-    fn add(&mut self, settled: Settled) {
+    pub(crate) fn add(&mut self, settled: Settled) {
+        self.count += 1;
         match settled {
             Settled::Useless => self.useless += 1,
             Settled::Noted => {}
@@ -37,57 +38,46 @@ impl News {
 }
 
 impl Peer {
-    /// ACKs of whole messages, as many as come next; what they tell is added to `news`.
-    #[inline(never)]
-    pub(crate) fn settle_all(&mut self, messages: &mut Messages<'_>, news: &mut News, now: Time) {
-        let (mut all, trip) = (*news, &self.trip);
-        all.acks += u32::from(match self.outbox.as_deref_mut() {
-            Some(outbox) => messages.settle_acks(|channel, seq| {
-                all.add(outbox.settle(MessageId { channel, seq, part: None }, trip, now));
-            }),
-            None => messages.settle_acks(|_, _| all.add(Settled::Useless)),
-        });
-        *news = all;
-    }
-
-    /// As [`settle_all`](Self::settle_all), for one ACK of any kind.
+    /// An ACK came; what it tells is added to `acks`.
     #[inline(always)]
-    pub(crate) fn settle_one(&mut self, id: MessageId, news: &mut News, now: Time) {
-        let trip = &self.trip;
-        news.add(match &mut self.outbox {
-            Some(outbox) => outbox.settle(id, trip, now),
+    pub(crate) fn settle(&mut self, id: MessageId, acks: &mut AckSummary, now: Time) {
+        acks.add(match &mut self.outbox {
+            Some(outbox) => outbox.settle(id, &self.trip, now),
             None => Settled::Useless,
         });
-        news.acks += 1;
     }
 
-    /// After all ACKs of a datagram: what do they tell, and what was lost?
+    /// After a datagram: what do its ACKs tell, and what was lost? Without any there is no news: what is overdue is the
+    /// timer's.
     #[inline(always)]
-    pub(crate) fn learn(&mut self, news: &News, config: &Settings, now: Time) {
-        self.counters.messages_in.add(Kind::ACK, news.acks.into());
-        self.counters.acks_useless += u64::from(news.useless);
-        if news.bytes > 0 {
-            self.measure(news, config);
+    pub(crate) fn learn(&mut self, acks: &AckSummary, config: &Settings, now: Time) {
+        if acks.count == 0 {
+            return;
+        }
+        self.counters.messages_in.add(Kind::ACK, acks.count.into());
+        self.counters.acks_useless += u64::from(acks.useless);
+        if acks.bytes > 0 {
+            self.measure(acks, config);
         }
         self.find_lost(config, now);
     }
 
     /// The round trip is measured once for a datagram, by the last of its ACKs that can tell.
     #[inline]
-    fn measure(&mut self, news: &News, config: &Settings) {
+    fn measure(&mut self, acks: &AckSummary, config: &Settings) {
         if let Some(outbox) = &mut self.outbox {
             outbox.trim();
         }
         // T-61: if nothing can be told for long, the way may have become longer than the timeout.
-        self.blind = if news.trip.is_some() { 0 } else { self.blind.saturating_add(1) };
-        let guess = if self.blind > MAX_BLIND { news.most } else { None };
-        if let Some(sample) = news.trip.or(guess) {
+        self.blind = if acks.trip.is_some() { 0 } else { self.blind.saturating_add(1) };
+        let guess = if self.blind > MAX_BLIND { acks.most } else { None };
+        if let Some(sample) = acks.trip.or(guess) {
             self.trip.sample(sample);
             self.set_timeout(config);
             self.blind = 0;
         }
-        let in_flight = self.outbox.as_ref().map_or(0, |outbox| outbox.in_flight()) + news.bytes;
-        self.budget.acknowledged(news.bytes, in_flight, news.trip, &self.trip, config);
+        let in_flight = self.outbox.as_ref().map_or(0, |outbox| outbox.in_flight()) + acks.bytes;
+        self.budget.acknowledged(acks.bytes, in_flight, acks.trip, &self.trip, config);
     }
 }
 

@@ -21,29 +21,6 @@ impl Peer {
         if lone.is_some() { lone } else { self.fill_any(buffer, from, config, now) }
     }
 
-    /// As [`fill`](Self::fill), if all there is to send is one ACK or one message: most datagrams are made so. `None`,
-    /// and nothing has changed, if there is anything else.
-    #[inline(always)]
-    fn fill_lone(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
-        let outbox = self.outbox.as_deref_mut().filter(|_| !self.keepalive)?;
-        let (head, room) = buffer.get_mut(..config.datagram_limit)?.split_first_chunk_mut()?;
-        let len = if outbox.owes() {
-            self.ack_due.filter(|due| *due <= now)?;
-            let len = outbox.fill_lone_ack(room)?;
-            self.ack_due = None;
-            self.counters.acks_out += 1;
-            len
-        } else {
-            let len = outbox.fill_lone_data(room, self.budget.bytes(), now)?;
-            self.last_data = now;
-            self.counters.messages_out.add(Kind::DATA, 1);
-            len
-        };
-        *head = [from.0, 1];
-        self.listed = false;
-        self.note_datagram(head.len() + len)
-    }
-
     /// As [`fill`](Self::fill), whatever there is to send.
     #[inline(never)]
     fn fill_any(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
@@ -90,7 +67,7 @@ impl Peer {
 
     /// Counts a datagram that leaves.
     #[inline]
-    fn note_datagram(&mut self, len: usize) -> Option<usize> {
+    pub(crate) fn note_datagram(&mut self, len: usize) -> Option<usize> {
         self.counters.datagrams_out += 1;
         self.counters.bytes_out += len as u64;
         Some(len)

@@ -3,11 +3,8 @@
 use core::fmt;
 use core::iter::FusedIterator;
 
-use super::parse::{self, Origin, Whole};
-use super::{
-    Channel, DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, MessageId, NonStock, PeerId, Reason, Role, Seq,
-    WireError,
-};
+use super::parse::{self, Origin};
+use super::{DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, NonStock, PeerId, Reason, Role, WireError};
 
 /// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
 #[derive(Debug, Clone, Copy)]
@@ -79,30 +76,6 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What a datagram of a single message mostly is: an ACK of a whole message, or a whole reliable payload.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Lone<'a> {
-    Ack(MessageId),
-    Data(Seq, &'a [u8]),
-}
-
-impl<'a> Lone<'a> {
-    /// The sender of such a datagram and its message, which [`Datagram::parse`] would find as well. `None` if it is any
-    /// other, or malformed.
-    #[inline(always)]
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<(PeerId, Self)> {
-        let [sender, 1, rest @ ..] = bytes else { return None };
-        let lone = if let Some(((channel, seq), [])) = parse::plain_ack(rest) {
-            Self::Ack(MessageId { channel, seq, part: None })
-        } else if let Some((Whole { seq, payload }, [])) = parse::whole_data(rest) {
-            Self::Data(seq, payload)
-        } else {
-            return None;
-        };
-        Some((PeerId(*sender), lone))
-    }
-}
-
 impl fmt::Display for Datagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sender, count, len) = (self.sender(), self.count(), self.bytes.len());
@@ -156,43 +129,10 @@ impl<'a> Messages<'a> {
         self.rest
     }
 
-    /// Whether an ACK of a whole message comes next.
+    /// Goes on with `rest`, which is what follows one of the messages that are still to come.
     #[inline]
-    pub(crate) fn has_plain_ack(&self) -> bool {
-        parse::plain_ack(self.rest).is_some()
-    }
-
-    /// Whether a whole reliable payload comes next.
-    #[inline]
-    pub(crate) fn has_whole_data(&self) -> bool {
-        parse::whole_data(self.rest).is_some()
-    }
-
-    /// Hands all ACKs of whole messages that come next to `settle`. How many they are.
-    #[inline(always)]
-    pub(crate) fn settle_acks(&mut self, mut settle: impl FnMut(Channel, Seq)) -> u8 {
-        let (mut count, mut rest) = (0, self.rest);
-        while let Some(((channel, seq), after)) = parse::plain_ack(rest) {
-            settle(channel, seq);
-            (rest, count) = (after, count + 1);
-        }
+    pub(crate) const fn skip_to(&mut self, rest: &'a [u8]) {
         self.rest = rest;
-        count
-    }
-
-    /// Hands all whole reliable payloads that come next to `take`, up to the first that it does not take. How many it
-    /// took.
-    #[inline(always)]
-    pub(crate) fn take_data(&mut self, mut take: impl FnMut(Seq, &[u8]) -> bool) -> u8 {
-        let (mut count, mut rest) = (0, self.rest);
-        while let Some((Whole { seq, payload }, after)) = parse::whole_data(rest) {
-            if !take(seq, payload) {
-                break;
-            }
-            (rest, count) = (after, count + 1);
-        }
-        self.rest = rest;
-        count
     }
 }
 

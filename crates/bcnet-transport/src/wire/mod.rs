@@ -39,13 +39,13 @@ mod parsed;
 mod text;
 mod write;
 
-pub(crate) use datagram::Lone;
 pub use datagram::{Datagram, Messages};
 pub use error::{Field, Reason, WireError};
 pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
 pub(crate) use message::{FRAGMENT, RELIABLE};
 pub use non_stock::NonStock;
+pub(crate) use parse::{Whole, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
 pub use parsed::{Content, MessageBuffer, Parsed};
 pub use text::Text;
 pub use write::Writer;

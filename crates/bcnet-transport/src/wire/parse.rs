@@ -54,7 +54,7 @@ pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Messag
 
 /// As [`message`], but only for an ACK of a whole message, which asks fewer questions. What is not well formed is none.
 #[inline(always)]
-pub(super) fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
+pub(crate) fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
     match *bytes {
         [kind, low, high, flags, ref rest @ ..] if kind == Kind::ACK.0 && flags & ACK_PART == 0 => {
             let channel = if flags & ACK_CONTROL == 0 { Channel::Game } else { Channel::Control };
@@ -66,14 +66,14 @@ pub(super) fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
 
 /// A whole reliable game payload.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whole<'a> {
-    pub(super) seq: Seq,
-    pub(super) payload: &'a [u8],
+pub(crate) struct Whole<'a> {
+    pub(crate) seq: Seq,
+    pub(crate) payload: &'a [u8],
 }
 
 /// As [`plain_ack`], for a whole reliable game payload.
 #[inline(always)]
-pub(super) fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
+pub(crate) fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
     match *bytes {
         [kind, low, high, a, b, ref rest @ ..] if kind == Kind::DATA.0 => {
             let word = u16::from_le_bytes([low, high]);

@@ -1,0 +1,176 @@
+//! Short ways: most datagrams hold a single ACK or a single payload, or nothing but whole messages in order. What happens
+//! to those is asked fewer questions here than on the general way.
+//!
+//! A short way does what the general way would do, to the byte and to the counter, or declines and changes nothing. With
+//! [`Config::short_ways`](crate::Config::short_ways) off none is taken; the laboratory compares both.
+
+use core::net::SocketAddrV4;
+
+use super::{Endpoint, list};
+use crate::config::Settings;
+use crate::event::{Event, Events};
+use crate::outbox::{Outbox, Settled};
+use crate::peer::{AckSummary, Peer, State};
+use crate::time::Time;
+use crate::wire::{
+    Channel, Kind, MessageId, Messages, PeerId, Whole, parse_plain_ack, parse_whole_data, plain_ack,
+};
+
+impl Endpoint {
+    /// Handles a datagram with one ACK of a whole message, or with one payload that is next in order, from a live peer.
+    /// Returns `false` if it is anything else.
+    #[inline]
+    pub(super) fn handle_lone(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
+        let Self { peers, events, config, ready, .. } = self;
+        let [sender, 1, message @ ..] = bytes else { return false };
+        let Some(place) = peers.find(PeerId(*sender)) else { return false };
+        let Some(peer) = peers.get_mut(place) else { return false };
+        if peer.address != from || peer.state != State::Live || !config.short_ways {
+            return false;
+        }
+        if let Some(((channel, seq), [])) = parse_plain_ack(message) {
+            peer.heard(bytes.len(), config, now);
+            let mut acks = AckSummary::default();
+            peer.settle(MessageId { channel, seq, part: None }, &mut acks, now);
+            peer.learn(&acks, config, now);
+        } else if let Some((Whole { seq, payload }, [])) = parse_whole_data(message) {
+            if events.waiting() >= config.event_bytes || !peer.inbox(Channel::Game).accept_next(seq) {
+                return false;
+            }
+            peer.heard(bytes.len(), config, now);
+            events.push(Event::Received { peer: peer.id, reliable: true }, payload);
+            peer.note_taken(seq, 1, config, now);
+        } else {
+            return false;
+        }
+        list(peer, place, ready);
+        true
+    }
+}
+
+/// Takes what comes next in a datagram as long as it is frequent: ACKs of whole messages, then payloads that are next in
+/// order. What is left is for the general way.
+#[inline]
+pub(super) fn take_frequent(
+    peer: &mut Peer,
+    assigned: bool,
+    messages: &mut Messages<'_>,
+    acks: &mut AckSummary,
+    events: &mut Events,
+    config: &Settings,
+    now: Time,
+) {
+    if !config.short_ways {
+        return;
+    }
+    if parse_plain_ack(messages.rest()).is_some() {
+        settle_next(peer, messages, acks, now);
+    }
+    let takes = assigned && events.waiting() < config.event_bytes && peer.state == State::Live;
+    if takes && parse_whole_data(messages.rest()).is_some() {
+        let first = peer.inbox(Channel::Game).expected();
+        let taken = take_next(peer, messages, events);
+        if taken > 0 {
+            peer.note_taken(first, taken, config, now);
+        }
+    }
+}
+
+/// Settles the ACKs of whole messages that come next.
+#[inline(never)]
+fn settle_next(peer: &mut Peer, messages: &mut Messages<'_>, acks: &mut AckSummary, now: Time) {
+    let (mut all, mut rest) = (*acks, messages.rest());
+    let (trip, mut outbox) = (peer.trip, peer.outbox.as_deref_mut());
+    while let Some(((channel, seq), after)) = parse_plain_ack(rest) {
+        all.add(match &mut outbox {
+            Some(outbox) => outbox.settle(MessageId { channel, seq, part: None }, &trip, now),
+            None => Settled::Useless,
+        });
+        rest = after;
+    }
+    messages.skip_to(rest);
+    *acks = all;
+}
+
+/// Takes the payloads that come next and are next in order. Returns how many.
+#[inline(never)]
+fn take_next(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut Events) -> u8 {
+    let received = Event::Received { peer: peer.id, reliable: true };
+    let inbox = peer.inbox(Channel::Game);
+    let (mut count, mut rest) = (0, messages.rest());
+    while let Some((Whole { seq, payload }, after)) = parse_whole_data(rest) {
+        if !inbox.accept_next(seq) {
+            break;
+        }
+        events.push(received, payload);
+        (rest, count) = (after, count + 1);
+    }
+    messages.skip_to(rest);
+    count
+}
+
+impl Peer {
+    /// As [`fill`](Self::fill), if all there is to send is one ACK or one reliable message that was never sent. Returns
+    /// `None` if there is anything else.
+    #[inline(always)]
+    pub(crate) fn fill_lone(
+        &mut self,
+        buffer: &mut [u8],
+        from: PeerId,
+        config: &Settings,
+        now: Time,
+    ) -> Option<usize> {
+        let outbox = self.outbox.as_deref_mut().filter(|_| !self.keepalive && config.short_ways)?;
+        let (head, room) = buffer.get_mut(..config.datagram_limit)?.split_first_chunk_mut()?;
+        let len = if outbox.owes() {
+            self.ack_due.filter(|due| *due <= now)?;
+            let len = outbox.fill_lone_ack(room)?;
+            self.ack_due = None;
+            self.counters.acks_out += 1;
+            len
+        } else {
+            let len = outbox.fill_lone_data(room, self.budget.bytes(), now)?;
+            self.last_data = now;
+            self.counters.messages_out.add(Kind::DATA, 1);
+            len
+        };
+        *head = [from.0, 1];
+        self.listed = false;
+        self.note_datagram(head.len() + len)
+    }
+}
+
+impl Outbox {
+    /// Writes the ACK of a whole message, if that is all there is to send. Returns how long it is.
+    #[inline(always)]
+    fn fill_lone_ack(&mut self, room: &mut [u8]) -> Option<usize> {
+        if self.owed != 1 || self.fresh > 0 || !self.lost.is_empty() {
+            return None;
+        }
+        let MessageId { channel, seq, part } = self.acks.front()?.first;
+        let ack = room.first_chunk_mut().filter(|_| part.is_none())?;
+        *ack = plain_ack(channel, seq);
+        self.acks.skip(1);
+        self.owed = 0;
+        self.datagrams = self.datagrams.wrapping_add(1);
+        Some(ack.len())
+    }
+
+    /// As [`fill_lone_ack`](Self::fill_lone_ack), for a reliable game message that was never sent.
+    #[inline(always)]
+    fn fill_lone_data(&mut self, room: &mut [u8], budget: usize, now: Time) -> Option<usize> {
+        // What is urgent leaves its list only on the general way.
+        if self.fresh != 1 || self.owed > 0 || !self.lost.is_empty() || !self.urgent.is_empty() {
+            return None;
+        }
+        let max = room.len().min(budget.saturating_sub(self.in_flight));
+        let datagram = self.datagrams.wrapping_add(1);
+        let (seq, message) = self.game.send_one(max, datagram, now)?;
+        let len = message.len();
+        room.get_mut(..len)?.copy_from_slice(message);
+        (self.fresh, self.datagrams) = (0, datagram);
+        self.in_flight += len;
+        self.note_sent(seq, 1, datagram, now);
+        Some(len)
+    }
+}
