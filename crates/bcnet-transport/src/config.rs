@@ -42,9 +42,9 @@ pub struct Config {
     pub first_timeout: Duration,
     /// The least and the most time to a retransmission. The least is more than the peer may take to answer: its
     /// [`ack_delay`](Self::ack_delay) and a frame of a game at 60 Hz.
-    pub least_timeout: Duration,
-    /// See [`least_timeout`](Self::least_timeout).
-    pub most_timeout: Duration,
+    pub min_timeout: Duration,
+    /// See [`min_timeout`](Self::min_timeout).
+    pub max_timeout: Duration,
     /// How often the caller services the endpoint, if it does so at fixed times (a game loop); zero if it keeps to
     /// [`next_timeout`](crate::Engine::next_timeout). A retransmission happens at the service nearest to its time.
     pub tick: Duration,
@@ -61,7 +61,7 @@ pub struct Config {
     /// Unacknowledged bytes to one peer at the start, and at the most (T-63).
     pub first_budget: usize,
     /// See [`first_budget`](Self::first_budget).
-    pub most_budget: usize,
+    pub max_budget: usize,
     /// Whether frequent datagrams take short ways, which are faster and otherwise the same. Off only to compare.
     #[doc(hidden)]
     pub short_ways: bool,
@@ -84,8 +84,8 @@ impl Default for Config {
             ack_delay: Duration::from_millis(20),
             ack_company: Duration::from_millis(50),
             first_timeout: Duration::from_secs(1),
-            least_timeout: Duration::from_millis(48),
-            most_timeout: Duration::from_secs(5),
+            min_timeout: Duration::from_millis(48),
+            max_timeout: Duration::from_secs(5),
             tick: Duration::ZERO,
             queue_messages: 32_768,
             queue_bytes: 1 << 20,
@@ -93,7 +93,7 @@ impl Default for Config {
             hold_bytes: 320 << 10,
             event_bytes: 4 << 20,
             first_budget: 40 * MAX_DATAGRAM,
-            most_budget: 512 * MAX_DATAGRAM,
+            max_budget: 512 * MAX_DATAGRAM,
             short_ways: true,
         }
     }
@@ -117,8 +117,8 @@ pub(crate) struct Settings {
     pub(crate) ack_delay: u64,
     pub(crate) ack_company: u64,
     pub(crate) first_timeout: u64,
-    pub(crate) least_timeout: u64,
-    pub(crate) most_timeout: u64,
+    pub(crate) min_timeout: u64,
+    pub(crate) max_timeout: u64,
     /// T-61: a retransmission happens at the service nearest to its time, so as much too early.
     pub(crate) half_tick: u64,
     pub(crate) queue_messages: usize,
@@ -126,7 +126,7 @@ pub(crate) struct Settings {
     pub(crate) hold: Hold,
     pub(crate) event_bytes: usize,
     pub(crate) first_budget: usize,
-    pub(crate) most_budget: usize,
+    pub(crate) max_budget: usize,
     pub(crate) short_ways: bool,
 }
 
@@ -151,15 +151,15 @@ impl From<Config> for Settings {
             ack_delay: micros(config.ack_delay),
             ack_company: micros(config.ack_company),
             first_timeout: micros(config.first_timeout),
-            least_timeout: micros(config.least_timeout),
-            most_timeout: micros(config.most_timeout),
+            min_timeout: micros(config.min_timeout),
+            max_timeout: micros(config.max_timeout),
             half_tick: micros(config.tick) / 2,
             queue_messages: config.queue_messages,
             queue_bytes: config.queue_bytes.min(MAX_BYTES),
             hold: Hold::new(config.hold_bytes, message_limit),
             event_bytes: config.event_bytes.min(MAX_BYTES),
             first_budget: config.first_budget,
-            most_budget: config.most_budget,
+            max_budget: config.max_budget,
             short_ways: config.short_ways,
         }
     }

@@ -27,7 +27,7 @@ use crate::wire::{Body, BootReason, Channel, PeerId, Role, Text};
 pub use admission::{AdmitError, BootError};
 use control::MAX_NAME;
 pub use send::{Quality, SendError};
-use table::Table;
+use table::{Handle, Table};
 
 /// One end of any number of conversations over one UDP socket, without the socket. [`Engine`] says how it is driven.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct Endpoint {
     name: Option<Name>,
     peers: Table,
     /// Peers to look at before anything else: something may have to be sent, or a deadline has moved.
-    ready: Queue<u32>,
+    ready: Queue<Handle>,
     deadlines: Deadlines,
     events: Events,
     pool: Pool,
@@ -119,33 +119,33 @@ impl Endpoint {
     }
 
     /// Who asks to be let in from this address.
-    fn find_request(&self, from: SocketAddrV4) -> Result<u32, AdmitError> {
-        let asks = |place: &u32| {
-            self.peers.get(*place).is_some_and(|peer| matches!(peer.state, State::Pending { .. }))
+    fn find_request(&self, from: SocketAddrV4) -> Result<Handle, AdmitError> {
+        let asks = |handle: &Handle| {
+            self.peers.get(*handle).is_some_and(|peer| matches!(peer.state, State::Pending { .. }))
         };
         self.peers.find_address(from).filter(asks).ok_or(AdmitError::NoRequest(from))
     }
 
     #[inline(never)]
-    fn handle_alarm(&mut self, place: u32, now: Time) {
-        let Some(due) = self.peers.get(place).map(|peer| peer.next_timeout(&self.config)) else {
-            return self.deadlines.set(place, None);
+    fn handle_alarm(&mut self, handle: Handle, now: Time) {
+        let Some(due) = self.peers.get(handle).map(|peer| peer.next_timeout(&self.config)) else {
+            return self.deadlines.set(handle.key(), None);
         };
         if due <= now {
-            self.deadlines.set(place, None);
-            self.serve(place, now);
-            self.touch(place);
+            self.deadlines.set(handle.key(), None);
+            self.serve(handle, now);
+            self.touch(handle);
         } else {
             // The alarm came too early.
-            let alarm = self.peers.get_mut(place).map(|peer| peer.put_off(due, now));
-            self.deadlines.set(place, alarm);
+            let alarm = self.peers.get_mut(handle).map(|peer| peer.put_off(due, now));
+            self.deadlines.set(handle.key(), alarm);
         }
     }
 
     /// A datagram to the first peer of the list, which leaves the list if that is all.
     #[inline(never)]
-    fn transmit_to(&mut self, place: u32, buffer: &mut [u8], now: Time) -> Option<Transmit> {
-        let Some(peer) = self.peers.get_mut(place) else {
+    fn transmit_to(&mut self, handle: Handle, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        let Some(peer) = self.peers.get_mut(handle) else {
             self.ready.skip(1);
             return None;
         };
@@ -154,10 +154,10 @@ impl Endpoint {
         if !peer.listed {
             self.ready.skip(1);
             if let Some(alarm) = peer.set_alarm(&self.config) {
-                self.deadlines.set(place, Some(alarm));
+                self.deadlines.set(handle.key(), Some(alarm));
             }
             if matches!(peer.state, State::Draining { .. } | State::Leaving { .. }) {
-                self.finish_leaving(place, now);
+                self.finish_leaving(handle, now);
             }
         }
         let len = len?;
@@ -167,30 +167,30 @@ impl Endpoint {
         Some(Transmit { to, len })
     }
 
-    fn add(&mut self, peer: Peer) -> Option<u32> {
-        let place = self.peers.add(peer)?;
-        self.touch(place);
-        Some(place)
+    fn add(&mut self, peer: Peer) -> Option<Handle> {
+        let handle = self.peers.add(peer)?;
+        self.touch(handle);
+        Some(handle)
     }
 
-    fn remove(&mut self, place: u32) -> Option<Peer> {
-        let mut peer = self.peers.remove(place)?;
+    fn remove(&mut self, handle: Handle) -> Option<Peer> {
+        let mut peer = self.peers.remove(handle)?;
         peer.inbox.iter_mut().for_each(|inbox| inbox.clear(&mut self.pool));
-        self.deadlines.set(place, None);
-        self.ready.remove(place);
+        self.deadlines.set(handle.key(), None);
+        self.ready.remove(handle);
         Some(peer)
     }
 
     /// Puts a peer on the list of those to look at, whatever has changed.
-    fn touch(&mut self, place: u32) {
-        if let Some(peer) = self.peers.get_mut(place) {
+    fn touch(&mut self, handle: Handle) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.alarm = None;
-            list(peer, place, &mut self.ready);
+            list(peer, handle, &mut self.ready);
         }
     }
 
     fn peer(&self, id: PeerId) -> Option<&Peer> {
-        self.peers.find(id).and_then(|place| self.peers.get(place))
+        self.peers.find(id).and_then(|handle| self.peers.get(handle))
     }
 }
 
@@ -209,8 +209,9 @@ impl Engine for Endpoint {
 
     #[inline]
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, place)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
-            self.handle_alarm(place, now);
+        while let Some((_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
+            let Some(handle) = Handle::of_key(key) else { return };
+            self.handle_alarm(handle, now);
         }
     }
 
@@ -222,8 +223,8 @@ impl Engine for Endpoint {
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         let (len, limit) = (buffer.len(), self.config.datagram_limit);
         assert!(len >= limit, "a buffer of {len} bytes is too short for datagrams of {limit}");
-        while let Some(&place) = self.ready.front() {
-            let transmit = self.transmit_to(place, buffer, now);
+        while let Some(&handle) = self.ready.front() {
+            let transmit = self.transmit_to(handle, buffer, now);
             if transmit.is_some() {
                 return transmit;
             }
@@ -240,10 +241,10 @@ impl Engine for Endpoint {
     }
 
     fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        let place = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
-        let peer = self.peers.get_mut(place).ok_or(SendError::UnknownPeer(to))?;
+        let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
+        let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
         send::queue(peer, payload, quality, &self.config, now)?;
-        list(peer, place, &mut self.ready);
+        list(peer, handle, &mut self.ready);
         Ok(())
     }
 
@@ -265,14 +266,14 @@ impl Engine for Endpoint {
     }
 
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        let place = self.find_request(from)?;
-        let id = self.peers.assign(place, self.config.peers).ok_or(AdmitError::Full(from))?;
+        let handle = self.find_request(from)?;
+        let id = self.peers.assign(handle, self.config.peers).ok_or(AdmitError::Full(from))?;
         // T-52: the newcomer learns who is there.
         let named = |peer: &Peer| (peer.state == State::Live).then(|| Some((peer.id, peer.name.clone()?)))?;
         let own = self.name.clone().map(|name| (self.id, name));
         let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
         let masks = self.masks;
-        let peer = self.peers.get_mut(place).ok_or(AdmitError::NoRequest(from))?;
+        let peer = self.peers.get_mut(handle).ok_or(AdmitError::NoRequest(from))?;
         peer.state = State::Live;
         peer.queue_control(Body::ConnectReply { assigned: id }, now);
         for (peer_id, Name { address, utf16le }) in &known {
@@ -281,44 +282,44 @@ impl Engine for Endpoint {
             peer.queue_control(control::masked(body, masks), now);
         }
         self.events.push(Event::Joined { peer: id }, &[]);
-        self.touch(place);
+        self.touch(handle);
         Ok(id)
     }
 
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError> {
         let until = now.plus(self.config.pending_timeout);
-        let place = self.find_request(from)?;
-        let peer = self.peers.get_mut(place).ok_or(AdmitError::NoRequest(from))?;
+        let handle = self.find_request(from)?;
+        let peer = self.peers.get_mut(handle).ok_or(AdmitError::NoRequest(from))?;
         peer.queue_control(Body::Boot { reason, target: PeerId::UNASSIGNED }, now);
         peer.state = State::Leaving { until };
-        self.touch(place);
+        self.touch(handle);
         Ok(())
     }
 
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError> {
         let found = self.peers.find(peer).filter(|_| self.role == Role::Host);
-        let is_live = |place: &u32| self.peers.get(*place).is_some_and(|peer| peer.state == State::Live);
-        let place = found.filter(is_live).ok_or(BootError(peer))?;
+        let is_live = |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.state == State::Live);
+        let handle = found.filter(is_live).ok_or(BootError(peer))?;
         self.tell(Body::Boot { reason, target: peer }, now);
-        self.start_leaving(place, now);
+        self.start_leaving(handle, now);
         self.events.push(Event::Left { peer, reason: Leave::Booted(reason) }, &[]);
         Ok(())
     }
 
     fn leave(&mut self, now: Time) {
         self.left = true;
-        for place in self.peers.places() {
-            let Some(peer) = self.peers.get_mut(place) else { continue };
+        for handle in self.peers.handles() {
+            let Some(peer) = self.peers.get_mut(handle) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
                 State::Live => {
                     peer.state = State::Draining { since: now };
-                    self.touch(place);
-                    self.finish_leaving(place, now);
+                    self.touch(handle);
+                    self.finish_leaving(handle, now);
                 }
-                State::Pending { .. } | State::Connecting => drop(self.remove(place)),
+                State::Pending { .. } | State::Connecting => drop(self.remove(handle)),
                 // Nobody has to wait for repeats any more.
-                State::Draining { .. } | State::Leaving { .. } => self.touch(place),
+                State::Draining { .. } | State::Leaving { .. } => self.touch(handle),
             }
             if matches!(state, State::Live | State::Connecting) {
                 self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
@@ -344,7 +345,7 @@ impl Engine for Endpoint {
     }
 
     fn round_trip(&self, peer: PeerId) -> Option<Duration> {
-        self.peer(peer)?.round_trip().smoothed().map(|micros| Duration::from_micros(micros.into()))
+        self.peer(peer)?.round_trip()
     }
 
     fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
@@ -362,17 +363,17 @@ impl Engine for Endpoint {
 
 /// Puts a peer on the list of those to look at, if it is not there.
 #[inline]
-fn list(peer: &mut Peer, place: u32, ready: &mut Queue<u32>) {
+fn list(peer: &mut Peer, handle: Handle, ready: &mut Queue<Handle>) {
     if !peer.listed {
         peer.listed = true;
-        ready.push(place);
+        ready.push(handle);
     }
 }
 
-/// The first `most` bytes of a text.
-fn cut(text: Text<'_>, most: usize) -> Text<'_> {
+/// The first `max` bytes of a text.
+fn cut(text: Text<'_>, max: usize) -> Text<'_> {
     let bytes = text.as_bytes();
-    Text::new(bytes.get(..most).unwrap_or(bytes)).unwrap_or_default()
+    Text::new(bytes.get(..max).unwrap_or(bytes)).unwrap_or_default()
 }
 
 /// The longest password, in bytes of UTF-16LE, that a stock-sized message holds (T-23, T-33).

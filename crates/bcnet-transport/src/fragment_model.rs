@@ -13,21 +13,21 @@ fn splitting_cuts_a_payload_into_the_pieces_that_stock_cuts() {
     let payload: Vec<u8> = (0..105_000_u32).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
     for (limit, header) in [(412, 5), (412, 3), (100, 5), (8, 5)] {
         let (first, later) = (limit - 7, limit - 6);
-        let most = first + 254 * later;
-        assert_eq!(largest(limit), most);
+        let max = first + 254 * later;
+        assert_eq!(largest(limit), max);
         let ends =
-            [limit - header, limit - header + 1, first + later, first + later + 1, most - 1, most, most + 1];
+            [limit - header, limit - header + 1, first + later, first + later + 1, max - 1, max, max + 1];
         for len in (0..1300).chain(ends).filter(|len| *len <= payload.len()) {
             let whole = &payload[..len];
             let Some(total) = parts(len, header, limit) else {
-                assert!(len > most, "{len} bytes fit");
+                assert!(len > max, "{len} bytes fit");
                 continue;
             };
             let Some(total) = NonZeroU8::new(total) else {
                 assert!(header + len <= limit, "{len} bytes do not fit one message");
                 continue;
             };
-            assert!(header + len > limit && len <= most);
+            assert!(header + len > limit && len <= max);
             let pieces: Vec<(Part, &[u8])> = split(whole, total, limit).collect();
             let head = &whole[..first.min(len)];
             let naive: Vec<&[u8]> = core::iter::once(head).chain(whole[head.len()..].chunks(later)).collect();
@@ -45,12 +45,12 @@ fn the_pool_keeps_what_a_map_keeps() {
         let mut random = Lcg(seed);
         let mut pool = Pool::default();
         let mut kept: Vec<(Chain, Vec<u8>)> = Vec::new();
-        let (mut used, mut most) = (0, 0);
+        let (mut used, mut max) = (0, 0);
         for step in 0..3000_usize {
             if random.index(100) < 52 && kept.len() < 40 {
                 let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random.index(1300)];
                 used += bytes.len().div_ceil(BLOCK);
-                most = most.max(used);
+                max = max.max(used);
                 kept.push((pool.store(&bytes), bytes));
             } else if !kept.is_empty() {
                 let (chain, bytes) = kept.swap_remove(random.index(kept.len()));
@@ -65,7 +65,7 @@ fn the_pool_keeps_what_a_map_keeps() {
                 }
             }
             assert_eq!(pool.used, used, "seed {seed} step {step}");
-            assert_eq!(pool.blocks.len(), most, "seed {seed} step {step}: a free block was not used");
+            assert_eq!(pool.blocks.len(), max, "seed {seed} step {step}: a free block was not used");
         }
         kept.into_iter().for_each(|(chain, _)| pool.free(chain));
         pool.shrink();

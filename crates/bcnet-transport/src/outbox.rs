@@ -14,12 +14,12 @@ use crate::ring::ByteRing;
 use crate::time::Time;
 use crate::wire::{Channel, MessageId, Seq};
 pub(crate) use fill::{Filled, Readiness};
-pub(crate) use settle::{Pace, Settled};
-use stream::{State, Stream, Unit};
+pub(crate) use settle::{ResendPolicy, Settled};
+use stream::{Segment, State, Stream};
 
 /// An unreliable message.
 #[derive(Debug, Clone, Copy)]
-struct Loose {
+struct Unreliable {
     at: u32,
     len: u16,
     /// It leaves after all that was queued before it, which is all before this number.
@@ -51,8 +51,8 @@ pub(crate) struct Outbox {
     pub(crate) game: Stream,
     /// Fresh entries of the game channel that go ahead of the others.
     pub(crate) urgent: Queue<Seq>,
-    loose: Queue<Loose>,
-    loose_bytes: ByteRing,
+    unreliable: Queue<Unreliable>,
+    unreliable_bytes: ByteRing,
     sent: Queue<Sent>,
     pub(crate) lost: VecDeque<(Channel, Seq, u8)>,
     pub(crate) acks: Queue<Owed>,
@@ -89,25 +89,13 @@ impl Outbox {
 
     /// Takes a reliable message.
     #[inline]
-    pub(crate) fn queue<const N: usize>(
-        &mut self,
-        channel: Channel,
-        seq: Seq,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-    ) {
+    pub(crate) fn queue(&mut self, channel: Channel, seq: Seq, head: &[u8], body: &[u8]) {
         let len = self.stream(channel).queue(seq, head, body);
         self.note_queued(len);
     }
 
     /// Takes the next part of a game message that has so many.
-    pub(crate) fn queue_part<const N: usize>(
-        &mut self,
-        seq: Seq,
-        parts: u8,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-    ) {
+    pub(crate) fn queue_part(&mut self, seq: Seq, parts: u8, head: &[u8], body: &[u8]) {
         let len = self.game.queue_part(seq, parts, head, body);
         self.note_queued(len);
     }
@@ -128,14 +116,9 @@ impl Outbox {
 
     /// Takes an unreliable message. `next` is the number that the next reliable one will have.
     #[inline]
-    pub(crate) fn queue_loose<const N: usize>(
-        &mut self,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-        next: Seq,
-    ) {
-        let Some((at, len)) = self.loose_bytes.store(head, body) else { return };
-        self.loose.push(Loose { at, len, before: next });
+    pub(crate) fn queue_unreliable(&mut self, head: &[u8], body: &[u8], next: Seq) {
+        let Some((at, len)) = self.unreliable_bytes.store(head, body) else { return };
+        self.unreliable.push(Unreliable { at, len, before: next });
         self.note_queued(Some(usize::from(len)));
     }
 
@@ -193,9 +176,10 @@ impl Outbox {
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (MessageId, u8, Time)> {
         let channels = [(Channel::Control, &self.control), (Channel::Game, &self.game)];
         channels.into_iter().flat_map(|(channel, stream)| {
-            let sent = stream.units().filter(|(_, unit)| !matches!(unit.state, State::Fresh | State::Done));
-            sent.map(move |((seq, part), unit)| {
-                (MessageId { channel, seq, part }, unit.sends, unit.first_sent)
+            let sent =
+                stream.segments().filter(|(_, segment)| !matches!(segment.state, State::Fresh | State::Done));
+            sent.map(move |((seq, part), segment)| {
+                (MessageId { channel, seq, part }, segment.sends, segment.first_sent)
             })
         })
     }
@@ -236,10 +220,10 @@ impl Outbox {
         }
     }
 
-    fn unit(&self, channel: Channel, seq: Seq, part: u8) -> Option<&Unit> {
+    fn segment(&self, channel: Channel, seq: Seq, part: u8) -> Option<&Segment> {
         match channel {
-            Channel::Control => self.control.unit(seq, part),
-            Channel::Game => self.game.unit(seq, part),
+            Channel::Control => self.control.segment(seq, part),
+            Channel::Game => self.game.segment(seq, part),
         }
     }
 

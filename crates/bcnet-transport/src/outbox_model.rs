@@ -25,9 +25,9 @@ struct Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Ack(MessageId),
-    Unit(MessageId),
+    Segment(MessageId),
     /// An unreliable message, by its number.
-    Loose(u32),
+    Unreliable(u32),
 }
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Naive {
     /// In the order of queueing; what is acknowledged stays.
     items: Vec<Item>,
     /// Unreliable messages that wait: number, length, and how many items were queued before.
-    loose: Vec<(u32, usize, usize)>,
+    unreliable: Vec<(u32, usize, usize)>,
     acks: Vec<MessageId>,
     datagrams: u32,
     newest: u32,
@@ -56,20 +56,20 @@ impl Naive {
             let items = self.items.iter().enumerate();
             items.filter(move |(_, item)| item.id.channel == channel && item.state == state)
         };
-        let units = |channel, state| of(channel, state).map(|(_, item)| Next::Unit(item.id));
+        let segments = |channel, state| of(channel, state).map(|(_, item)| Next::Segment(item.id));
         let mut order: Vec<Next> = self.acks.iter().map(|id| Next::Ack(*id)).collect();
-        order.extend(units(Channel::Control, State::Lost));
-        order.extend(units(Channel::Game, State::Lost));
-        order.extend(units(Channel::Control, State::Fresh));
+        order.extend(segments(Channel::Control, State::Lost));
+        order.extend(segments(Channel::Game, State::Lost));
+        order.extend(segments(Channel::Control, State::Fresh));
         let fresh = of(Channel::Game, State::Fresh);
         let (urgent, normal): (Vec<_>, Vec<_>) = fresh.partition(|(_, item)| item.urgent);
-        order.extend(urgent.iter().map(|(_, item)| Next::Unit(item.id)));
+        order.extend(urgent.iter().map(|(_, item)| Next::Segment(item.id)));
         let mut rest: Vec<(usize, Next)> =
-            normal.iter().map(|(at, item)| (*at, Next::Unit(item.id))).collect();
+            normal.iter().map(|(at, item)| (*at, Next::Segment(item.id))).collect();
         // One that was queued after n items stands before the item n.
-        for (number, _, before) in &self.loose {
-            let place = rest.iter().position(|(at, next)| matches!(next, Next::Unit(_)) && at >= before);
-            rest.insert(place.unwrap_or(rest.len()), (*before, Next::Loose(*number)));
+        for (number, _, before) in &self.unreliable {
+            let place = rest.iter().position(|(at, next)| matches!(next, Next::Segment(_)) && at >= before);
+            rest.insert(place.unwrap_or(rest.len()), (*before, Next::Unreliable(*number)));
         }
         order.extend(rest.into_iter().map(|(_, next)| next));
         order
@@ -87,8 +87,8 @@ impl Naive {
             size += message.wire_len();
             let found = match (message, message.id()) {
                 (Message::Ack(ack), _) => Next::Ack(ack.id),
-                (_, Some(id)) => Next::Unit(id),
-                (Message::Data(data), None) => Next::Loose(number(data.payload)),
+                (_, Some(id)) => Next::Segment(id),
+                (Message::Data(data), None) => Next::Unreliable(number(data.payload)),
                 other => panic!("{other:?}"),
             };
             assert_eq!(Some(found), order.next());
@@ -97,8 +97,8 @@ impl Naive {
                     self.acks.remove(0);
                     acks += 1;
                 }
-                Next::Loose(_) => drop(self.loose.remove(0)),
-                Next::Unit(id) => {
+                Next::Unreliable(_) => drop(self.unreliable.remove(0)),
+                Next::Segment(id) => {
                     assert!(self.in_flight() == 0 || self.in_flight() + message.wire_len() <= budget);
                     let datagram = self.datagrams;
                     let item = self.items.iter_mut().find(|item| item.id == id).expect("it was in the order");
@@ -112,10 +112,10 @@ impl Naive {
             None => false,
             // T-60: at most 16 if there is nothing else.
             Some(Next::Ack(id)) => (ready || acks < 16) && size + 4 + usize::from(id.part.is_some()) <= 512,
-            Some(Next::Loose(found)) => {
-                self.loose.iter().any(|(number, len, _)| *number == found && size + len <= 512)
+            Some(Next::Unreliable(found)) => {
+                self.unreliable.iter().any(|(number, len, _)| *number == found && size + len <= 512)
             }
-            Some(Next::Unit(id)) => {
+            Some(Next::Segment(id)) => {
                 let item = self.items.iter().find(|item| item.id == id).expect("it is in the order");
                 let room = self.in_flight() == 0 || self.in_flight() + item.len <= budget;
                 room && size + item.len <= 512
@@ -129,11 +129,11 @@ impl Naive {
     fn is_ready(&self, budget: usize) -> bool {
         let first = self.order().into_iter().find_map(|next| match next {
             Next::Ack(_) => None,
-            Next::Loose(_) => Some(0),
-            Next::Unit(id) => self.items.iter().find(|item| item.id == id).map(|item| item.len),
+            Next::Unreliable(_) => Some(0),
+            Next::Segment(id) => self.items.iter().find(|item| item.id == id).map(|item| item.len),
         });
         let room = |len| self.in_flight() == 0 || self.in_flight() + len <= budget;
-        !self.loose.is_empty() || first.is_some_and(room)
+        !self.unreliable.is_empty() || first.is_some_and(room)
     }
 
     /// T-61, T-62: timed out, or overtaken by three datagrams.
@@ -177,8 +177,8 @@ impl Pair {
     fn queue(&mut self, channel: Channel, parts: Option<u8>, bytes: &[u8], id: MessageId, urgent: bool) {
         let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
         match parts {
-            None => self.outbox.queue(channel, id.seq, |room, _| *room = *head, body),
-            Some(parts) => self.outbox.queue_part(id.seq, parts, |room, _| *room = *head, body),
+            None => self.outbox.queue(channel, id.seq, head, body),
+            Some(parts) => self.outbox.queue_part(id.seq, parts, head, body),
         }
         let (len, state) = (bytes.len(), State::Fresh);
         self.naive.items.push(Item { id, len, urgent, state, sends: 0, at: Time::ZERO, datagram: 0 });
@@ -222,15 +222,15 @@ impl Pair {
         }
     }
 
-    fn queue_loose(&mut self) {
+    fn queue_unreliable(&mut self) {
         self.numbers += 1;
         let mut payload = vec![7; 4 + self.random.index(300)];
         payload[..4].copy_from_slice(&self.numbers.to_le_bytes());
         let delivery = Delivery::Unreliable;
         let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
         let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
-        self.outbox.queue_loose(|room, _| *room = *head, body, self.seqs[Channel::Game as usize].next());
-        self.naive.loose.push((self.numbers, bytes.len(), self.naive.items.len()));
+        self.outbox.queue_unreliable(head, body, self.seqs[Channel::Game as usize].next());
+        self.naive.unreliable.push((self.numbers, bytes.len(), self.naive.items.len()));
     }
 
     fn owe(&mut self) {
@@ -297,13 +297,14 @@ impl Pair {
 
     fn compare(&self, step: usize) {
         let (outbox, naive) = (&self.outbox, &self.naive);
-        assert_eq!(outbox.queued(), naive.waiting().count() + naive.loose.len(), "step {step}");
-        let bytes = naive.waiting().map(|item| item.len).chain(naive.loose.iter().map(|(_, len, _)| *len));
+        assert_eq!(outbox.queued(), naive.waiting().count() + naive.unreliable.len(), "step {step}");
+        let bytes =
+            naive.waiting().map(|item| item.len).chain(naive.unreliable.iter().map(|(_, len, _)| *len));
         assert_eq!(outbox.queued_bytes(), bytes.sum::<usize>(), "step {step}");
         assert_eq!(outbox.in_flight(), naive.in_flight(), "step {step}");
         assert!(outbox.acks().eq(naive.acks.iter().copied()), "step {step}");
         let fresh = naive.items.iter().filter(|item| item.state == State::Fresh).count();
-        assert_eq!(outbox.fresh(), fresh + naive.loose.len(), "step {step}");
+        assert_eq!(outbox.fresh(), fresh + naive.unreliable.len(), "step {step}");
         let mut waiting: Vec<MessageId> = outbox.unacknowledged().map(|(id, ..)| id).collect();
         let sent = naive.waiting().filter(|item| item.state != State::Fresh);
         assert!(
@@ -334,10 +335,10 @@ fn the_outbox_does_what_a_naive_one_does() {
             match quiet + pair.random.index(20 - quiet) {
                 0 => pair.queue_control(),
                 1..3 => pair.queue_game(),
-                3 => pair.queue_loose(),
+                3 => pair.queue_unreliable(),
                 4 | 5 => {
-                    let most = if seed % 2 == 0 { 3 } else { 12 };
-                    (0..pair.random.index(most)).for_each(|_| pair.owe());
+                    let max = if seed % 2 == 0 { 3 } else { 12 };
+                    (0..pair.random.index(max)).for_each(|_| pair.owe());
                 }
                 6..11 => pair.fill(),
                 11..18 => pair.settle(),
@@ -345,7 +346,7 @@ fn the_outbox_does_what_a_naive_one_does() {
                     pair.now = pair.now.plus(pair.random.below(30_000));
                     let (now, timeout) = (pair.now, 40_000);
                     assert_eq!(
-                        pair.outbox.find_lost(Pace { timeout, patient_from: 8 }, now),
+                        pair.outbox.find_lost(ResendPolicy { timeout, patient_from: 8 }, now),
                         pair.naive.find_lost(timeout, now),
                         "seed {seed} step {step}"
                     );
@@ -369,7 +370,7 @@ fn urgent_messages_leave_nothing_behind() {
     let mut outbox = Outbox::default();
     for n in 0..100 {
         let (channel, seq, part) = (Channel::Game, Seq(n), None);
-        outbox.queue(channel, seq, |head, _| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.queue(channel, seq, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         outbox.hurry(seq);
         let mut buffer = [0; 512];
         if outbox.fill_lone_data(&mut buffer, 5000, Time::ZERO).is_none() {
@@ -406,7 +407,7 @@ fn owed_acks_are_bounded_and_kept_as_runs() {
 fn what_leaves_again_tells_whether_it_is_game_data() {
     for (channel, is_game) in [(Channel::Game, true), (Channel::Control, false)] {
         let mut outbox = Outbox::default();
-        outbox.queue(channel, Seq(0), |head, _| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.queue(channel, Seq(0), &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         let fill = |outbox: &mut Outbox, now| {
             let mut buffer = [0; 512];
             let mut writer = Writer::new(&mut buffer, PeerId(2));
@@ -416,14 +417,14 @@ fn what_leaves_again_tells_whether_it_is_game_data() {
         let filled = fill(&mut outbox, Time::ZERO);
         assert_eq!((filled.fresh, filled.again, filled.game), (1, 0, is_game));
         let late = Time::from_micros(100_000);
-        assert_eq!(outbox.find_lost(Pace { timeout: 50_000, patient_from: 8 }, late), 15);
+        assert_eq!(outbox.find_lost(ResendPolicy { timeout: 50_000, patient_from: 8 }, late), 15);
         let filled = fill(&mut outbox, late);
         assert_eq!((filled.fresh, filled.again, filled.game), (0, 1, is_game));
     }
     // What has no room is not there.
     let mut outbox = Outbox::default();
     for seq in 0..2 {
-        outbox.queue(Channel::Game, Seq(seq), |head, _| *head = [0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.queue(Channel::Game, Seq(seq), &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         let mut buffer = [0; 512];
         let filled = outbox.fill(&mut Writer::new(&mut buffer, PeerId(2)), Readiness::Now, 15, Time::ZERO);
         assert_eq!((filled.fresh, filled.game), (u32::from(seq == 0), seq == 0));

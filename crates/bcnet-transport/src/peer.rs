@@ -5,10 +5,11 @@ mod fill;
 
 use alloc::boxed::Box;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::time::Duration;
 
 use crate::config::Settings;
 use crate::inbox::{Inbox, WINDOW};
-use crate::outbox::{Outbox, Pace};
+use crate::outbox::{Outbox, ResendPolicy};
 use crate::retry::{Budget, RoundTrip};
 use crate::stats::Counters;
 use crate::time::Time;
@@ -136,17 +137,13 @@ impl Peer {
 
     /// The pause after so many sends of a message, in microseconds.
     pub(crate) fn interval(&self, sends: u8, config: &Settings) -> u64 {
-        let pace = pace(self.state, self.timeout(config));
-        pace.timeout.saturating_mul(1 + u64::from(pace.patience(sends)))
+        let policy = resend_policy(self.state, self.timeout(config));
+        policy.timeout.saturating_mul(1 + u64::from(policy.patience(sends)))
     }
 
-    pub(crate) const fn round_trip(&self) -> RoundTrip {
-        self.trip
-    }
-
-    /// Round trip, timeout in microseconds, budget in bytes.
-    pub(crate) fn pace(&self, config: &Settings) -> (RoundTrip, u64, usize) {
-        (self.trip, self.timeout(config), self.budget.bytes())
+    /// The smoothed round trip, if one was measured.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.trip.smoothed().map(|micros| Duration::from_micros(micros.into()))
     }
 
     #[inline]
@@ -178,7 +175,7 @@ impl Peer {
         {
             // Taken only now: a number that is never sent would be waited for.
             self.take_seq(Channel::Control);
-            self.start_queueing(now).queue(Channel::Control, seq, |[], _| (), message);
+            self.start_queueing(now).queue(Channel::Control, seq, &[], message);
         }
     }
 
@@ -189,16 +186,10 @@ impl Peer {
         self.outbox()
     }
 
-    /// Queues an unreliable game message.
-    #[inline]
-    pub(crate) fn queue_loose<const N: usize>(
-        &mut self,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-        now: Time,
-    ) {
-        let [_, next] = self.next_seq;
-        self.start_queueing(now).queue_loose(head, body, next);
+    /// The number that the next game message will have.
+    pub(crate) const fn next_game_seq(&self) -> Seq {
+        let [_, game] = self.next_seq;
+        game
     }
 
     /// `count` game messages, the first with this number, have been taken as they came.
@@ -247,7 +238,7 @@ impl Peer {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.resend_after;
         let asks = self.state == State::Connecting;
-        let lost = outbox.find_lost(pace(self.state, timeout), now);
+        let lost = outbox.find_lost(resend_policy(self.state, timeout), now);
         if lost == 0 {
             return;
         }
@@ -260,8 +251,8 @@ impl Peer {
         }
     }
 
-    fn timeout(&self, config: &Settings) -> u64 {
-        (self.trip.timeout(config) << self.backoff).min(config.most_timeout)
+    pub(crate) fn timeout(&self, config: &Settings) -> u64 {
+        (self.trip.timeout(config) << self.backoff).min(config.max_timeout)
     }
 
     /// After a change of the round trip or of the backoff.
@@ -381,10 +372,10 @@ impl Peer {
     }
 }
 
-/// T-51: only a connect request is repeated without end and at the same pace.
+/// T-51: only a connect request is repeated without end and at equal intervals.
 #[inline]
-fn pace(state: State, timeout: u64) -> Pace {
-    Pace { timeout, patient_from: if state == State::Connecting { u8::MAX } else { PATIENT_FROM } }
+fn resend_policy(state: State, timeout: u64) -> ResendPolicy {
+    ResendPolicy { timeout, patient_from: if state == State::Connecting { u8::MAX } else { PATIENT_FROM } }
 }
 
 /// Seldom needed, and large.

@@ -54,7 +54,7 @@ impl RoundTrip {
         }
         let margin = u64::from(self.smoothed / 16).clamp(MIN_MARGIN, MAX_MARGIN);
         let timeout = u64::from(self.smoothed) + (4 * u64::from(self.variation)).max(margin);
-        timeout.max(config.least_timeout).min(config.most_timeout)
+        timeout.max(config.min_timeout).min(config.max_timeout)
     }
 }
 
@@ -98,8 +98,8 @@ impl Budget {
         let waited = sample.saturating_sub(least);
         let used = 2 * in_flight >= self.bytes();
         if used && waited < (least / 4).max(QUEUE_BEGINS) {
-            let most = u32::try_from(config.most_budget).unwrap_or(u32::MAX);
-            self.bytes = self.bytes.saturating_add(bytes).min(most);
+            let max = u32::try_from(config.max_budget).unwrap_or(u32::MAX);
+            self.bytes = self.bytes.saturating_add(bytes).min(max);
         }
     }
 

@@ -34,18 +34,14 @@ impl ByteRing {
         Some((at, self.buffer.get_mut(start..start + len as usize)?))
     }
 
-    /// Keeps a head of `N` bytes, which `write` makes from the length of the whole, and `body` as one piece. Tells where it
-    /// is and that length, or `None` if that is more than a message can have.
+    /// Keeps `head` and `body` as one piece. Returns where it is and how long, or `None` if that is more than a message can
+    /// have.
     #[inline(always)]
-    pub(crate) fn store<const N: usize>(
-        &mut self,
-        write: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-    ) -> Option<(u32, u16)> {
-        let len = u16::try_from(body.len().saturating_add(N)).ok()?;
+    pub(crate) fn store(&mut self, head: &[u8], body: &[u8]) -> Option<(u32, u16)> {
+        let len = u16::try_from(head.len().saturating_add(body.len())).ok()?;
         let (at, room) = self.reserve(usize::from(len))?;
-        let (head, rest) = room.split_first_chunk_mut()?;
-        write(head, len);
+        let (front, rest) = room.split_at_mut_checked(head.len())?;
+        front.copy_from_slice(head);
         rest.copy_from_slice(body);
         Some((at, len))
     }
@@ -142,7 +138,7 @@ mod tests {
                 if random.below(100) < 48 || model.is_empty() {
                     let len = random.index(700);
                     let piece = vec![u8::try_from(step % 251).expect("small"); len];
-                    let (at, _) = ring.store(|[], _| (), &piece).expect("short enough");
+                    let (at, _) = ring.store(&[], &piece).expect("short enough");
                     model.push_back((at, piece));
                 } else {
                     model.pop_front();
@@ -163,13 +159,12 @@ mod tests {
     fn steady_use_does_not_grow_it() {
         let mut ring = ByteRing::default();
         for _ in 0..10_000 {
-            let (at, len) =
-                ring.store(|head, len| *head = len.to_le_bytes(), &[1; 35]).expect("short enough");
+            let (at, len) = ring.store(&[37, 0], &[1; 35]).expect("short enough");
             assert_eq!((len, ring.get(at, 3)), (37, &[37, 0, 1][..]));
             ring.release_to(at);
         }
         assert_eq!(ring.buffer.len(), 256);
-        assert_eq!(ring.store(|[], _| (), &[0; 0x1_0000]), None, "no message is as long");
+        assert_eq!(ring.store(&[], &[0; 0x1_0000]), None, "no message is as long");
         assert!(ring.reserve(LONGEST as usize + 1).is_none());
     }
 }

@@ -82,7 +82,6 @@ impl Peer {
                 let interval = Duration::from_micros(self.interval(sends, config));
                 Unacknowledged { id, sends, age: now.since(first), interval }
             });
-        let (trip, timeout, budget) = self.pace(config);
         Snapshot {
             peer: self.id,
             acks: outbox.map(|outbox| outbox.acks().collect()).unwrap_or_default(),
@@ -90,10 +89,10 @@ impl Peer {
             fresh: outbox.map_or(0, |outbox| outbox.fresh()),
             queued_bytes: outbox.map_or(0, |outbox| outbox.queued_bytes()),
             receiving: [list(Channel::Control, control), list(Channel::Game, game)],
-            round_trip: trip.smoothed().map(|micros| Duration::from_micros(micros.into())),
-            variation: Duration::from_micros(trip.variation().into()),
-            timeout: Duration::from_micros(timeout),
-            budget,
+            round_trip: self.round_trip(),
+            variation: Duration::from_micros(self.trip.variation().into()),
+            timeout: Duration::from_micros(self.timeout(config)),
+            budget: self.budget.bytes(),
             in_flight: outbox.map_or(0, |outbox| outbox.in_flight()),
             silent_for: now.since(self.last_heard),
         }

@@ -89,7 +89,7 @@ fn data() -> impl Strategy<Value = Owned> {
         Just(Delivery::Unreliable),
         any::<u16>().prop_map(|seq| Delivery::Reliable(Seq(seq))),
         (any::<u16>(), part()).prop_map(|(seq, part)| Delivery::Fragment(Seq(seq), part)),
-        part().prop_map(Delivery::LoosePart),
+        part().prop_map(Delivery::UnreliablePart),
     ];
     let fields = (delivery, any::<bool>(), vec(any::<u8>(), 0..500));
     fields.prop_map(|(delivery, urgent, payload)| Owned::Data { delivery, urgent, payload })

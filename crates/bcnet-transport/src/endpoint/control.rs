@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 
 use super::Endpoint;
+use super::table::Handle;
 use crate::event::{Event, Leave};
 use crate::peer::{Name, State};
 use crate::stats::Cause;
@@ -11,18 +12,18 @@ use crate::wire::{Body, BootReason, PeerId, Role, Text};
 
 impl Endpoint {
     /// A control message takes effect, in its order.
-    pub(super) fn obey(&mut self, place: u32, body: &Body<'_>, now: Time) {
+    pub(super) fn dispatch(&mut self, handle: Handle, body: &Body<'_>, now: Time) {
         let result = match self.role {
-            Role::Host => self.obey_client(place, body, now),
-            Role::Client => self.obey_host(place, body, now),
+            Role::Host => self.dispatch_from_client(handle, body, now),
+            Role::Client => self.dispatch_from_host(handle, body, now),
         };
         if let Err(cause) = result {
-            self.reject_from(place, cause);
+            self.reject_from(handle, cause);
         }
     }
 
-    fn obey_client(&mut self, place: u32, body: &Body<'_>, now: Time) -> Result<(), Cause> {
-        let peer = self.peers.get(place).ok_or(Cause::UnknownSender)?;
+    fn dispatch_from_client(&mut self, handle: Handle, body: &Body<'_>, now: Time) -> Result<(), Cause> {
+        let peer = self.peers.get(handle).ok_or(Cause::UnknownSender)?;
         match *body {
             Body::ConnectRequest { address, password, .. } => {
                 if !matches!(peer.state, State::Pending { .. }) {
@@ -32,12 +33,12 @@ impl Endpoint {
                 Ok(())
             }
             Body::Identity { peer: subject, address, name } if subject == peer.id => {
-                self.rename(place, address, name, now)
+                self.rename(handle, address, name, now)
             }
             Body::Disconnect { peer: leaver, address }
                 if leaver == peer.id || peer.id == PeerId::UNASSIGNED =>
             {
-                self.left(place, address, now);
+                self.left(handle, address, now);
                 Ok(())
             }
             Body::Identity { .. } | Body::Disconnect { .. } => Err(Cause::Impostor),
@@ -45,19 +46,19 @@ impl Endpoint {
         }
     }
 
-    fn obey_host(&mut self, place: u32, body: &Body<'_>, now: Time) -> Result<(), Cause> {
+    fn dispatch_from_host(&mut self, handle: Handle, body: &Body<'_>, now: Time) -> Result<(), Cause> {
         match *body {
-            Body::ConnectReply { assigned } => self.connected(place, assigned),
+            Body::ConnectReply { assigned } => self.connected(handle, assigned),
             Body::Identity { peer, address, name } => {
                 self.events.push(Event::Identity { peer, address }, name.as_bytes());
                 Ok(())
             }
             Body::Boot { reason, target } => {
-                self.gone(place, target, Leave::Booted(reason), now);
+                self.gone(handle, target, Leave::Booted(reason), now);
                 Ok(())
             }
             Body::Disconnect { peer, .. } => {
-                self.gone(place, peer, Leave::Disconnected, now);
+                self.gone(handle, peer, Leave::Disconnected, now);
                 Ok(())
             }
             Body::ConnectRequest { .. } => Err(Cause::NotAllowed),
@@ -65,8 +66,8 @@ impl Endpoint {
     }
 
     /// T-52: a host keeps the name and passes it on to everyone, its owner included.
-    fn rename(&mut self, place: u32, address: Ipv4Addr, name: Text<'_>, now: Time) -> Result<(), Cause> {
-        let peer = self.peers.get_mut(place).ok_or(Cause::UnknownSender)?;
+    fn rename(&mut self, handle: Handle, address: Ipv4Addr, name: Text<'_>, now: Time) -> Result<(), Cause> {
+        let peer = self.peers.get_mut(handle).ok_or(Cause::UnknownSender)?;
         if peer.state != State::Live {
             return Err(Cause::NotAllowed);
         }
@@ -83,10 +84,10 @@ impl Endpoint {
     }
 
     /// T-57: a client leaves; a host passes that on.
-    fn left(&mut self, place: u32, address: Ipv4Addr, now: Time) {
-        let Some(peer) = self.peers.get(place) else { return };
+    fn left(&mut self, handle: Handle, address: Ipv4Addr, now: Time) {
+        let Some(peer) = self.peers.get(handle) else { return };
         let (id, live) = (peer.id, peer.state == State::Live);
-        self.start_leaving(place, now);
+        self.start_leaving(handle, now);
         if live {
             self.events.push(Event::Left { peer: id, reason: Leave::Disconnected }, &[]);
             self.tell(Body::Disconnect { peer: id, address }, now);
@@ -94,8 +95,8 @@ impl Endpoint {
     }
 
     /// T-51: the host lets this client in.
-    fn connected(&mut self, place: u32, assigned: PeerId) -> Result<(), Cause> {
-        let peer = self.peers.get_mut(place).ok_or(Cause::UnknownSender)?;
+    fn connected(&mut self, handle: Handle, assigned: PeerId) -> Result<(), Cause> {
+        let peer = self.peers.get_mut(handle).ok_or(Cause::UnknownSender)?;
         if peer.state != State::Connecting || !assigned.is_assignable() {
             return Err(Cause::NotAllowed);
         }
@@ -106,41 +107,41 @@ impl Endpoint {
     }
 
     /// To a client: somebody is gone. If it is the host or this client, so is the session.
-    fn gone(&mut self, place: u32, who: PeerId, reason: Leave, now: Time) {
+    fn gone(&mut self, handle: Handle, who: PeerId, reason: Leave, now: Time) {
         self.events.push(Event::Left { peer: who, reason }, &[]);
         if who == self.id || who == PeerId::HOST || who == PeerId::UNASSIGNED {
-            self.start_leaving(place, now);
+            self.start_leaving(handle, now);
         }
     }
 
     /// Sends a control message to every live peer.
     pub(super) fn tell(&mut self, body: Body<'_>, now: Time) {
         let body = masked(body, self.masks);
-        for place in self.peers.places() {
-            if let Some(peer) = self.peers.get_mut(place).filter(|peer| peer.state == State::Live) {
+        for handle in self.peers.handles() {
+            if let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.state == State::Live) {
                 peer.queue_control(body, now);
-                self.touch(place);
+                self.touch(handle);
             }
         }
     }
 
     /// A peer's deadline has passed.
-    pub(super) fn serve(&mut self, place: u32, now: Time) {
+    pub(super) fn serve(&mut self, handle: Handle, now: Time) {
         let config = &self.config;
-        let Some(peer) = self.peers.get_mut(place) else { return };
+        let Some(peer) = self.peers.get_mut(handle) else { return };
         match peer.state {
             State::Pending { since } if now >= since.plus(config.pending_timeout) => {
-                return drop(self.remove(place));
+                return drop(self.remove(handle));
             }
-            State::Leaving { until } if now >= until => return drop(self.remove(place)),
+            State::Leaving { until } if now >= until => return drop(self.remove(handle)),
             State::Draining { since } if now >= since.plus(config.linger / 2) => {
-                return self.say_goodbye(place, now);
+                return self.say_goodbye(handle, now);
             }
             State::Live | State::Connecting if peer.is_silent(config, now) => {
-                return self.lose(place, Leave::Silent, now);
+                return self.lose(handle, Leave::Silent, now);
             }
             State::Live if peer.is_undeliverable(config, now) => {
-                return self.lose(place, Leave::Undeliverable, now);
+                return self.lose(handle, Leave::Undeliverable, now);
             }
             _ => {}
         }
@@ -153,8 +154,8 @@ impl Endpoint {
     }
 
     /// T-56: a peer is given up; a host tells everyone.
-    fn lose(&mut self, place: u32, reason: Leave, now: Time) {
-        let Some(peer) = self.remove(place) else { return };
+    fn lose(&mut self, handle: Handle, reason: Leave, now: Time) {
+        let Some(peer) = self.remove(handle) else { return };
         self.events.push(Event::Left { peer: peer.id, reason }, &[]);
         if self.role == Role::Host {
             self.tell(Body::Boot { reason: BootReason::TIMED_OUT, target: peer.id }, now);
@@ -162,37 +163,37 @@ impl Endpoint {
     }
 
     /// T-57: what was said last is still repeated and acknowledged for a while.
-    pub(super) fn start_leaving(&mut self, place: u32, now: Time) {
-        let Some(peer) = self.peers.get_mut(place) else { return };
+    pub(super) fn start_leaving(&mut self, handle: Handle, now: Time) {
+        let Some(peer) = self.peers.get_mut(handle) else { return };
         let since = match peer.state {
             State::Leaving { .. } => return,
             State::Draining { since } => since,
             State::Pending { .. } | State::Connecting | State::Live => now,
         };
         peer.state = State::Leaving { until: since.plus(self.config.linger) };
-        self.touch(place);
+        self.touch(handle);
     }
 
     /// T-57: somebody leaves, and may have come a step further.
-    pub(super) fn finish_leaving(&mut self, place: u32, now: Time) {
-        let Some(peer) = self.peers.get(place) else { return };
+    pub(super) fn finish_leaving(&mut self, handle: Handle, now: Time) {
+        let Some(peer) = self.peers.get(handle) else { return };
         match peer.state {
             // Control messages overtake data, so the goodbye waits until none is left.
-            State::Draining { .. } if peer.queued() == (0, 0) => self.say_goodbye(place, now),
+            State::Draining { .. } if peer.queued() == (0, 0) => self.say_goodbye(handle, now),
             // Who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
             State::Leaving { .. } if (self.role == Role::Client || self.left) && peer.is_settled() => {
-                self.remove(place);
+                self.remove(handle);
             }
             _ => {}
         }
     }
 
-    fn say_goodbye(&mut self, place: u32, now: Time) {
+    fn say_goodbye(&mut self, handle: Handle, now: Time) {
         let goodbye = Body::Disconnect { peer: self.id, address: self.config.address };
-        if let Some(peer) = self.peers.get_mut(place) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.queue_control(masked(goodbye, self.masks), now);
         }
-        self.start_leaving(place, now);
+        self.start_leaving(handle, now);
     }
 }
 

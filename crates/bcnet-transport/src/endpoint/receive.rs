@@ -2,6 +2,7 @@
 
 use core::net::SocketAddrV4;
 
+use super::table::Handle;
 use super::{Endpoint, list, short};
 use crate::event::{Event, Leave};
 use crate::inbox::{Accepted, Refusal};
@@ -20,14 +21,14 @@ impl Endpoint {
         let Ok(datagram) = Datagram::parse(bytes, Some(self.other_role())) else {
             return self.reject(from, Cause::Malformed);
         };
-        let place = match self.resolve(from, &datagram, now) {
-            Ok(place) => place,
+        let handle = match self.resolve(from, &datagram, now) {
+            Ok(handle) => handle,
             Err(cause) => return self.reject(from, cause),
         };
         let assigned = datagram.sender() != PeerId::UNASSIGNED;
         let mut acks = AckSummary::default();
         let mut messages = datagram.messages();
-        if let Some(peer) = self.peers.get_mut(place) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.heard(datagram.as_bytes().len(), &self.config, now);
             short::take_frequent(
                 peer,
@@ -40,11 +41,11 @@ impl Endpoint {
             );
         }
         if !messages.rest().is_empty() {
-            self.handle_rest(place, assigned, &mut messages, &mut acks, now);
+            self.handle_rest(handle, assigned, &mut messages, &mut acks, now);
         }
-        if let Some(peer) = self.peers.get_mut(place) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.learn(&acks, &self.config, now);
-            list(peer, place, &mut self.ready);
+            list(peer, handle, &mut self.ready);
         }
     }
 
@@ -52,7 +53,7 @@ impl Endpoint {
     #[inline(never)]
     fn handle_rest(
         &mut self,
-        place: u32,
+        handle: Handle,
         assigned: bool,
         messages: &mut Messages<'_>,
         acks: &mut AckSummary,
@@ -63,22 +64,22 @@ impl Endpoint {
             let Some(message) = messages.next() else { break };
             match message {
                 Message::Ack(ack) => {
-                    if let Some(peer) = self.peers.get_mut(place) {
+                    if let Some(peer) = self.peers.get_mut(handle) {
                         peer.settle(ack.id, acks, now);
                     }
                     // Mostly another ACK of a part follows.
                     continue;
                 }
-                Message::Data(data) if assigned => self.handle_data(place, &data, now),
+                Message::Data(data) if assigned => self.handle_data(handle, &data, now),
                 other => {
                     let raw = before.get(..before.len() - messages.rest().len()).unwrap_or_default();
-                    self.handle_rare(place, assigned, &other, raw, now);
+                    self.handle_rare(handle, assigned, &other, raw, now);
                 }
             }
             if messages.rest().is_empty() {
                 return;
             }
-            if let Some(peer) = self.peers.get_mut(place) {
+            if let Some(peer) = self.peers.get_mut(handle) {
                 short::take_frequent(peer, assigned, messages, acks, &mut self.events, &self.config, now);
             }
         }
@@ -93,30 +94,30 @@ impl Endpoint {
     }
 
     /// T-51, T-58: whose datagram is this?
-    fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Result<u32, Cause> {
+    fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Result<Handle, Cause> {
         let sender = datagram.sender();
         if self.role == Role::Client || sender != PeerId::UNASSIGNED {
-            let place = self.peers.find(sender).ok_or(Cause::UnknownSender)?;
-            let known = self.peers.get(place).is_some_and(|peer| peer.address == from);
-            return if known { Ok(place) } else { Err(Cause::WrongAddress) };
+            let handle = self.peers.find(sender).ok_or(Cause::UnknownSender)?;
+            let known = self.peers.get(handle).is_some_and(|peer| peer.address == from);
+            return if known { Ok(handle) } else { Err(Cause::WrongAddress) };
         }
         let nonce = datagram.messages().find_map(|message| match message {
             Message::Control(Control { body: Body::ConnectRequest { nonce, .. }, .. }) => Some(nonce),
             _ => None,
         });
         match (self.peers.find_address(from), nonce) {
-            (Some(place), None) => Ok(place),
+            (Some(handle), None) => Ok(handle),
             (None, None) => Err(Cause::UnknownSender),
-            (Some(place), Some(nonce)) if self.peers.get(place).is_some_and(|peer| peer.nonce == nonce) => {
-                Ok(place)
+            (Some(handle), Some(nonce)) if self.peers.get(handle).is_some_and(|peer| peer.nonce == nonce) => {
+                Ok(handle)
             }
-            (old, Some(nonce)) => self.knock(from, nonce, old, now),
+            (old, Some(nonce)) => self.start_pending(from, nonce, old, now),
         }
     }
 
     /// T-53: the address of a peer connects with another nonce, so it has started anew.
-    fn replace(&mut self, place: u32, now: Time) {
-        let Some(peer) = self.remove(place) else { return };
+    fn replace(&mut self, handle: Handle, now: Time) {
+        let Some(peer) = self.remove(handle) else { return };
         if peer.state == State::Live {
             self.events.push(Event::Left { peer: peer.id, reason: Leave::Replaced }, &[]);
             self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
@@ -124,12 +125,19 @@ impl Endpoint {
     }
 
     /// A new connection attempt, in the place of an old peer if there is one. Without room for it that one stays.
-    fn knock(&mut self, from: SocketAddrV4, nonce: u32, old: Option<u32>, now: Time) -> Result<u32, Cause> {
+    fn start_pending(
+        &mut self,
+        from: SocketAddrV4,
+        nonce: u32,
+        old: Option<Handle>,
+        now: Time,
+    ) -> Result<Handle, Cause> {
         if self.left {
             return Err(Cause::NotAllowed);
         }
-        let asks = |place: &u32| self.peers.get(*place).is_some_and(|peer| peer.id == PeerId::UNASSIGNED);
-        let others = self.peers.places().filter(|place| Some(*place) != old);
+        let asks =
+            |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.id == PeerId::UNASSIGNED);
+        let others = self.peers.handles().filter(|handle| Some(*handle) != old);
         if others.filter(asks).count() >= self.config.pending {
             return Err(Cause::Crowded);
         }
@@ -141,14 +149,14 @@ impl Endpoint {
         self.add(peer).ok_or(Cause::Crowded)
     }
 
-    fn handle_data(&mut self, place: u32, data: &Data<'_>, now: Time) {
+    fn handle_data(&mut self, handle: Handle, data: &Data<'_>, now: Time) {
         let room = self.events.waiting() < self.config.event_bytes;
-        let Some(peer) = self.peers.get_mut(place) else { return };
+        let Some(peer) = self.peers.get_mut(handle) else { return };
         peer.counters.messages_in.add(Kind::DATA, 1);
         let (id, live) = (peer.id, peer.state == State::Live);
         // T-51: data that overtakes the connect reply cannot be delivered yet, so it is not acknowledged either.
         if peer.state == State::Connecting {
-            return self.reject_from(place, Cause::NotAllowed);
+            return self.reject_from(handle, Cause::NotAllowed);
         }
         let (seq, part) = match data.delivery {
             Delivery::Reliable(seq) => (seq, None),
@@ -158,20 +166,20 @@ impl Endpoint {
                 return self.events.push(received, data.payload);
             }
             Delivery::Unreliable => {
-                return self.reject_from(place, if live { Cause::Full } else { Cause::NotAllowed });
+                return self.reject_from(handle, if live { Cause::Full } else { Cause::NotAllowed });
             }
-            Delivery::LoosePart(_) => return self.reject_from(place, Cause::Contradiction),
+            Delivery::UnreliablePart(_) => return self.reject_from(handle, Cause::Contradiction),
         };
         // Nothing is acknowledged that could not be kept; what was delivered before is.
         if !room && seq.distance_from(peer.inbox(Channel::Game).expected()) >= 0 {
-            return self.reject_from(place, Cause::Full);
+            return self.reject_from(handle, Cause::Full);
         }
-        let Some(accepted) = self.accept(place, Channel::Game, seq, part, data.payload, now) else { return };
+        let Some(accepted) = self.accept(handle, Channel::Game, seq, part, data.payload, now) else { return };
         if accepted == Accepted::Now && live {
             self.events.push(Event::Received { peer: id, reliable: true }, data.payload);
         }
-        let delivered = self.deliver_ready(place, live);
-        if let Some(peer) = self.peers.get_mut(place) {
+        let delivered = self.deliver_ready(handle, live);
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.note_stall(Channel::Game, accepted == Accepted::Now || delivered, now);
         }
     }
@@ -180,14 +188,14 @@ impl Endpoint {
     /// is a duplicate.
     fn accept(
         &mut self,
-        place: u32,
+        handle: Handle,
         channel: Channel,
         seq: Seq,
         part: Option<Part>,
         bytes: &[u8],
         now: Time,
     ) -> Option<Accepted> {
-        let peer = self.peers.get_mut(place)?;
+        let peer = self.peers.get_mut(handle)?;
         let accepted = peer.inbox(channel).accept(seq, part, bytes, self.config.hold, &mut self.pool);
         if !matches!(accepted, Accepted::Refused(Refusal::Full | Refusal::Contradiction)) {
             peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
@@ -202,14 +210,14 @@ impl Endpoint {
             Accepted::Refused(Refusal::Full) => Cause::Full,
             Accepted::Refused(Refusal::Contradiction) => Cause::Contradiction,
         };
-        self.reject_from(place, cause);
+        self.reject_from(handle, cause);
         None
     }
 
     /// Delivers the game messages that waited for what has just arrived. `false` if there are none.
     #[inline]
-    fn deliver_ready(&mut self, place: u32, live: bool) -> bool {
-        let Some(peer) = self.peers.get_mut(place) else { return false };
+    fn deliver_ready(&mut self, handle: Handle, live: bool) -> bool {
+        let Some(peer) = self.peers.get_mut(handle) else { return false };
         let id = peer.id;
         let mut delivered = false;
         while let Some(held) = peer.inbox(Channel::Game).next_ready() {
@@ -228,40 +236,40 @@ impl Endpoint {
     }
 
     /// Everything but ACKs and data.
-    fn handle_rare(&mut self, place: u32, assigned: bool, message: &Message<'_>, raw: &[u8], now: Time) {
-        if let Some(peer) = self.peers.get_mut(place) {
+    fn handle_rare(&mut self, handle: Handle, assigned: bool, message: &Message<'_>, raw: &[u8], now: Time) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.counters.messages_in.add(message.kind(), 1);
         }
         match message {
             Message::Control(control) if assigned || is_first_word(&control.body) => {
-                self.handle_control(place, control, raw, now);
+                self.handle_control(handle, control, raw, now);
             }
-            Message::Control(_) | Message::Data(_) => self.reject_from(place, Cause::NotAllowed),
+            Message::Control(_) | Message::Data(_) => self.reject_from(handle, Cause::NotAllowed),
             Message::Ack(_) | Message::Keepalive => {}
         }
     }
 
-    fn handle_control(&mut self, place: u32, control: &Control<'_>, raw: &[u8], now: Time) {
+    fn handle_control(&mut self, handle: Handle, control: &Control<'_>, raw: &[u8], now: Time) {
         if raw.len() > CONTROL_ROOM {
-            return self.reject_from(place, Cause::Malformed);
+            return self.reject_from(handle, Cause::Malformed);
         }
-        let Some(peer) = self.peers.get_mut(place) else { return };
+        let Some(peer) = self.peers.get_mut(handle) else { return };
         let old = control.reliable && control.seq.distance_from(peer.inbox(Channel::Control).expected()) < 0;
         if !old && self.events.waiting() >= self.config.event_bytes {
-            return self.reject_from(place, Cause::Full);
+            return self.reject_from(handle, Cause::Full);
         }
         if !control.reliable {
-            return self.obey(place, &control.body, now);
+            return self.dispatch(handle, &control.body, now);
         }
-        let Some(accepted) = self.accept(place, Channel::Control, control.seq, None, raw, now) else {
+        let Some(accepted) = self.accept(handle, Channel::Control, control.seq, None, raw, now) else {
             return;
         };
         let mut delivered = accepted == Accepted::Now;
         if delivered {
-            self.obey(place, &control.body, now);
+            self.dispatch(handle, &control.body, now);
         }
         while let Some(held) =
-            self.peers.get_mut(place).and_then(|peer| peer.inbox(Channel::Control).next_ready())
+            self.peers.get_mut(handle).and_then(|peer| peer.inbox(Channel::Control).next_ready())
         {
             delivered = true;
             let mut buffer = [0; CONTROL_ROOM];
@@ -271,10 +279,10 @@ impl Endpoint {
             };
             held.take(room, &mut self.pool);
             if let Ok(Message::Control(control)) = Message::parse(room, Some(self.other_role())) {
-                self.obey(place, &control.body, now);
+                self.dispatch(handle, &control.body, now);
             }
         }
-        if let Some(peer) = self.peers.get_mut(place) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.note_stall(Channel::Control, delivered, now);
         }
     }
@@ -286,8 +294,8 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn reject_from(&mut self, place: u32, cause: Cause) {
-        if let Some(peer) = self.peers.get_mut(place) {
+    pub(super) fn reject_from(&mut self, handle: Handle, cause: Cause) {
+        if let Some(peer) = self.peers.get_mut(handle) {
             peer.counters.rejected.add(cause);
             let from = peer.address;
             self.tell_rejected(from, cause);

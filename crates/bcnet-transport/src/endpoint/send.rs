@@ -7,7 +7,7 @@ use crate::config::Settings;
 use crate::fragment;
 use crate::peer::{Peer, State};
 use crate::time::Time;
-use crate::wire::{Channel, FRAGMENT, Kind, Part, PeerId, RELIABLE};
+use crate::wire::{Channel, Delivery, PeerId, data_header};
 
 /// How a payload is to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,7 +34,7 @@ pub enum SendError {
         /// The size of the payload.
         len: usize,
         /// The largest that can be sent.
-        most: usize,
+        max: usize,
     },
     /// Too much waits for this peer already: send later, or boot it.
     QueueFull {
@@ -50,8 +50,8 @@ impl fmt::Display for SendError {
         match self {
             Self::UnknownPeer(peer) => write!(f, "{peer} is not connected: send after its Joined event"),
             Self::Leaving(peer) => write!(f, "{peer} is leaving: nothing more reaches it"),
-            Self::TooLarge { len, most } => {
-                write!(f, "{len} bytes are more than the {most} a payload can have: send less, or in several")
+            Self::TooLarge { len, max } => {
+                write!(f, "{len} bytes are more than the {max} a payload can have: send less, or in several")
             }
             Self::QueueFull { messages, bytes } => {
                 write!(f, "{messages} messages with {bytes} bytes wait already: send later, or boot the peer")
@@ -75,8 +75,8 @@ pub(super) fn queue(
     // T-67: what does not fit one message is reliable, and that is decided before it gets its number.
     let header = if quality == Quality::Unreliable { 3 } else { 5 };
     let Some(parts) = fragment::parts(payload.len(), header, config.message_limit) else {
-        let most = fragment::largest(config.message_limit);
-        return Err(SendError::TooLarge { len: payload.len(), most });
+        let max = fragment::largest(config.message_limit);
+        return Err(SendError::TooLarge { len: payload.len(), max });
     };
     match NonZeroU8::new(parts) {
         None => {
@@ -116,16 +116,12 @@ fn check_room(peer: &Peer, more: usize, len: usize, config: &Settings) -> Result
 #[inline(always)]
 fn queue_whole(peer: &mut Peer, payload: &[u8], quality: Quality, now: Time) {
     if quality == Quality::Unreliable {
-        return queue_loose(peer, payload, now);
+        return queue_unreliable(peer, payload, now);
     }
     let seq = peer.take_seq(Channel::Game);
-    let [a, b] = seq.0.to_le_bytes();
     let outbox = peer.start_queueing(now);
-    let write = |head: &mut [u8; 5], len| {
-        let [low, high] = word(len, RELIABLE);
-        *head = [Kind::DATA.0, low, high, a, b];
-    };
-    outbox.queue(Channel::Game, seq, write, payload);
+    let (head, len) = header(Delivery::Reliable(seq), payload);
+    outbox.queue(Channel::Game, seq, head.get(..len).unwrap_or_default(), payload);
     if quality == Quality::Urgent {
         outbox.hurry(seq);
     }
@@ -133,45 +129,29 @@ fn queue_whole(peer: &mut Peer, payload: &[u8], quality: Quality, now: Time) {
 
 /// Queues an unreliable payload that fits one message.
 #[inline(never)]
-fn queue_loose(peer: &mut Peer, payload: &[u8], now: Time) {
-    let write = |head: &mut [u8; 3], len| {
-        let [low, high] = word(len, 0);
-        *head = [Kind::DATA.0, low, high];
-    };
-    peer.queue_loose(write, payload, now);
+fn queue_unreliable(peer: &mut Peer, payload: &[u8], now: Time) {
+    let next = peer.next_game_seq();
+    let (head, len) = header(Delivery::Unreliable, payload);
+    peer.start_queueing(now).queue_unreliable(head.get(..len).unwrap_or_default(), payload, next);
 }
 
 /// T-67: queues a payload in parts, which all have one sequence number.
 #[inline(never)]
 fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quality, limit: usize, now: Time) {
     let seq = peer.take_seq(Channel::Game);
-    let ([a, b], parts) = (seq.0.to_le_bytes(), total.get());
     let outbox = peer.start_queueing(now);
     for (part, body) in fragment::split(payload, total, limit) {
-        match part {
-            Part::First { .. } => {
-                let write = |head: &mut [u8; 7], len| {
-                    let [low, high] = word(len, RELIABLE | FRAGMENT);
-                    *head = [Kind::DATA.0, low, high, a, b, 0, parts];
-                };
-                outbox.queue_part(seq, parts, write, body);
-            }
-            Part::Later { index } => {
-                let write = |head: &mut [u8; 6], len| {
-                    let [low, high] = word(len, RELIABLE | FRAGMENT);
-                    *head = [Kind::DATA.0, low, high, a, b, index.get()];
-                };
-                outbox.queue_part(seq, parts, write, body);
-            }
-        }
+        let (head, len) = header(Delivery::Fragment(seq, part), body);
+        outbox.queue_part(seq, total.get(), head.get(..len).unwrap_or_default(), body);
     }
     if quality == Quality::Urgent {
         outbox.hurry(seq);
     }
 }
 
-/// T-12.
-#[inline]
-const fn word(size: u16, flags: u16) -> [u8; 2] {
-    (size | flags).to_le_bytes()
+/// The header in front of a payload or a part, which is not longer than a message may be.
+#[inline(always)]
+fn header(delivery: Delivery, body: &[u8]) -> ([u8; 7], usize) {
+    let size = delivery.header_len() + body.len();
+    data_header(delivery, u16::try_from(size).unwrap_or(u16::MAX))
 }

@@ -23,8 +23,8 @@ impl Endpoint {
     pub(super) fn handle_lone(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
         let Self { peers, events, config, ready, .. } = self;
         let [sender, 1, message @ ..] = bytes else { return false };
-        let Some(place) = peers.find(PeerId(*sender)) else { return false };
-        let Some(peer) = peers.get_mut(place) else { return false };
+        let Some(handle) = peers.find(PeerId(*sender)) else { return false };
+        let Some(peer) = peers.get_mut(handle) else { return false };
         if peer.address != from || peer.state != State::Live || !config.short_ways {
             return false;
         }
@@ -43,7 +43,7 @@ impl Endpoint {
         } else {
             return false;
         }
-        list(peer, place, ready);
+        list(peer, handle, ready);
         true
     }
 }
@@ -143,7 +143,7 @@ impl Peer {
 impl Outbox {
     /// Writes the ACK of a whole message, if that is all there is to send. Returns how long it is.
     #[inline(always)]
-    fn fill_lone_ack(&mut self, room: &mut [u8]) -> Option<usize> {
+    pub(crate) fn fill_lone_ack(&mut self, room: &mut [u8]) -> Option<usize> {
         if self.owed != 1 || self.fresh > 0 || !self.lost.is_empty() {
             return None;
         }
@@ -158,7 +158,7 @@ impl Outbox {
 
     /// As [`fill_lone_ack`](Self::fill_lone_ack), for a reliable game message that was never sent.
     #[inline(always)]
-    fn fill_lone_data(&mut self, room: &mut [u8], budget: usize, now: Time) -> Option<usize> {
+    pub(crate) fn fill_lone_data(&mut self, room: &mut [u8], budget: usize, now: Time) -> Option<usize> {
         // What is urgent leaves its list only on the general way.
         if self.fresh != 1 || self.owed > 0 || !self.lost.is_empty() || !self.urgent.is_empty() {
             return None;

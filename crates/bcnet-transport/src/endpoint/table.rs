@@ -1,4 +1,4 @@
-//! The peers of an endpoint, by place, by id and by address.
+//! The peers of an endpoint, by handle, by id and by address.
 
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -6,94 +6,109 @@ use core::net::SocketAddrV4;
 use crate::peer::{Peer, State};
 use crate::wire::PeerId;
 
-/// All peers. A place is used again only after its peer was removed.
+/// Stands for a peer as long as it is in the table, whether it has an id or not. It is used again afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Handle(u8);
+
+impl Handle {
+    /// The key of its deadline.
+    pub(super) fn key(self) -> u32 {
+        self.0.into()
+    }
+
+    /// The handle whose deadline has this key.
+    pub(super) fn of_key(key: u32) -> Option<Self> {
+        u8::try_from(key).ok().map(Self)
+    }
+
+    fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// All peers.
 #[derive(Debug)]
 pub(super) struct Table {
     peers: Vec<Option<Peer>>,
-    /// The place of each peer that has an id.
-    by_id: [u8; 128],
+    by_id: [Option<Handle>; 128],
     /// The last id that was given away.
     last_id: u8,
 }
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { peers: Vec::new(), by_id: [NOBODY; 128], last_id: PeerId::HOST.0 }
+        Self { peers: Vec::new(), by_id: [None; 128], last_id: PeerId::HOST.0 }
     }
 
-    pub(super) fn get(&self, place: u32) -> Option<&Peer> {
-        self.peers.get(place as usize)?.as_ref()
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Peer> {
-        self.peers.get_mut(place as usize)?.as_mut()
+    pub(super) fn get(&self, handle: Handle) -> Option<&Peer> {
+        self.peers.get(handle.index())?.as_ref()
     }
 
     #[inline]
-    pub(super) fn find(&self, id: PeerId) -> Option<u32> {
-        self.by_id.get(usize::from(id.0)).copied().filter(|place| *place != NOBODY).map(u32::from)
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Peer> {
+        self.peers.get_mut(handle.index())?.as_mut()
     }
 
-    pub(super) fn find_address(&self, address: SocketAddrV4) -> Option<u32> {
-        let is_there = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.address == address);
-        u32::try_from(self.peers.iter().position(is_there)?).ok()
+    #[inline]
+    pub(super) fn find(&self, id: PeerId) -> Option<Handle> {
+        *self.by_id.get(usize::from(id.0))?
+    }
+
+    pub(super) fn find_address(&self, address: SocketAddrV4) -> Option<Handle> {
+        self.handles().find(|handle| self.get(*handle).is_some_and(|peer| peer.address == address))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.peers.iter().flatten()
     }
 
-    /// The places that may have a peer.
-    pub(super) fn places(&self) -> core::ops::Range<u32> {
-        0..u32::try_from(self.peers.len()).unwrap_or(0)
+    /// All handles that may stand for a peer.
+    pub(super) fn handles(&self) -> impl Iterator<Item = Handle> + use<> {
+        (0..u8::try_from(self.peers.len()).unwrap_or(u8::MAX)).map(Handle)
     }
 
-    /// Puts a peer into a free place. `None` if there are too many.
-    pub(super) fn add(&mut self, peer: Peer) -> Option<u32> {
-        let place = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
-        let short = u8::try_from(place).ok().filter(|place| *place != NOBODY)?;
-        let id = peer.id;
-        match self.peers.get_mut(place) {
+    /// Takes a peer in. Returns `None` if there are too many.
+    pub(super) fn add(&mut self, peer: Peer) -> Option<Handle> {
+        let index = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
+        let handle = u8::try_from(index).ok().filter(|index| *index < u8::MAX).map(Handle)?;
+        self.register(peer.id, Some(handle));
+        match self.peers.get_mut(index) {
             Some(free) => *free = Some(peer),
             None => self.peers.push(Some(peer)),
         }
-        self.register(id, short);
-        Some(u32::from(short))
+        Some(handle)
     }
 
-    pub(super) fn remove(&mut self, place: u32) -> Option<Peer> {
-        let peer = self.peers.get_mut(place as usize)?.take()?;
-        self.register(peer.id, NOBODY);
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<Peer> {
+        let peer = self.peers.get_mut(handle.index())?.take()?;
+        self.register(peer.id, None);
         while matches!(self.peers.last(), Some(None)) {
             self.peers.pop();
         }
         Some(peer)
     }
 
-    /// T-50: gives a peer the next free id, upward from the last one given, without 0x5C. Who is leaving keeps its id but
-    /// is not one of the `most` peers any more.
-    pub(super) fn assign(&mut self, place: u32, most: usize) -> Option<PeerId> {
-        if self.iter().filter(|peer| peer.state == State::Live).count() >= most {
+    /// T-50: gives a peer the next free id, upward from the last one given, without 0x5C. A peer that is leaving keeps its
+    /// id but is not one of the `max` peers any more.
+    pub(super) fn assign(&mut self, handle: Handle, max: usize) -> Option<PeerId> {
+        if self.iter().filter(|peer| peer.state == State::Live).count() >= max {
             return None;
         }
         let upward = (self.last_id + 1..=LAST_ID).chain(FIRST_ID..=self.last_id);
         let id = upward.map(PeerId).find(|id| id.is_assignable() && self.find(*id).is_none())?;
-        self.get_mut(place)?.id = id;
+        self.get_mut(handle)?.id = id;
         self.last_id = id.0;
-        self.register(id, u8::try_from(place).unwrap_or(NOBODY));
+        self.register(id, Some(handle));
         Some(id)
     }
 
-    /// Notes where an id is; a peer without one is in no list.
-    fn register(&mut self, id: PeerId, place: u8) {
+    /// Notes who has an id; a peer without one is in no list.
+    fn register(&mut self, id: PeerId, handle: Option<Handle>) {
         if let Some(slot) = self.by_id.get_mut(usize::from(id.0)) {
-            *slot = place;
+            *slot = handle;
         }
     }
 }
 
-/// The place of an id that nobody has.
-const NOBODY: u8 = u8::MAX;
 const FIRST_ID: u8 = 2;
 const LAST_ID: u8 = 0x7E;

@@ -1,7 +1,7 @@
 //! Fills datagrams from an outbox.
 
-use super::stream::{Found, Next, Room, State, Unit};
-use super::{Loose, Outbox, Sent};
+use super::stream::{Capacity, Found, Next, Segment, State};
+use super::{Outbox, Sent, Unreliable};
 use crate::time::Time;
 use crate::wire::{Channel, Seq, Writer};
 
@@ -50,19 +50,19 @@ impl Outbox {
     /// As [`readiness`](Self::readiness), if something waits and something else is under way.
     #[inline(never)]
     fn readiness_under_way(&mut self, budget: usize) -> Readiness {
-        let len = |unit: Option<&Unit>| unit.map_or(0, Unit::len);
+        let len = |segment: Option<&Segment>| segment.map_or(0, Segment::len);
         let next = if let Some(&(channel, seq, part)) = self.lost.front() {
-            len(self.unit(channel, seq, part))
+            len(self.segment(channel, seq, part))
         } else if let Some(next) = self.control.next_fresh() {
             next.len
         } else if let Some(&seq) = self.urgent.front() {
-            len(self.game.unit(seq, 0))
+            len(self.game.segment(seq, 0))
         } else if let Some(next) = self.game.next_fresh() {
             next.len
         } else {
             return Readiness::Now;
         };
-        let now = next <= self.allowance(next, budget) || !self.loose.is_empty();
+        let now = next <= self.allowance(next, budget) || !self.unreliable.is_empty();
         if now { Readiness::Now } else { Readiness::Later }
     }
 
@@ -80,8 +80,8 @@ impl Outbox {
         let mut filled = Filled::default();
         if self.owed > 0 {
             // T-60: a lost datagram of ACKs makes the peer send all of it again, so they do not all travel in one.
-            let most = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_ALONE };
-            filled.acks = self.fill_acks(writer, most);
+            let max = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_ALONE };
+            filled.acks = self.fill_acks(writer, max);
         }
         let datagram = self.datagrams.wrapping_add(1);
         if ready != Readiness::Nothing {
@@ -101,12 +101,12 @@ impl Outbox {
         filled
     }
 
-    /// Writes owed ACKs, `most` of them. How many.
+    /// Writes owed ACKs, `max` of them. How many.
     #[inline]
-    fn fill_acks(&mut self, writer: &mut Writer<'_>, most: u32) -> u32 {
+    fn fill_acks(&mut self, writer: &mut Writer<'_>, max: u32) -> u32 {
         let mut acks = 0;
         while let Some(run) = self.acks.front_mut() {
-            let some = u8::try_from(most - acks).unwrap_or(u8::MAX).min(run.count);
+            let some = u8::try_from(max - acks).unwrap_or(u8::MAX).min(run.count);
             let written = writer.push_acks(run.first, some);
             acks += u32::from(written);
             if written < run.count {
@@ -133,7 +133,7 @@ impl Outbox {
     /// `false` if some had no room.
     fn fill_lost(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
         while let Some(&(channel, seq, part)) = self.lost.front() {
-            if self.unit(channel, seq, part).is_some_and(|unit| unit.state == State::Lost) {
+            if self.segment(channel, seq, part).is_some_and(|segment| segment.state == State::Lost) {
                 if !self.send(channel, seq, part, filling) {
                     return false;
                 }
@@ -152,7 +152,8 @@ impl Outbox {
                 return false;
             }
             filled.fresh += 1;
-            let kind = self.control.unit(seq, part).and_then(|unit| self.control.bytes(unit).first());
+            let kind =
+                self.control.segment(seq, part).and_then(|segment| self.control.bytes(segment).first());
             if let Some(count) = kind.and_then(|kind| filled.control.get_mut(usize::from(*kind))) {
                 *count = count.saturating_add(1);
             }
@@ -178,7 +179,7 @@ impl Outbox {
     #[inline]
     fn fill_game(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
         while filled.fresh as usize != self.fresh {
-            let (run, full) = if self.loose.is_empty() { self.send_run(filling) } else { (0, false) };
+            let (run, full) = if self.unreliable.is_empty() { self.send_run(filling) } else { (0, false) };
             let sent = if run > 0 { run } else { self.send_next(filling) };
             filled.fresh += u32::from(sent);
             filled.game |= sent > 0;
@@ -193,7 +194,7 @@ impl Outbox {
     fn send_run(&mut self, filling: &mut Filling<'_, '_>) -> (u8, bool) {
         let Filling { writer, datagram, budget, now } = filling;
         let bytes = writer.room().min(budget.saturating_sub(self.in_flight));
-        let room = Room { bytes, messages: writer.room_messages() };
+        let room = Capacity { bytes, messages: writer.room_messages() };
         let run = self.game.send_run(room, *datagram, *now);
         if run.count > 0 && writer.push_run(self.game.run_bytes(&run), run.count) {
             self.in_flight += run.len;
@@ -205,26 +206,26 @@ impl Outbox {
     /// Writes the next game message, or part, if it fits. How many.
     #[inline(never)]
     fn send_next(&mut self, filling: &mut Filling<'_, '_>) -> u8 {
-        u8::from(match (self.loose.front().copied(), self.game.next_fresh()) {
+        u8::from(match (self.unreliable.front().copied(), self.game.next_fresh()) {
             (None, None) => false,
             (None, Some(next)) if next.len > filling.writer.room() => false,
-            (Some(loose), Some(next)) if next.seq.distance_from(loose.before) >= 0 => {
-                self.send_loose(loose, filling)
+            (Some(unreliable), Some(next)) if next.seq.distance_from(unreliable.before) >= 0 => {
+                self.send_unreliable(unreliable, filling)
             }
             (_, Some(next)) => self.send(Channel::Game, next.seq, next.part, filling),
-            (Some(loose), None) => self.send_loose(loose, filling),
+            (Some(unreliable), None) => self.send_unreliable(unreliable, filling),
         })
     }
 
-    fn send_loose(&mut self, loose: Loose, filling: &mut Filling<'_, '_>) -> bool {
-        let len = usize::from(loose.len);
-        if !filling.writer.push_encoded(self.loose_bytes.get(loose.at, len)) {
+    fn send_unreliable(&mut self, unreliable: Unreliable, filling: &mut Filling<'_, '_>) -> bool {
+        let len = usize::from(unreliable.len);
+        if !filling.writer.push_encoded(self.unreliable_bytes.get(unreliable.at, len)) {
             return false;
         }
-        self.loose.skip(1);
-        match self.loose.front() {
-            Some(next) => self.loose_bytes.release_to(next.at),
-            None => self.loose_bytes.release_all(),
+        self.unreliable.skip(1);
+        match self.unreliable.front() {
+            Some(next) => self.unreliable_bytes.release_to(next.at),
+            None => self.unreliable_bytes.release_all(),
         }
         self.queued -= 1;
         self.queued_bytes -= len;
@@ -238,21 +239,24 @@ impl Outbox {
         if self.in_flight == 0 { budget.max(first) } else { budget.saturating_sub(self.in_flight) }
     }
 
-    /// Writes a unit. `false` if there is no room in the datagram or in the budget.
+    /// Writes a segment. `false` if there is no room in the datagram or in the budget.
     #[inline]
     fn send(&mut self, channel: Channel, seq: Seq, part: u8, filling: &mut Filling<'_, '_>) -> bool {
-        let Some(len) = self.unit(channel, seq, part).map(Unit::len) else { return true };
+        let Some(len) = self.segment(channel, seq, part).map(Segment::len) else { return true };
         if len > self.allowance(len, filling.budget) {
             return false;
         }
         let stream = self.stream(channel);
-        if !stream.unit(seq, part).is_some_and(|unit| filling.writer.push_encoded(stream.bytes(unit))) {
+        if !stream
+            .segment(seq, part)
+            .is_some_and(|segment| filling.writer.push_encoded(stream.bytes(segment)))
+        {
             return false;
         }
         let (at, datagram) = (filling.now, filling.datagram);
         match stream.find(seq) {
-            Some(Found::Whole(unit)) => unit.send(datagram, at),
-            Some(Found::Split(group)) => group.send(part, datagram, at),
+            Some(Found::Whole(segment)) => segment.send(datagram, at),
+            Some(Found::Split(split)) => split.send(part, datagram, at),
             None => {}
         }
         self.in_flight += len;

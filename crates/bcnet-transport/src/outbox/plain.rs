@@ -5,8 +5,8 @@
 //! then sent once more, alone, after a time in which nothing was said about the message: what comes next answers it.
 //! Only an ACK that is later than that pause could still deceive.
 
-use super::stream::{Found, Group, State};
-use super::{Outbox, Pace, Sent, Settled};
+use super::stream::{Found, SplitMessage, State};
+use super::{Outbox, ResendPolicy, Sent, Settled};
 use crate::time::Time;
 use crate::wire::{Channel, Seq};
 
@@ -14,52 +14,52 @@ impl Outbox {
     /// A plain ACK for a message that was split.
     #[cold]
     pub(super) fn note_plain(&mut self, channel: Channel, seq: Seq, now: Time) -> Settled {
-        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return Settled::Useless };
-        if group.left == 0 {
+        let Some(Found::Split(split)) = self.stream(channel).find(seq) else { return Settled::Useless };
+        if split.left == 0 {
             return Settled::Useless;
         }
-        let busy = !group.all_wait();
-        let arrived = group.note_plain(now);
-        if busy && group.all_wait() {
+        let busy = !split.all_wait();
+        let arrived = split.note_plain(now);
+        if busy && split.all_wait() {
             self.go_on(channel, seq, now);
         }
         let Some((flown, bytes)) = arrived else { return Settled::Noted };
         self.in_flight -= flown;
         self.queued -= 1;
         self.queued_bytes -= bytes;
-        Settled::Arrived { bytes, trip: None, most: None }
+        Settled::Arrived { bytes, trip: None, max_trip: None }
     }
 
     /// A part was not answered in time, or has waited a while for its turn. Returns how many bytes were lost.
     #[cold]
-    pub(super) fn give_up_plain(&mut self, sent: Sent, pace: Pace, now: Time) -> usize {
+    pub(super) fn give_up_plain(&mut self, sent: Sent, policy: ResendPolicy, now: Time) -> usize {
         let Sent { seq, part, channel, .. } = sent;
-        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return 0 };
-        let quiet = now.micros_since(group.last) >= pace.timeout.saturating_mul(2).max(group.pause());
-        let alone = group.asked == Some(part);
-        let Some(unit) = group.units.get_mut(usize::from(part)) else { return 0 };
-        let (waits, len) = (unit.state == State::Waiting, unit.len());
+        let Some(Found::Split(split)) = self.stream(channel).find(seq) else { return 0 };
+        let quiet = now.micros_since(split.last) >= policy.timeout.saturating_mul(2).max(split.pause());
+        let alone = split.asked == Some(part);
+        let Some(segment) = split.segments.get_mut(usize::from(part)) else { return 0 };
+        let (waits, len) = (segment.state == State::Waiting, segment.len());
         let patient = match (waits, alone) {
             (true, _) => !quiet,
-            (false, true) => unit.skips < pace.patience(unit.sends),
+            (false, true) => segment.skips < policy.patience(segment.sends),
             // A round ends when nothing of it can still be answered.
-            (false, false) => unit.skips == 0,
+            (false, false) => segment.skips == 0,
         };
         if patient {
-            unit.skips = unit.skips.saturating_add(1);
-            unit.last_sent = now;
+            segment.skips = segment.skips.saturating_add(1);
+            segment.last_sent = now;
             self.sent.push(Sent { at: now, ..sent });
             return 0;
         }
-        unit.skips = 0;
+        segment.skips = 0;
         if waits || alone {
-            unit.state = State::Lost;
-            group.waiting -= u8::from(waits);
+            segment.state = State::Lost;
+            split.waiting -= u8::from(waits);
             self.insert_lost(channel, seq, part);
         } else {
-            unit.state = State::Waiting;
-            group.waiting += 1;
-            if group.all_wait() {
+            segment.state = State::Waiting;
+            split.waiting += 1;
+            if split.all_wait() {
                 self.go_on(channel, seq, now);
             }
         }
@@ -73,38 +73,40 @@ impl Outbox {
     /// Nothing of a message is under way: all parts that are left are sent again, or the first of them, when it is quiet.
     #[cold]
     pub(super) fn go_on(&mut self, channel: Channel, seq: Seq, now: Time) {
-        let Some(Found::Split(group)) = self.stream(channel).find(seq) else { return };
-        if group.one_by_one || group.rounds >= MAX_ROUNDS {
-            group.one_by_one = true;
-            let mut parts = (0..=u8::MAX).zip(&mut group.units);
-            let Some((part, unit)) = parts.find(|(_, unit)| unit.state == State::Waiting) else { return };
+        let Some(Found::Split(split)) = self.stream(channel).find(seq) else { return };
+        if split.one_by_one || split.rounds >= MAX_ROUNDS {
+            split.one_by_one = true;
+            let mut parts = (0..=u8::MAX).zip(&mut split.segments);
+            let Some((part, segment)) = parts.find(|(_, segment)| segment.state == State::Waiting) else {
+                return;
+            };
             // Patient from the start, so that no later ACK hurries it.
-            (unit.last_sent, unit.skips) = (now, 1);
-            let datagram = unit.datagram;
+            (segment.last_sent, segment.skips) = (now, 1);
+            let datagram = segment.datagram;
             return self.sent.push(Sent { at: now, datagram, seq, part, count: 1, channel });
         }
-        (group.rounds, group.waiting, group.sends, group.answers) = (group.rounds + 1, 0, 0, 0);
-        let parts = u8::try_from(group.units.len()).unwrap_or(u8::MAX);
+        (split.rounds, split.waiting, split.sends, split.answers) = (split.rounds + 1, 0, 0, 0);
+        let parts = u8::try_from(split.segments.len()).unwrap_or(u8::MAX);
         for part in 0..parts {
-            if let Some(Found::Split(group)) = self.stream(channel).find(seq)
-                && let Some(unit) = group.units.get_mut(usize::from(part))
-                && unit.state == State::Waiting
+            if let Some(Found::Split(split)) = self.stream(channel).find(seq)
+                && let Some(segment) = split.segments.get_mut(usize::from(part))
+                && segment.state == State::Waiting
             {
-                unit.state = State::Lost;
+                segment.state = State::Lost;
                 self.insert_lost(channel, seq, part);
             }
         }
     }
 }
 
-impl Group {
+impl SplitMessage {
     /// A part leaves in `datagram`.
     pub(super) fn send(&mut self, part: u8, datagram: u32, now: Time) {
         self.sends = self.sends.saturating_add(1);
         self.last = now;
         self.asked = self.one_by_one.then_some(part);
-        if let Some(unit) = self.units.get_mut(usize::from(part)) {
-            unit.send(datagram, now);
+        if let Some(segment) = self.segments.get_mut(usize::from(part)) {
+            segment.send(datagram, now);
         }
     }
 
@@ -128,15 +130,15 @@ impl Group {
         if !self.one_by_one {
             self.answers = self.answers.saturating_add(1);
             // As many sends as parts may have been repeats of a few.
-            let sent = || self.units.iter().all(|unit| unit.state != State::Fresh);
+            let sent = || self.segments.iter().all(|segment| segment.state != State::Fresh);
             self.one_by_one = self.sends >= u16::from(self.left) && self.answers >= self.sends && sent();
             if self.one_by_one {
                 self.hold_back();
             }
             return None;
         }
-        let asked = self.asked.take().and_then(|part| self.units.get_mut(usize::from(part)));
-        let arrived = asked.and_then(|unit| Some((unit.arrive()?, unit.len())));
+        let asked = self.asked.take().and_then(|part| self.segments.get_mut(usize::from(part)));
+        let arrived = asked.and_then(|segment| Some((segment.arrive()?, segment.len())));
         if arrived.is_some() {
             self.left -= 1;
             self.settled = now;
@@ -154,8 +156,8 @@ impl Group {
 
     /// What was about to be sent waits for its turn: parts are sent one by one.
     fn hold_back(&mut self) {
-        for unit in self.units.iter_mut().filter(|unit| unit.state == State::Lost) {
-            unit.state = State::Waiting;
+        for segment in self.segments.iter_mut().filter(|segment| segment.state == State::Lost) {
+            segment.state = State::Waiting;
             self.waiting += 1;
         }
     }

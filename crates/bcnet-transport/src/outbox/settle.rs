@@ -1,6 +1,6 @@
 //! What becomes of what was sent: it is acknowledged, or taken for lost.
 
-use super::stream::{Found, State, Unit};
+use super::stream::{Found, Segment, State};
 use super::{Outbox, Sent};
 use crate::retry::RoundTrip;
 use crate::time::Time;
@@ -14,12 +14,12 @@ pub(crate) enum Settled {
     /// A plain ACK for a part: counted, nothing settled yet.
     Noted,
     /// `bytes` arrived; the round trip, if it can be told, and the most it can have been if it was sent again.
-    Arrived { bytes: usize, trip: Option<u64>, most: Option<u64> },
+    Arrived { bytes: usize, trip: Option<u64>, max_trip: Option<u64> },
 }
 
 /// When something is sent again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct ResendPolicy {
     /// In microseconds after it was sent.
     pub(crate) timeout: u64,
     /// From this many sends of one message on, it waits longer.
@@ -30,15 +30,17 @@ impl Outbox {
     /// T-60, T-65: an ACK arrived. After the last of a datagram comes [`trim`](Self::trim).
     #[inline(always)]
     pub(crate) fn settle(&mut self, id: MessageId, trip: &RoundTrip, now: Time) -> Settled {
-        let (unit, flown) = match (self.stream(id.channel).find(id.seq), id.part) {
-            (Some(Found::Whole(unit)), None) => (*unit, unit.arrive()),
-            (Some(Found::Split(group)), Some(part)) => {
-                let Some(unit) = group.units.get_mut(usize::from(part)) else { return Settled::Useless };
-                let (copy, flown) = (*unit, unit.arrive());
-                group.left -= u8::from(flown.is_some());
-                group.waiting -= u8::from(copy.state == State::Waiting);
+        let (segment, flown) = match (self.stream(id.channel).find(id.seq), id.part) {
+            (Some(Found::Whole(segment)), None) => (*segment, segment.arrive()),
+            (Some(Found::Split(split)), Some(part)) => {
+                let Some(segment) = split.segments.get_mut(usize::from(part)) else {
+                    return Settled::Useless;
+                };
+                let (copy, flown) = (*segment, segment.arrive());
+                split.left -= u8::from(flown.is_some());
+                split.waiting -= u8::from(copy.state == State::Waiting);
                 // T-65: it may have been the last that the others waited for.
-                if flown.is_some() && group.all_wait() {
+                if flown.is_some() && split.all_wait() {
                     self.go_on(id.channel, id.seq, now);
                 }
                 (copy, flown)
@@ -49,34 +51,34 @@ impl Outbox {
         let Some(flown) = flown else { return Settled::Useless };
         self.in_flight -= flown;
         self.queued -= 1;
-        self.queued_bytes -= unit.len();
-        if unit.sends == 1 {
-            self.note_newest(unit.datagram);
-            let trip = Some(now.micros_since(unit.first_sent));
-            return Settled::Arrived { bytes: unit.len(), trip, most: None };
+        self.queued_bytes -= segment.len();
+        if segment.sends == 1 {
+            self.note_newest(segment.datagram);
+            let trip = Some(now.micros_since(segment.first_sent));
+            return Settled::Arrived { bytes: segment.len(), trip, max_trip: None };
         }
-        let (is_early, most) = self.settle_repeat(unit, trip, now);
-        let answers_first = is_early && unit.sends == 2;
+        let (is_early, max_trip) = self.settle_repeat(segment, trip, now);
+        let answers_first = is_early && segment.sends == 2;
         // T-61: without a sign that the way is longer, the guess is a careful one.
         let careful =
             trip.smoothed().filter(|_| !is_early).map_or(u64::MAX, |trip| (2 * u64::from(trip)).max(CAREFUL));
-        let trip = answers_first.then_some(most);
-        Settled::Arrived { bytes: unit.len(), trip, most: Some(most.min(careful)) }
+        let trip = answers_first.then_some(max_trip);
+        Settled::Arrived { bytes: segment.len(), trip, max_trip: Some(max_trip.min(careful)) }
     }
 
     /// A message that was sent more than once was acknowledged: whether the ACK comes too soon to answer the last send,
     /// and how long ago the first was.
     #[cold]
     #[inline(never)]
-    fn settle_repeat(&mut self, unit: Unit, trip: &RoundTrip, now: Time) -> (bool, u64) {
-        let since_last = now.micros_since(unit.last_sent);
+    fn settle_repeat(&mut self, segment: Segment, trip: &RoundTrip, now: Time) -> (bool, u64) {
+        let since_last = now.micros_since(segment.last_sent);
         // An ACK that comes much sooner after a repeat than a round trip takes answers an earlier send. It must not make
         // others seem overtaken if it may, and is measured only if it does.
         let answers_last = |trip: u32| since_last >= u64::from(trip - trip / 4);
         if answers_last(trip.smoothed().unwrap_or(0)) {
-            self.note_newest(unit.datagram);
+            self.note_newest(segment.datagram);
         }
-        (!answers_last(trip.least()), now.micros_since(unit.first_sent))
+        (!answers_last(trip.least()), now.micros_since(segment.first_sent))
     }
 
     /// Something of this datagram was acknowledged.
@@ -104,7 +106,7 @@ impl Outbox {
     }
 
     /// T-62: finds what was lost: timed out, or overtaken by the ACKs of later datagrams. Returns how many bytes.
-    pub(crate) fn find_lost(&mut self, pace: Pace, now: Time) -> usize {
+    pub(crate) fn find_lost(&mut self, policy: ResendPolicy, now: Time) -> usize {
         let mut bytes = 0;
         while let Some(&sent) = self.sent.front() {
             let Some(waiting) = self.first_waiting(sent) else {
@@ -113,9 +115,10 @@ impl Outbox {
             };
             let overtaken = self.newest.wrapping_sub(sent.datagram).cast_signed() >= OVERTAKEN;
             // T-62: once it waits longer than a timeout, nothing hurries it.
-            let unit = self.unit(waiting.channel, waiting.seq, waiting.part);
-            let patient = unit.is_some_and(|unit| unit.skips > 0 || pace.patience(unit.sends) > 0);
-            let due = overtaken && !patient || sent.at.plus(pace.timeout) <= now;
+            let segment = self.segment(waiting.channel, waiting.seq, waiting.part);
+            let patient =
+                segment.is_some_and(|segment| segment.skips > 0 || policy.patience(segment.sends) > 0);
+            let due = overtaken && !patient || sent.at.plus(policy.timeout) <= now;
             let rest = if due { waiting.after_first() } else { waiting };
             match self.sent.front_mut() {
                 Some(front) if rest.count > 0 => *front = rest,
@@ -124,7 +127,7 @@ impl Outbox {
             if !due {
                 break;
             }
-            bytes += self.give_up(waiting, pace, now);
+            bytes += self.give_up(waiting, policy, now);
         }
         bytes
     }
@@ -134,8 +137,8 @@ impl Outbox {
     fn first_waiting(&mut self, mut sent: Sent) -> Option<Sent> {
         let stream = self.stream(sent.channel);
         while sent.count > 0 {
-            let done = match stream.unit(sent.seq, sent.part) {
-                Some(unit) if unit.is_awaited_since(sent.datagram, sent.at) => return Some(sent),
+            let done = match stream.segment(sent.seq, sent.part) {
+                Some(segment) if segment.is_awaited_since(sent.datagram, sent.at) => return Some(sent),
                 Some(_) => 1,
                 // Nothing of what is behind the first that is still here waits.
                 None => u8::try_from(stream.behind(sent.seq)).unwrap_or(u8::MAX).max(1),
@@ -146,27 +149,27 @@ impl Outbox {
         None
     }
 
-    /// A transmission was lost: its first unit is sent again, or waits a little longer. Returns how many bytes were
+    /// A transmission was lost: its first segment is sent again, or waits a little longer. Returns how many bytes were
     /// lost.
-    fn give_up(&mut self, sent: Sent, pace: Pace, now: Time) -> usize {
+    fn give_up(&mut self, sent: Sent, policy: ResendPolicy, now: Time) -> usize {
         let Sent { seq, part, channel, .. } = sent;
-        let unit = match self.stream(channel).find(seq) {
-            Some(Found::Whole(unit)) => unit,
-            Some(Found::Split(group)) if group.plain => return self.give_up_plain(sent, pace, now),
-            Some(Found::Split(group)) => match group.units.get_mut(usize::from(part)) {
-                Some(unit) => unit,
+        let segment = match self.stream(channel).find(seq) {
+            Some(Found::Whole(segment)) => segment,
+            Some(Found::Split(split)) if split.plain => return self.give_up_plain(sent, policy, now),
+            Some(Found::Split(split)) => match split.segments.get_mut(usize::from(part)) {
+                Some(segment) => segment,
                 None => return 0,
             },
             None => return 0,
         };
-        if unit.skips < pace.patience(unit.sends) {
-            unit.skips += 1;
-            unit.last_sent = now;
+        if segment.skips < policy.patience(segment.sends) {
+            segment.skips += 1;
+            segment.last_sent = now;
             self.sent.push(Sent { at: now, count: 1, ..sent });
             return 0;
         }
-        (unit.skips, unit.state) = (0, State::Lost);
-        let len = unit.len();
+        (segment.skips, segment.state) = (0, State::Lost);
+        let len = segment.len();
         self.insert_lost(channel, seq, part);
         self.in_flight -= len;
         len
@@ -196,13 +199,13 @@ impl Sent {
     }
 }
 
-impl Pace {
+impl ResendPolicy {
     /// T-62: how many timeouts a message waits beyond the first. One that stays unanswered after many sends is repeated
     /// ever more seldom: it is not the link that is bad then.
     pub(crate) fn patience(self, sends: u8) -> u8 {
         let extra = sends.saturating_sub(self.patient_from).min(6);
-        let most = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);
-        u8::try_from(most).unwrap_or(u8::MAX).min((1 << extra) - 1)
+        let max = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);
+        u8::try_from(max).unwrap_or(u8::MAX).min((1 << extra) - 1)
     }
 }
 

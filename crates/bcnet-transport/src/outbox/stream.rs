@@ -13,7 +13,7 @@ use crate::wire::Seq;
 
 /// A message, or a part of one, that waits for its ACK.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unit {
+pub(super) struct Segment {
     pub(super) first_sent: Time,
     pub(super) last_sent: Time,
     /// The datagram that carried it last.
@@ -44,15 +44,15 @@ pub(super) enum State {
 /// What one sequence number stands for.
 #[derive(Debug, Clone, Copy)]
 enum Entry {
-    Whole(Unit),
-    /// The place of its group.
+    Whole(Segment),
+    /// The place of its split.
     Split(u32),
 }
 
 /// The parts of a message that was split.
 #[derive(Debug, Default)]
-pub(super) struct Group {
-    pub(super) units: Vec<Unit>,
+pub(super) struct SplitMessage {
+    pub(super) segments: Vec<Segment>,
     /// How many are not done.
     pub(super) left: u8,
     /// How many wait for the others.
@@ -75,8 +75,8 @@ pub(super) struct Group {
 
 /// What a sequence number stands for, to be changed.
 pub(super) enum Found<'a> {
-    Whole(&'a mut Unit),
-    Split(&'a mut Group),
+    Whole(&'a mut Segment),
+    Split(&'a mut SplitMessage),
 }
 
 /// Something that was never sent.
@@ -89,7 +89,7 @@ pub(super) struct Next {
 
 /// What still fits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     pub(super) bytes: usize,
     pub(super) messages: u8,
 }
@@ -114,70 +114,58 @@ pub(crate) struct Stream {
     bytes: ByteRing,
     /// The first entry that may have something fresh, and its part, counted from `base`.
     fresh: (u16, u8),
-    groups: Vec<Group>,
-    /// Groups that are used again.
+    splits: Vec<SplitMessage>,
+    /// Split messages that are used again.
     spare: Vec<u32>,
 }
 
 impl Stream {
     /// Takes a message. How many bytes it has, or `None` if it is too long to be kept.
     #[inline(always)]
-    pub(super) fn queue<const N: usize>(
-        &mut self,
-        seq: Seq,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-    ) -> Option<usize> {
-        let unit = self.store(seq, head, body)?;
-        self.entries.push(Entry::Whole(unit));
-        Some(unit.len())
+    pub(super) fn queue(&mut self, seq: Seq, head: &[u8], body: &[u8]) -> Option<usize> {
+        let segment = self.store(seq, head, body)?;
+        self.entries.push(Entry::Whole(segment));
+        Some(segment.len())
     }
 
     /// Takes the next part of the message with this number, which has so many parts.
-    pub(super) fn queue_part<const N: usize>(
-        &mut self,
-        seq: Seq,
-        parts: u8,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-    ) -> Option<usize> {
-        let unit = self.store(seq, head, body)?;
+    pub(super) fn queue_part(&mut self, seq: Seq, parts: u8, head: &[u8], body: &[u8]) -> Option<usize> {
+        let segment = self.store(seq, head, body)?;
         if self.index(seq) >= self.entries.len() {
-            let place = self.new_group(parts)?;
+            let place = self.new_split(parts)?;
             self.entries.push(Entry::Split(place));
         }
-        if let Some(Found::Split(group)) = self.find(seq) {
-            group.units.push(unit);
+        if let Some(Found::Split(split)) = self.find(seq) {
+            split.segments.push(segment);
         }
-        Some(unit.len())
+        Some(segment.len())
     }
 
     #[inline(always)]
-    fn store<const N: usize>(
-        &mut self,
-        seq: Seq,
-        head: impl FnOnce(&mut [u8; N], u16),
-        body: &[u8],
-    ) -> Option<Unit> {
+    fn store(&mut self, seq: Seq, head: &[u8], body: &[u8]) -> Option<Segment> {
         let (at, len) = self.bytes.store(head, body)?;
         if self.entries.is_empty() {
             (self.base, self.fresh) = (seq, (0, 0));
         }
         let (never, state) = (Time::ZERO, State::Fresh);
-        Some(Unit { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state })
+        Some(Segment { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state })
     }
 
-    fn new_group(&mut self, parts: u8) -> Option<u32> {
+    fn new_split(&mut self, parts: u8) -> Option<u32> {
         let place = match self.spare.pop() {
             Some(place) => place,
             None => {
-                self.groups.push(Group::default());
-                u32::try_from(self.groups.len() - 1).ok()?
+                self.splits.push(SplitMessage::default());
+                u32::try_from(self.splits.len() - 1).ok()?
             }
         };
-        let group = self.groups.get_mut(place as usize)?;
-        *group = Group { units: core::mem::take(&mut group.units), left: parts, ..Group::default() };
-        group.units.clear();
+        let split = self.splits.get_mut(place as usize)?;
+        *split = SplitMessage {
+            segments: core::mem::take(&mut split.segments),
+            left: parts,
+            ..SplitMessage::default()
+        };
+        split.segments.clear();
         Some(place)
     }
 
@@ -213,22 +201,22 @@ impl Stream {
     pub(super) fn find(&mut self, seq: Seq) -> Option<Found<'_>> {
         let index = self.index(seq);
         match self.entries.get_mut(index)? {
-            Entry::Whole(unit) => Some(Found::Whole(unit)),
-            Entry::Split(place) => self.groups.get_mut(*place as usize).map(Found::Split),
+            Entry::Whole(segment) => Some(Found::Whole(segment)),
+            Entry::Split(place) => self.splits.get_mut(*place as usize).map(Found::Split),
         }
     }
 
     /// A message, or a part if it is split.
     #[inline]
-    pub(super) fn unit(&self, seq: Seq, part: u8) -> Option<&Unit> {
+    pub(super) fn segment(&self, seq: Seq, part: u8) -> Option<&Segment> {
         match self.entries.get(self.index(seq))? {
-            Entry::Whole(unit) => Some(unit),
-            Entry::Split(place) => self.groups.get(*place as usize)?.units.get(usize::from(part)),
+            Entry::Whole(segment) => Some(segment),
+            Entry::Split(place) => self.splits.get(*place as usize)?.segments.get(usize::from(part)),
         }
     }
 
-    pub(super) fn bytes(&self, unit: &Unit) -> &[u8] {
-        self.bytes.get(unit.at, unit.len())
+    pub(super) fn bytes(&self, segment: &Segment) -> &[u8] {
+        self.bytes.get(segment.at, segment.len())
     }
 
     pub(super) fn run_bytes(&self, run: &Run) -> &[u8] {
@@ -246,15 +234,19 @@ impl Stream {
     pub(super) fn next_fresh(&mut self) -> Option<Next> {
         loop {
             let (index, part) = self.fresh;
-            let unit = match self.entries.get(usize::from(index))? {
-                Entry::Whole(unit) => (unit.state == State::Fresh).then_some(unit),
+            let segment = match self.entries.get(usize::from(index))? {
+                Entry::Whole(segment) => (segment.state == State::Fresh).then_some(segment),
                 Entry::Split(place) => {
-                    self.groups.get(*place as usize).and_then(|group| group.units.get(usize::from(part)))
+                    self.splits.get(*place as usize).and_then(|split| split.segments.get(usize::from(part)))
                 }
             };
-            match unit {
-                Some(unit) if unit.state == State::Fresh => {
-                    return Some(Next { seq: Seq(self.base.0.wrapping_add(index)), part, len: unit.len() });
+            match segment {
+                Some(segment) if segment.state == State::Fresh => {
+                    return Some(Next {
+                        seq: Seq(self.base.0.wrapping_add(index)),
+                        part,
+                        len: segment.len(),
+                    });
                 }
                 Some(_) if part < u8::MAX => self.fresh = (index, part + 1),
                 _ => self.fresh = (index.wrapping_add(1), 0),
@@ -266,37 +258,37 @@ impl Stream {
     #[inline(always)]
     pub(crate) fn send_one(&mut self, max: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
         let (index, _) = self.fresh;
-        let Entry::Whole(unit) = self.entries.get_mut(usize::from(index))? else { return None };
-        if unit.state != State::Fresh || unit.len() > max {
+        let Entry::Whole(segment) = self.entries.get_mut(usize::from(index))? else { return None };
+        if segment.state != State::Fresh || segment.len() > max {
             return None;
         }
-        unit.send(datagram, now);
+        segment.send(datagram, now);
         self.fresh.0 = index.wrapping_add(1);
-        Some((Seq(self.base.0.wrapping_add(index)), self.bytes.get(unit.at, unit.len())))
+        Some((Seq(self.base.0.wrapping_add(index)), self.bytes.get(segment.at, segment.len())))
     }
 
     /// Notes as sent what is fresh, whole, in one piece and has `room`. Nothing may be, where something else comes first.
     #[inline]
-    pub(super) fn send_run(&mut self, room: Room, datagram: u32, now: Time) -> Run {
+    pub(super) fn send_run(&mut self, room: Capacity, datagram: u32, now: Time) -> Run {
         let (mut index, _) = self.fresh;
         let first = Seq(self.base.0.wrapping_add(index));
         let mut run = Run { first, count: 0, full: false, at: 0, len: 0 };
         let (mut end, mut left) = (0, 0);
-        while let Some(Entry::Whole(unit)) = self.entries.get_mut(usize::from(index)) {
-            let len = run.len + unit.len();
+        while let Some(Entry::Whole(segment)) = self.entries.get_mut(usize::from(index)) {
+            let len = run.len + segment.len();
             if run.count == 0 {
-                (run.at, end, left) = (unit.at, unit.at, self.bytes.left_from(unit.at));
+                (run.at, end, left) = (segment.at, segment.at, self.bytes.left_from(segment.at));
             }
             // What is next by its offset may lie at the other end of the ring.
-            if unit.state != State::Fresh || unit.at != end || len > left {
+            if segment.state != State::Fresh || segment.at != end || len > left {
                 break;
             }
             if len > room.bytes || run.count == room.messages {
                 run.full = true;
                 break;
             }
-            end = unit.at.wrapping_add(unit.len.into());
-            unit.send(datagram, now);
+            end = segment.at.wrapping_add(segment.len.into());
+            segment.send(datagram, now);
             (run.len, run.count, index) = (len, run.count + 1, index.wrapping_add(1));
         }
         self.fresh.0 = index;
@@ -306,10 +298,10 @@ impl Stream {
     /// The first part of a message that was never sent.
     pub(super) fn first_fresh_part(&self, seq: Seq) -> Option<u8> {
         match self.entries.get(self.index(seq))? {
-            Entry::Whole(unit) => (unit.state == State::Fresh).then_some(0),
+            Entry::Whole(segment) => (segment.state == State::Fresh).then_some(0),
             Entry::Split(place) => {
-                let units = &self.groups.get(*place as usize)?.units;
-                u8::try_from(units.iter().position(|unit| unit.state == State::Fresh)?).ok()
+                let segments = &self.splits.get(*place as usize)?.segments;
+                u8::try_from(segments.iter().position(|segment| segment.state == State::Fresh)?).ok()
             }
         }
     }
@@ -319,12 +311,12 @@ impl Stream {
         let mut done = 0;
         let keep = loop {
             match self.entries.get(done) {
-                Some(Entry::Whole(unit)) if unit.state != State::Done => break Some(unit.at),
+                Some(Entry::Whole(segment)) if segment.state != State::Done => break Some(segment.at),
                 Some(Entry::Whole(_)) => {}
                 Some(&Entry::Split(place)) => {
-                    let group = self.groups.get(place as usize);
-                    match group.filter(|group| group.left > 0) {
-                        Some(group) => break group.units.first().map(|unit| unit.at),
+                    let split = self.splits.get(place as usize);
+                    match split.filter(|split| split.left > 0) {
+                        Some(split) => break split.segments.first().map(|segment| segment.at),
                         None => self.spare.push(place),
                     }
                 }
@@ -358,27 +350,27 @@ impl Stream {
     /// As [`oldest`](Self::oldest), for the message with this number.
     #[inline]
     pub(super) fn since(&self, seq: Seq) -> Option<Time> {
-        let (unit, settled) = match self.entries.get(self.index(seq))? {
-            Entry::Whole(unit) => (unit, Time::ZERO),
+        let (segment, settled) = match self.entries.get(self.index(seq))? {
+            Entry::Whole(segment) => (segment, Time::ZERO),
             Entry::Split(place) => {
-                let group = self.groups.get(*place as usize)?;
-                (group.units.iter().find(|unit| unit.state != State::Done)?, group.settled)
+                let split = self.splits.get(*place as usize)?;
+                (split.segments.iter().find(|segment| segment.state != State::Done)?, split.settled)
             }
         };
-        (unit.sends > 0).then(|| unit.first_sent.max(settled))
+        (segment.sends > 0).then(|| segment.first_sent.max(settled))
     }
 
-    /// All units with their number and part.
-    pub(super) fn units(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &Unit)> {
+    /// All segments with their number and part.
+    pub(super) fn segments(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &Segment)> {
         (0_u16..).zip(self.entries.iter()).flat_map(|(index, entry)| {
             let seq = Seq(self.base.0.wrapping_add(index));
-            let (whole, group) = match entry {
-                Entry::Whole(unit) => (Some(unit), None),
-                Entry::Split(place) => (None, self.groups.get(*place as usize)),
+            let (whole, split) = match entry {
+                Entry::Whole(segment) => (Some(segment), None),
+                Entry::Split(place) => (None, self.splits.get(*place as usize)),
             };
-            let parts = group.into_iter().flat_map(|group| &group.units);
-            let parts = (0..=u8::MAX).zip(parts).map(move |(part, unit)| ((seq, Some(part)), unit));
-            whole.map(|unit| ((seq, None), unit)).into_iter().chain(parts)
+            let parts = split.into_iter().flat_map(|split| &split.segments);
+            let parts = (0..=u8::MAX).zip(parts).map(move |(part, segment)| ((seq, Some(part)), segment));
+            whole.map(|segment| ((seq, None), segment)).into_iter().chain(parts)
         })
     }
 
@@ -388,7 +380,7 @@ impl Stream {
     }
 }
 
-impl Unit {
+impl Segment {
     #[inline]
     pub(super) fn len(&self) -> usize {
         usize::from(self.len)
@@ -432,11 +424,10 @@ mod tests {
         // 16 messages of 16 bytes fill the smallest ring exactly, so that the next lies at its other end.
         let mut stream = Stream::default();
         let (mut queued, mut sent) = (0_u8, 0_u8);
-        let room = Room { bytes: 100, messages: 255 };
+        let room = Capacity { bytes: 100, messages: 255 };
         for _ in 0..500 {
             while queued.wrapping_sub(sent) < 9 {
-                let head = |head: &mut [u8; 1], _| *head = [queued];
-                assert_eq!(stream.queue(Seq(queued.into()), head, &[0; 15]), Some(16));
+                assert_eq!(stream.queue(Seq(queued.into()), &[queued], &[0; 15]), Some(16));
                 queued += 1;
                 if queued == 255 {
                     return;
@@ -449,8 +440,8 @@ mod tests {
             let firsts: Vec<u8> = bytes.chunks(16).filter_map(<[u8]>::first).copied().collect();
             for first in firsts {
                 assert_eq!(first, sent);
-                if let Some(Found::Whole(unit)) = stream.find(Seq(sent.into())) {
-                    assert!(unit.arrive().is_some());
+                if let Some(Found::Whole(segment)) = stream.find(Seq(sent.into())) {
+                    assert!(segment.arrive().is_some());
                 }
                 sent += 1;
             }

@@ -12,7 +12,7 @@ pub(crate) struct AckSummary {
     bytes: usize,
     trip: Option<u64>,
     /// A guess at the round trip, of what was sent more than once.
-    most: Option<u64>,
+    max_trip: Option<u64>,
     /// How many ACKs.
     count: u32,
     /// How many of them told nothing.
@@ -26,11 +26,11 @@ impl AckSummary {
         match settled {
             Settled::Useless => self.useless += 1,
             Settled::Noted => {}
-            Settled::Arrived { bytes, trip, most } => {
+            Settled::Arrived { bytes, trip, max_trip } => {
                 self.bytes += bytes;
                 self.trip = trip.or(self.trip);
-                if most.is_some() {
-                    self.most = most;
+                if max_trip.is_some() {
+                    self.max_trip = max_trip;
                 }
             }
         }
@@ -70,7 +70,7 @@ impl Peer {
         }
         // T-61: if nothing can be told for long, the way may have become longer than the timeout.
         self.blind = if acks.trip.is_some() { 0 } else { self.blind.saturating_add(1) };
-        let guess = if self.blind > MAX_BLIND { acks.most } else { None };
+        let guess = if self.blind > MAX_BLIND { acks.max_trip } else { None };
         if let Some(sample) = acks.trip.or(guess) {
             self.trip.sample(sample);
             self.set_timeout(config);

@@ -194,6 +194,14 @@ impl Part {
         }
     }
 
+    /// What it adds to a header, and a zero behind it if that is one byte.
+    pub(super) const fn to_bytes(self) -> [u8; 2] {
+        match self {
+            Self::First { total } => [0, total.get()],
+            Self::Later { index } => [index.get(), 0],
+        }
+    }
+
     /// The bytes it adds to a header.
     pub(super) const fn wire_len(self) -> usize {
         match self {
@@ -222,7 +230,7 @@ pub enum Delivery {
     /// One part of a reliable payload; all parts share the number.
     Fragment(Seq, Part),
     /// A part without a number. The format can express it, no stock sender does.
-    LoosePart(Part),
+    UnreliablePart(Part),
 }
 
 impl Delivery {
@@ -231,7 +239,7 @@ impl Delivery {
     pub const fn seq(self) -> Option<Seq> {
         match self {
             Self::Reliable(seq) | Self::Fragment(seq, _) => Some(seq),
-            Self::Unreliable | Self::LoosePart(_) => None,
+            Self::Unreliable | Self::UnreliablePart(_) => None,
         }
     }
 
@@ -239,18 +247,18 @@ impl Delivery {
     #[must_use]
     pub const fn part(self) -> Option<Part> {
         match self {
-            Self::Fragment(_, part) | Self::LoosePart(part) => Some(part),
+            Self::Fragment(_, part) | Self::UnreliablePart(part) => Some(part),
             Self::Unreliable | Self::Reliable(_) => None,
         }
     }
 
     /// The bytes of a data header with this delivery.
-    pub(super) const fn header_len(self) -> usize {
+    pub(crate) const fn header_len(self) -> usize {
         match self {
             Self::Unreliable => 3,
             Self::Reliable(_) => 5,
             Self::Fragment(_, part) => 5 + part.wire_len(),
-            Self::LoosePart(part) => 3 + part.wire_len(),
+            Self::UnreliablePart(part) => 3 + part.wire_len(),
         }
     }
 }
@@ -261,7 +269,7 @@ impl fmt::Display for Delivery {
             Self::Unreliable => f.write_str("unreliable"),
             Self::Reliable(seq) => write!(f, "{seq}"),
             Self::Fragment(seq, part) => write!(f, "{seq} {part}"),
-            Self::LoosePart(part) => write!(f, "unreliable {part}"),
+            Self::UnreliablePart(part) => write!(f, "unreliable {part}"),
         }
     }
 }

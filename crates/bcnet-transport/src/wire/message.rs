@@ -200,7 +200,7 @@ impl Message<'_> {
                         | NonStock::when(!control.tail.is_empty(), NonStock::TAIL)
                 }
                 Self::Data(data) => {
-                    let loose = matches!(data.delivery, Delivery::LoosePart(_));
+                    let loose = matches!(data.delivery, Delivery::UnreliablePart(_));
                     NonStock::when(data.urgent, NonStock::DATA_URGENT)
                         | NonStock::when(loose, NonStock::UNRELIABLE_PART)
                 }
@@ -304,11 +304,11 @@ pub(super) const ACK_CONTROL: u8 = 0b10;
 /// The flag bits of an ACK that mean nothing.
 pub(super) const ACK_SPARE: u8 = !(ACK_PART | ACK_CONTROL);
 /// Bit 15 of the word: reliable.
-pub(crate) const RELIABLE: u16 = 1 << 15;
+pub(super) const RELIABLE: u16 = 1 << 15;
 /// Bit 14 of the word: urgent.
 pub(super) const URGENT: u16 = 1 << 14;
 /// Bit 13 of the word in data messages: a part.
-pub(crate) const FRAGMENT: u16 = 1 << 13;
+pub(super) const FRAGMENT: u16 = 1 << 13;
 /// The size in the word of a data message (T-12).
 pub(super) const DATA_SIZE: u16 = FRAGMENT - 1;
 /// The size in the word of a control message (T-13).

@@ -43,13 +43,12 @@ pub use datagram::{Datagram, Messages};
 pub use error::{Field, Reason, WireError};
 pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
-pub(crate) use message::{FRAGMENT, RELIABLE};
 pub use non_stock::NonStock;
 pub(crate) use parse::{Whole, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
 pub use parsed::{Content, MessageBuffer, Parsed};
 pub use text::Text;
 pub use write::Writer;
-pub(crate) use write::plain_ack;
+pub(crate) use write::{data_header, plain_ack};
 
 /// The largest datagram a stock sender makes, in bytes (T-04).
 pub const MAX_DATAGRAM: usize = 512;

@@ -126,7 +126,7 @@ fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
         (seq.map_or(Delivery::Unreliable, Delivery::Reliable), body)
     } else {
         let (part, payload) = part(body, at + message.len() - body.len(), at, size)?;
-        (seq.map_or(Delivery::LoosePart(part), |seq| Delivery::Fragment(seq, part)), payload)
+        (seq.map_or(Delivery::UnreliablePart(part), |seq| Delivery::Fragment(seq, part)), payload)
     };
     Ok((Message::Data(Data { delivery, urgent: word & URGENT != 0, payload }), rest))
 }

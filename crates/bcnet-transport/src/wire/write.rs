@@ -2,8 +2,8 @@
 
 use super::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
 use super::{
-    Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, Kind, MAX_DATAGRAM, Message, MessageId, Part, PeerId,
-    Seq,
+    Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, Delivery, Kind, MAX_DATAGRAM, Message, MessageId,
+    PeerId, Seq,
 };
 
 /// Writes one datagram, message by message, up to a limit.
@@ -57,8 +57,8 @@ impl<'b> Writer<'b> {
             return u8::from(count > 0 && self.push_encoded(&[kind, low, high, channel | ACK_PART, part]));
         }
         let mut room = self.buffer.get_mut(self.len..).unwrap_or_default();
-        let (mut written, most) = (0, count.min(u8::MAX - self.count));
-        while let Some((ack, rest)) = room.split_first_chunk_mut().filter(|_| written < most) {
+        let (mut written, max) = (0, count.min(u8::MAX - self.count));
+        while let Some((ack, rest)) = room.split_first_chunk_mut().filter(|_| written < max) {
             *ack = plain_ack(first.channel, Seq(first.seq.0.wrapping_add(written.into())));
             (room, written) = (rest, written + 1);
         }
@@ -123,6 +123,35 @@ pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
 
+/// The header of a data message (T-12, T-15, T-20) in the first bytes, and how many they are. `word` has the size of the
+/// whole message and whether it is urgent.
+#[inline(always)]
+pub(crate) const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
+    let flags = match delivery {
+        Delivery::Unreliable => 0,
+        Delivery::Reliable(_) => RELIABLE,
+        Delivery::Fragment(..) => RELIABLE | FRAGMENT,
+        Delivery::UnreliablePart(_) => FRAGMENT,
+    };
+    let (kind, [low, high]) = (Kind::DATA.0, (word | flags).to_le_bytes());
+    let bytes = match delivery {
+        Delivery::Unreliable => [kind, low, high, 0, 0, 0, 0],
+        Delivery::Reliable(Seq(seq)) => {
+            let [a, b] = seq.to_le_bytes();
+            [kind, low, high, a, b, 0, 0]
+        }
+        Delivery::Fragment(Seq(seq), part) => {
+            let ([a, b], [index, total]) = (seq.to_le_bytes(), part.to_bytes());
+            [kind, low, high, a, b, index, total]
+        }
+        Delivery::UnreliablePart(part) => {
+            let [index, total] = part.to_bytes();
+            [kind, low, high, index, total, 0, 0]
+        }
+    };
+    (bytes, delivery.header_len())
+}
+
 /// Writes `message` into `out`, which is exactly its size. `false` if the size does not fit its word.
 fn put(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
     let kind = message.kind().0;
@@ -139,14 +168,14 @@ fn put(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
         }
         Message::Data(data) => {
             let Some(size) = size_within(size, DATA_SIZE) else { return false };
-            out.data(kind, size, data);
+            out.data(size, data);
         }
     }
     true
 }
 
-fn size_within(size: usize, most: u16) -> Option<u16> {
-    u16::try_from(size).ok().filter(|size| *size <= most)
+fn size_within(size: usize, max: u16) -> Option<u16> {
+    u16::try_from(size).ok().filter(|size| *size <= max)
 }
 
 const fn flag(set: bool, bit: u16) -> u16 {
@@ -212,20 +241,9 @@ impl Cursor<'_> {
         self.put_slice(control.tail);
     }
 
-    fn data(&mut self, kind: u8, size: u16, data: &Data<'_>) {
-        let (seq, part) = (data.delivery.seq(), data.delivery.part());
-        let flags =
-            flag(seq.is_some(), RELIABLE) | flag(data.urgent, URGENT) | flag(part.is_some(), FRAGMENT);
-        let [low, high] = (size | flags).to_le_bytes();
-        self.put([kind, low, high]);
-        if let Some(seq) = seq {
-            self.put(seq.0.to_le_bytes());
-        }
-        match part {
-            None => {}
-            Some(Part::First { total }) => self.put([0, total.get()]),
-            Some(Part::Later { index }) => self.put([index.get()]),
-        }
+    fn data(&mut self, size: u16, data: &Data<'_>) {
+        let (head, len) = data_header(data.delivery, size | flag(data.urgent, URGENT));
+        self.put_slice(head.get(..len).unwrap_or_default());
         self.put_slice(data.payload);
     }
 }

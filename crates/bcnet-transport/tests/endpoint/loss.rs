@@ -159,7 +159,7 @@ fn the_budget_grows_while_round_trips_stay_short() {
     let grown = host.snapshot(PeerId(2), now).budget;
     assert!(grown > 100 * 512, "{grown}");
     let now = converse(&mut host, now, 100, 20, || false);
-    assert_eq!(host.snapshot(PeerId(2), now).budget, Config::default().most_budget);
+    assert_eq!(host.snapshot(PeerId(2), now).budget, Config::default().max_budget);
 }
 
 /// T-63: it shrinks when round trips grow by more than the least one, for then a queue builds up on the way.
@@ -190,7 +190,7 @@ fn only_the_loss_of_more_than_half_shrinks_the_budget() {
 /// T-63: something is always under way, however small the budget.
 #[test]
 fn something_is_always_under_way() {
-    let mut host = puppet(Config { first_budget: 1, most_budget: 1, ..plain() });
+    let mut host = puppet(Config { first_budget: 1, max_budget: 1, ..plain() });
     for _ in 0..5 {
         host.send(PeerId(2), b"xy", START);
     }

@@ -51,7 +51,7 @@ fn more_than_255_parts_are_refused() {
     let payload = vec![0; LARGEST + 1];
     for quality in [Quality::Reliable, Quality::Urgent, Quality::Unreliable] {
         let error = host.endpoint.send(PeerId(2), &payload, quality, START);
-        assert_eq!(error, Err(SendError::TooLarge { len: LARGEST + 1, most: LARGEST }));
+        assert_eq!(error, Err(SendError::TooLarge { len: LARGEST + 1, max: LARGEST }));
     }
     host.send(PeerId(2), b"next", START);
     assert_eq!(host.says(START), ["data seq=0 4 bytes"], "no number was used up");
@@ -178,7 +178,8 @@ fn a_number_is_whole_or_split_but_not_both() {
 fn a_part_without_a_number_is_refused() {
     let mut host = puppet(plain());
     let first = Part::First { total: 1.try_into().expect("not zero") };
-    let loose = Message::Data(Data { delivery: Delivery::LoosePart(first), urgent: false, payload: b"x" });
+    let loose =
+        Message::Data(Data { delivery: Delivery::UnreliablePart(first), urgent: false, payload: b"x" });
     assert_eq!(answer(&mut host, &[loose]), (vec![], 1));
     assert_eq!(host.received(), [[0; 0]; 0]);
 }

@@ -308,8 +308,8 @@ fn settings_that_mean_for_ever_are_kept_as_such() {
             linger: ever,
             ack_delay: ever,
             first_timeout: ever,
-            least_timeout: ever,
-            most_timeout: ever,
+            min_timeout: ever,
+            max_timeout: ever,
             queue_bytes: usize::MAX,
             event_bytes: usize::MAX,
             ..plain()
@@ -338,8 +338,8 @@ fn the_largest_payload_arrives_whatever_the_limit() {
         let mut sent = Vec::new();
         let received = hear(&config, 400, |host, now| {
             let refused = host.send(PeerId(2), &vec![0; 3 << 20], Quality::Reliable, now);
-            let Err(SendError::TooLarge { most, .. }) = refused else { panic!("{refused:?}") };
-            sent = pattern(1, most);
+            let Err(SendError::TooLarge { max, .. }) = refused else { panic!("{refused:?}") };
+            sent = pattern(1, max);
             host.send(PeerId(2), &sent, Quality::Reliable, now).expect("the largest there is");
         });
         assert!(received == [sent.as_slice()], "messages of {message_limit} bytes: {}", sent.len());

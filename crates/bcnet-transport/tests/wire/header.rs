@@ -338,7 +338,7 @@ fn the_part_index_is_on_the_wire() {
 fn an_unreliable_part_is_not_stock() {
     for (each, part) in [("32 06 20 00 03 AA", first(3)), ("32 05 20 01 AA", later(1))] {
         let parsed = message(each);
-        assert_eq!(parsed, data(Delivery::LoosePart(part), &[0xAA]));
+        assert_eq!(parsed, data(Delivery::UnreliablePart(part), &[0xAA]));
         assert_eq!((parsed.non_stock(), parsed.id()), (NonStock::UNRELIABLE_PART, None));
         assert_eq!(written(&parsed), unhex(each));
     }
