@@ -221,8 +221,9 @@ impl Engine for Endpoint {
 
     #[inline]
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
-        let (len, limit) = (buffer.len(), self.config.datagram_limit);
-        assert!(len >= limit, "a buffer of {len} bytes is too short for datagrams of {limit}");
+        if buffer.len() < self.config.datagram_limit {
+            too_short(buffer.len(), self.config.datagram_limit);
+        }
         while let Some(&handle) = self.ready.front() {
             let transmit = self.transmit_to(handle, buffer, now);
             if transmit.is_some() {
@@ -368,6 +369,12 @@ fn list(peer: &mut Peer, handle: Handle, ready: &mut Queue<Handle>) {
         peer.listed = true;
         ready.push(handle);
     }
+}
+
+#[cold]
+#[track_caller]
+fn too_short(len: usize, limit: usize) -> ! {
+    panic!("a buffer of {len} bytes is too short for datagrams of {limit}")
 }
 
 /// The first `max` bytes of a text.
