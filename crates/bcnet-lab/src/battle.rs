@@ -13,22 +13,22 @@ use crate::rng::Rng;
 
 /// One message of the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shot {
+pub(crate) struct Shot {
     /// When it is sent.
-    pub at: Time,
+    pub(crate) at: Time,
     /// The ship that sends it to the host, or to which the host sends it.
-    pub ship: usize,
+    pub(crate) ship: usize,
     /// Whether the host sends it.
-    pub from_host: bool,
+    pub(crate) from_host: bool,
     /// The size of its payload.
-    pub size: usize,
+    pub(crate) size: usize,
     /// How it is sent.
-    pub quality: Quality,
+    pub(crate) quality: Quality,
 }
 
 /// Draws the traffic frame by frame.
 #[derive(Debug)]
-pub struct Battle {
+pub(crate) struct Battle {
     rng: Rng,
     /// The next frame of each ship, and at the end of the host.
     frames: Vec<Time>,
@@ -50,7 +50,7 @@ struct Ship {
 impl Battle {
     /// Makes a battle of so many ships that begins at `start`.
     #[must_use]
-    pub fn new(seed: u64, ships: usize, start: Time) -> Self {
+    pub(crate) fn new(seed: u64, ships: usize, start: Time) -> Self {
         let mut rng = Rng::new(seed ^ 0xBA77_1E00);
         let frames = (0..=ships).map(|_| start + FRAME.mul_f64(rng.share())).collect();
         let events = start + wait(&mut rng, EVENTS);
@@ -65,12 +65,12 @@ impl Battle {
 
     /// Returns when the next frame is.
     #[must_use]
-    pub fn next(&self) -> Time {
+    pub(crate) fn next(&self) -> Time {
         self.frames.iter().copied().min().unwrap_or(Time::ZERO)
     }
 
     /// Returns the messages of the next frame.
-    pub fn frame(&mut self) -> Vec<Shot> {
+    pub(crate) fn frame(&mut self) -> Vec<Shot> {
         let at = self.next();
         let Some(number) = self.frames.iter().position(|frame| *frame == at) else { return Vec::new() };
         let swing = JITTER.mul_f64(2.0 * self.rng.share());

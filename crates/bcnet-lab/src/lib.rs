@@ -18,7 +18,6 @@ pub mod stock;
 mod totals;
 mod world;
 
-pub use battle::{Battle, Shot};
 pub use behavior::NodeBehavior;
 pub use engine::{LabEngine, SendMode};
 pub use link::{Arrival, Faults, Link, LinkStats, Script};

@@ -56,7 +56,7 @@ impl Default for Faults {
 impl Faults {
     /// Returns whether anything is left to chance.
     #[must_use]
-    pub fn has_chance(&self) -> bool {
+    pub(crate) fn has_chance(&self) -> bool {
         [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|share| *share > 0.0)
             || !self.jitter.is_zero()
     }
@@ -146,7 +146,7 @@ impl Link {
 
     /// Returns what happened so far.
     #[must_use]
-    pub const fn stats(&self) -> LinkStats {
+    pub(crate) const fn stats(&self) -> LinkStats {
         self.stats
     }
 
@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Changes the script; the next datagram is its first.
-    pub fn set_script(&mut self, script: Script) {
+    pub(crate) fn set_script(&mut self, script: Script) {
         self.script = script;
         self.scripted = self.stats.sent;
     }

@@ -31,7 +31,7 @@ pub struct Measurement {
 impl Measurement {
     /// Returns the measurement, with whom and when, for people.
     #[must_use]
-    pub fn describe(&self, scenario: &Scenario) -> String {
+    pub(crate) fn describe(&self, scenario: &Scenario) -> String {
         let name = |node: usize| scenario.nodes.get(node).map_or("?", |node| node.name.as_str());
         let mut text = self.metric.name().to_owned();
         if let Some(node) = self.node {
@@ -218,7 +218,7 @@ metrics! {
 impl Metric {
     /// Returns whether it is read from a dump.
     #[must_use]
-    pub const fn is_of_queues(self) -> bool {
+    pub(crate) const fn is_of_queues(self) -> bool {
         matches!(
             self,
             Self::Acks
@@ -255,7 +255,7 @@ impl Measurement {
 
     /// Reads the measurement from a run. `None` if there is nothing to read it from.
     #[must_use]
-    pub fn of(&self, outcome: &Outcome) -> Option<Value> {
+    pub(crate) fn of(&self, outcome: &Outcome) -> Option<Value> {
         if self.metric.is_of_queues() {
             return self.of_queues(outcome);
         }

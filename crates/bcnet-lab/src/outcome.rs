@@ -111,12 +111,6 @@ impl Outcome {
         Some(f64::from(*of.get((last as f64 * share).round() as usize)?) / 1000.0)
     }
 
-    /// Returns how many reliable payloads have a delay.
-    #[must_use]
-    pub fn delays(&self) -> usize {
-        self.delays.len()
-    }
-
     /// Returns how many expectations concern this run.
     #[must_use]
     pub fn checked(&self, scenario: &Scenario) -> usize {

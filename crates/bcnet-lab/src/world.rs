@@ -192,7 +192,7 @@ impl<E: LabEngine + ?Sized> World<E> {
     }
 
     /// The faults of all links, from now on.
-    pub fn set_faults(&mut self, faults: Faults) {
+    pub(crate) fn set_faults(&mut self, faults: Faults) {
         for link in self.links.values_mut() {
             link.set_faults(faults.clone());
         }
@@ -205,7 +205,7 @@ impl<E: LabEngine + ?Sized> World<E> {
     }
 
     /// Which datagrams of one link are lost or doubled, counted from now on.
-    pub fn set_script(&mut self, from: usize, to: usize, script: Script) {
+    pub(crate) fn set_script(&mut self, from: usize, to: usize, script: Script) {
         self.link(from, to).set_script(script);
     }
 
@@ -223,19 +223,13 @@ impl<E: LabEngine + ?Sized> World<E> {
         total
     }
 
-    /// Returns how many datagrams are under way.
-    #[must_use]
-    pub fn under_way(&self) -> usize {
-        self.flying.len()
-    }
-
     /// Puts a datagram on the way as if node `from` had sent it; observers see only its arrival.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.launch(from, to, bytes);
     }
 
     /// Puts a datagram into the socket of a node at once, as if it came from `from`.
-    pub fn put(&mut self, from: usize, to: usize, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.nodes[to].inbox.push((address(from), bytes.to_vec()));
         self.schedule_at(to, self.now);
     }
@@ -263,7 +257,7 @@ impl<E: LabEngine + ?Sized> World<E> {
     ///
     /// # Panics
     /// As [`run`](Self::run).
-    pub fn watch_before(&mut self, until: Time, observer: &mut impl Observer<E>) {
+    pub(crate) fn watch_before(&mut self, until: Time, observer: &mut impl Observer<E>) {
         while let Some(next) = self.next().filter(|next| *next < until) {
             self.step(next, observer);
         }
@@ -280,7 +274,7 @@ impl<E: LabEngine + ?Sized> World<E> {
 
     /// Returns when something happens next.
     #[must_use]
-    pub fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse(flight)| flight.at);
         let service = self.services.first().map(|(due, _)| due);
         arrival.into_iter().chain(service).min()

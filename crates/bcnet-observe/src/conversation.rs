@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use crate::state::ConversationState;
 use crate::{ConversationId, Limits, Side, Traffic};
-use bcnet_transport::wire::{Channel, PeerId, Role, Seq};
+use bcnet_transport::wire::{PeerId, Role};
 use bcnet_transport::{Queues, Time};
 
 /// A conversation as far as it was seen.
@@ -31,12 +31,6 @@ impl Conversation<'_> {
     #[must_use]
     pub const fn last(&self) -> Time {
         self.0.last
-    }
-
-    /// How often it was seen that the capture has missed something.
-    #[must_use]
-    pub const fn capture_losses(&self) -> u64 {
-        self.0.capture_losses
     }
 
     /// The address of a side.
@@ -79,26 +73,10 @@ impl Conversation<'_> {
         self.0.side_state(side).round_trip.smoothed()
     }
 
-    /// The number that comes next in a stream of this side.
-    #[must_use]
-    pub const fn next_seq(&self, side: Side, channel: Channel) -> Seq {
-        let [control, game] = &self.0.side_state(side).numbers;
-        match channel {
-            Channel::Control => control.next(),
-            Channel::Game => game.next(),
-        }
-    }
-
     /// How many messages of this side wait for an ACK.
     #[must_use]
     pub fn unacknowledged(&self, side: Side) -> usize {
         self.0.side_state(side).sent.len()
-    }
-
-    /// How many of them are parts.
-    #[must_use]
-    pub fn fragments_in_flight(&self, side: Side) -> usize {
-        self.0.side_state(side).sent.parts()
     }
 
     /// How many times this side has sent something again and nothing has told why.

@@ -19,11 +19,6 @@ impl Numbers {
         Self { first: None, next: Seq(0), missing: Vec::new() }
     }
 
-    /// The number that comes next.
-    pub(crate) const fn next(&self) -> Seq {
-        self.next
-    }
-
     /// Whether no number is missing.
     pub(crate) const fn is_told(&self) -> bool {
         self.missing.is_empty()

@@ -153,11 +153,6 @@ impl SentMessages {
         self.queue.len()
     }
 
-    /// How many of them are parts.
-    pub(crate) fn parts(&self) -> usize {
-        self.queued().filter(|sent| sent.about.id.part.is_some()).count()
-    }
-
     /// How many parts of a message wait for an ACK.
     pub(crate) fn parts_of(&self, seq: Seq) -> u32 {
         let of = |sent: &&SentMessage| sent.about.id.part.is_some() && sent.about.id.seq == seq;

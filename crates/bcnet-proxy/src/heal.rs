@@ -18,15 +18,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// The other way.
-    #[must_use]
-    pub const fn back(self) -> Self {
-        match self {
-            Self::Up => Self::Down,
-            Self::Down => Self::Up,
-        }
-    }
-
     /// Who sends this way.
     #[must_use]
     pub const fn sender(self) -> Role {

@@ -171,7 +171,7 @@ impl System {
 
     /// Its number on the wire.
     #[must_use]
-    pub const fn number(self) -> u8 {
+    pub(crate) const fn number(self) -> u8 {
         self.0
     }
 

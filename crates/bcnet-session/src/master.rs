@@ -57,7 +57,7 @@ impl Masters {
     }
 
     /// Each with how long ago it was heard of.
-    pub fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
+    pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
         self.0.iter().map(move |master| (master.address, master.seen.map(|seen| now.since(seen))))
     }
 }

@@ -80,13 +80,13 @@ pub struct Scenario {
     /// The claim that it puts to the test.
     pub claim: Option<Claim>,
     /// Who takes part.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// What the links do, in the order of the file: later ones win.
-    pub links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     /// What happens when.
-    pub actions: Vec<TimedAction>,
+    pub(crate) actions: Vec<TimedAction>,
     /// Recorded traffic.
-    pub traffic: Vec<Traffic>,
+    pub(crate) traffic: Vec<Traffic>,
     /// When queues are dumped.
     pub dumps: Vec<DumpAt>,
     /// What must come out.
@@ -135,22 +135,22 @@ impl fmt::Display for Verdict {
 
 /// One who takes part.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub(crate) struct Node {
     /// Its name in the file.
-    pub name: String,
+    pub(crate) name: String,
     /// What it is.
-    pub role: NodeRole,
+    pub(crate) role: NodeRole,
     /// Its engine, if it is not that of the run.
-    pub engine: Option<EngineKind>,
+    pub(crate) engine: Option<EngineKind>,
     /// What its program does.
-    pub behavior: NodeBehavior,
+    pub(crate) behavior: NodeBehavior,
     /// Settings of its engine that are not the default.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeRole {
+pub(crate) enum NodeRole {
     /// It admits clients.
     Host,
     /// It connects to the host.
@@ -161,54 +161,54 @@ pub enum NodeRole {
 
 /// Settings of an engine; what is `None` has its default.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Seconds without anything queued until a keepalive; zero is never.
-    pub keepalive: Option<Duration>,
+    pub(crate) keepalive: Option<Duration>,
     /// Silence after which a peer is gone.
-    pub silence: Option<Duration>,
+    pub(crate) silence: Option<Duration>,
     /// How long a peer that leaves is served.
-    pub linger: Option<Duration>,
+    pub(crate) linger: Option<Duration>,
     /// The size of a datagram at most.
-    pub buffer: Option<u16>,
+    pub(crate) buffer: Option<u16>,
     /// The step of the frame clock; stock only.
-    pub clock: Option<Duration>,
+    pub(crate) clock: Option<Duration>,
     /// How often an ACK is sent whatever else is sent; stock only, as all that follow.
-    pub free_acks: Option<u32>,
+    pub(crate) free_acks: Option<u32>,
     /// The send after which an ACK is forgotten.
-    pub last_ack: Option<u32>,
+    pub(crate) last_ack: Option<u32>,
     /// The time between two sends of an ACK.
-    pub ack_step: Option<Duration>,
+    pub(crate) ack_step: Option<Duration>,
     /// When ACKs that had their free sends are sent again.
-    pub gate: Option<Gate>,
+    pub(crate) gate: Option<Gate>,
 }
 
 /// What a link does from the beginning of the experiment on.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub(crate) struct Link {
     /// From which node; `None` is every one.
-    pub from: Option<usize>,
+    pub(crate) from: Option<usize>,
     /// To which node; `None` is every one.
-    pub to: Option<usize>,
+    pub(crate) to: Option<usize>,
     /// By chance.
-    pub faults: Faults,
+    pub(crate) faults: Faults,
     /// By plan.
-    pub script: Script,
+    pub(crate) script: Script,
 }
 
 /// An action with its time, or times.
 #[derive(Debug, Clone)]
-pub struct TimedAction {
+pub(crate) struct TimedAction {
     /// The first time.
-    pub at: Time,
+    pub(crate) at: Time,
     /// The time between two, and the end, if it is repeated.
-    pub every: Option<(Duration, Time)>,
+    pub(crate) every: Option<(Duration, Time)>,
     /// What is done.
-    pub action: Action,
+    pub(crate) action: Action,
 }
 
 /// What is done.
 #[derive(Debug, Clone)]
-pub enum Action {
+pub(crate) enum Action {
     /// A payload is given to an engine.
     Send {
         /// The node.
@@ -245,7 +245,7 @@ pub enum Action {
 
 /// What a payload is.
 #[derive(Debug, Clone)]
-pub enum Content {
+pub(crate) enum Content {
     /// So many bytes, made up.
     Size(usize),
     /// Given bytes.
@@ -263,13 +263,13 @@ pub enum PeerRef {
 
 /// Recorded traffic between the host and all clients.
 #[derive(Debug, Clone, Copy)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// When it begins.
-    pub at: Time,
+    pub(crate) at: Time,
     /// When it ends.
-    pub until: Time,
+    pub(crate) until: Time,
     /// How many ships there are, nodes or not.
-    pub players: usize,
+    pub(crate) players: usize,
 }
 
 /// When and whose queues are dumped.
@@ -335,7 +335,7 @@ impl Scenario {
 
     /// Returns the number of the node that hosts.
     #[must_use]
-    pub fn host(&self) -> Option<usize> {
+    pub(crate) fn host(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.role == NodeRole::Host)
     }
 

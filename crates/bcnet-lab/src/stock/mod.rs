@@ -79,7 +79,7 @@ use clock::Clock;
 pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, HandledAck, Lengths, Retx};
 use incoming::Incoming;
 pub use message::Crash;
-pub use params::{Backoff, Gate, MIN_BUFFER, Mode, Params};
+pub use params::{Backoff, Gate, Mode, Params};
 use peer::Peers;
 pub use send::{Options, SendError};
 pub use tally::Tally;
@@ -208,12 +208,6 @@ impl Stock {
     pub fn peers(&self) -> Vec<PeerId> {
         let others = self.peers.iter().filter(|peer| peer.is_live() && peer.id != self.id);
         others.map(|peer| peer.id).filter(|id| *id != PeerId::UNASSIGNED).collect()
-    }
-
-    /// Returns the tunables.
-    #[must_use]
-    pub const fn params(&self) -> &Params {
-        &self.params
     }
 
     /// Returns what it did so far.

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Params {
     /// The frame clock moves in steps of this; zero is as fine as a 32-bit float of seconds.
     pub granularity: Duration,
-    /// The size of a datagram: 512, or 1024 as in the base class. Never below [`MIN_BUFFER`].
+    /// The size of a datagram: 512, or 1024 as in the base class. Never below 128.
     pub buffer: usize,
     /// How often an ACK is sent whatever else is sent.
     pub free_acks: u32,
@@ -131,7 +131,7 @@ pub enum Mode {
 }
 
 /// The smallest buffer that a split message fits.
-pub const MIN_BUFFER: usize = 128;
+const MIN_BUFFER: usize = 128;
 /// How much smaller than a datagram a message must be.
 const SPLIT_MARGIN: usize = 100;
 /// Where linear backoff falls back.

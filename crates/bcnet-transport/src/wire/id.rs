@@ -43,7 +43,7 @@ impl PeerId {
 
     /// Whether a stock sender ever puts this id in front of a datagram.
     #[must_use]
-    pub const fn is_stock_sender(self) -> bool {
+    pub(crate) const fn is_stock_sender(self) -> bool {
         self.is_assignable() || self.0 == Self::HOST.0 || self.0 == Self::UNASSIGNED.0
     }
 }
