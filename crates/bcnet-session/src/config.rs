@@ -165,8 +165,12 @@ impl System {
     /// By its name, in any case.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let known = SystemNumber::KNOWN.iter().find(|(_, known)| known.eq_ignore_ascii_case(name))?;
-        Self::new(known.0.0)
+        Self::all().find(|system| system.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns all of them, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        SystemNumber::KNOWN.iter().map(|(number, _)| Self(number.0))
     }
 
     /// Its number on the wire.

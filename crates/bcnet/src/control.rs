@@ -1,12 +1,14 @@
-//! What `bcnet ctl` and a server say to each other: one JSON object per line, a request and then its answer.
+//! What `bcnet ctl` and a server say to each other, one JSON object per line, a request and then its answer; and where
+//! they meet.
 
-use std::fmt;
+use std::path::PathBuf;
+use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::nearest::did_you_mean;
-use crate::config::short;
+use crate::config::{Settings, short};
 
 /// What a server can be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
@@ -136,6 +138,30 @@ impl From<Result<Value, Refusal>> for Answer {
 
 /// The longest request, in bytes.
 pub(crate) const LONGEST_REQUEST: u64 = 16 << 10;
+
+/// Where the control socket is: a name without a directory is that of a file in the user's runtime directory.
+pub(crate) fn path(settings: &Settings) -> Option<PathBuf> {
+    let path = settings.server.control.clone()?;
+    if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
+        return Some(path);
+    }
+    runtime_directories().next().map(|directory| directory.join(path))
+}
+
+/// Where a running server's control socket may be: as [`path`], but the server may run as another user.
+pub(crate) fn find(settings: &Settings) -> Option<PathBuf> {
+    let path = path(settings)?;
+    let name = settings.server.control.clone().unwrap_or_default();
+    let mut others = runtime_directories().map(|directory| directory.join(&name));
+    Some(if path.exists() { path } else { others.find(|other| other.exists()).unwrap_or(path) })
+}
+
+/// Where sockets belong: what the service manager says, the user's place, and the place of system services.
+fn runtime_directories() -> impl Iterator<Item = PathBuf> {
+    let said =
+        ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
+    said.chain(["/run/bcnet".into()])
+}
 
 #[cfg(test)]
 mod tests {

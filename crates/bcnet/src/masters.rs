@@ -5,10 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
-use crate::config::HostPort;
-
-/// The usual port of a list server is part of its type.
-pub(crate) type Master = HostPort<27900>;
+use crate::config::Master;
 
 /// What became of a look at the names.
 pub(crate) struct Resolved {

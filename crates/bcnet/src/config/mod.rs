@@ -19,10 +19,10 @@ use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems, short};
 pub(crate) use load::{Flags, Origin, load, load_control};
 pub(crate) use settings::{
-    Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission, System,
+    Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission,
 };
 pub(crate) use table::{Table, table};
-pub(crate) use text::{HostPort, Line};
+pub(crate) use text::{HostPort, Line, Master};
 pub(crate) use value::{Value, expected, plain, quoted};
 
 #[derive(clap::Args)]

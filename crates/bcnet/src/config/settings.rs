@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bcnet_session::System;
 use toml::de::DeValue;
 
 use super::table::{Table, table};
-use super::text::{Line, Lines, Password};
-use super::value::{Port, Size, Value, Within, expected, plain, quoted, words};
-use crate::masters::Master;
+use super::text::{Line, Lines, Master, Password};
+use super::value::{Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +120,7 @@ table! {
         /// What is played: everyone for themselves, two teams, or Federation against the others. Or the script of a mod.
         mission: Mission = Mission::Stock(StockMission::Deathmatch),
         /// Where it takes place.
-        system: System = System::Multi1,
+        system: System = System::default(),
         /// The systems of the following rounds, in turn. Empty to stay.
         rotation: Vec<System> = Vec::new(),
         /// How long a round lasts, in minutes.
@@ -229,11 +229,18 @@ impl Value for Mission {
 /// Scripts of the stock game have 37.
 const LONGEST_SCRIPT: usize = 128;
 
-words! {
-    /// The star systems of the multiplayer game, in the order of their numbers on the wire, from 1.
-    System {
-        Multi1 = "Multi1", Multi2 = "Multi2", Multi3 = "Multi3", Multi4 = "Multi4", Multi5 = "Multi5",
-        Multi6 = "Multi6", Multi7 = "Multi7", Albirea = "Albirea", Poseidon = "Poseidon",
+impl Value for System {
+    fn form() -> String {
+        Self::all().map(|system| format!("`\"{system}\"`")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let known = Self::all().find(|system| system.name() == text);
+        known.ok_or_else(|| unknown_word(text, Self::all().map(Self::name)))
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(self.name())
     }
 }
 

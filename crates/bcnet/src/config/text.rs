@@ -134,6 +134,9 @@ impl Value for Ipv4Addr {
     }
 }
 
+/// A list server. Its usual port is part of its type.
+pub(crate) type Master = HostPort<27900>;
+
 /// A host and a port, the port being `DEFAULT` if none is written. Names are looked up when they are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostPort<const DEFAULT: u16> {

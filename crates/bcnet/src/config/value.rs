@@ -312,11 +312,12 @@ mod tests {
     use std::fmt;
     use std::path::PathBuf;
 
+    use bcnet_session::System;
     use toml::de::DeTable;
 
     use super::*;
     use crate::config::text::{HostPort, Line, Lines};
-    use crate::config::{Mission, SayAs, System};
+    use crate::config::{Mission, SayAs};
 
     /// Reads `text` as the value of a key in a file.
     fn from_file<T: Value>(text: &str) -> Result<T, String> {

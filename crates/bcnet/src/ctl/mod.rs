@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 
 use crate::config::{self, Flags};
 use crate::control::{Answer, Envelope, Request};
-use crate::{Verdict, serve};
+use crate::{Verdict, control};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             if args.json {
                 writeln!(out, "{value}")?;
             } else {
-                out.write_all(table::show(&args.request, &value).as_bytes())?;
+                out.write_all(table::show(&value).as_bytes())?;
             }
             Ok(Verdict::Clean)
         }
@@ -79,7 +79,7 @@ fn signed(mut request: Request) -> Request {
 fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let loaded = config::load_control(&Flags { config, ..Flags::default() }, std::env::vars_os())
         .context("which server is meant cannot be told, so name its --socket")?;
-    serve::find_control(&loaded.settings)
+    control::find(&loaded.settings)
         .context("`server.control` is \"none\", so the server has no control socket")
 }
 

@@ -2,40 +2,44 @@
 
 use serde_json::Value;
 
-use crate::control::Request;
-
-/// An answer as text, whole lines.
-pub(super) fn show(request: &Request, answer: &Value) -> String {
-    let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    match request {
-        Request::Players => table(PLAYERS, list("players"), "nobody is here"),
-        Request::Bans => table(BANS, list("bans"), "no bans"),
-        Request::Search { .. } => [
-            ("players", PLAYERS, list("players")),
-            ("left", LEAVERS, list("left")),
-            ("bans", BANS, list("bans")),
-        ]
-        .into_iter()
-        .filter(|(_, _, rows)| !rows.is_empty())
-        .map(|(title, columns, rows)| format!("{title}:\n{}", table(columns, rows, "")))
-        .reduce(|all, next| format!("{all}\n{next}"))
-        .unwrap_or_else(|| "nothing found\n".into()),
-        Request::Status => {
-            let head: String = ["version", "uptime_s"]
-                .iter()
-                .map(|key| format!("{} {}  ", key.trim_end_matches("_s"), cell(answer, key)))
-                .collect();
-            let sessions = list("sessions");
-            let table = table(SESSIONS, sessions, "no sessions");
-            format!("{}\n{table}{}", head.trim_end(), mismatches(sessions))
-        }
-        Request::Queues { .. } => {
-            let queues = list("queues");
-            if queues.is_empty() { "nobody is here\n".into() } else { dumps(queues) }
-        }
-        _ => cell(answer, "done") + "\n",
+/// An answer as text, whole lines. What it is follows from what is in it.
+pub(super) fn show(answer: &Value) -> String {
+    let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice);
+    if let Some(sessions) = list("sessions") {
+        let head = ["version", "uptime_s"]
+            .map(|key| format!("{} {}", key.trim_end_matches("_s"), cell(answer, key)))
+            .join("  ");
+        return format!("{head}\n{}{}", table(SESSIONS, sessions, "no sessions"), mismatches(sessions));
+    }
+    if let Some(queues) = list("queues") {
+        return if queues.is_empty() { "nobody is here\n".into() } else { dumps(queues) };
+    }
+    let lists: Vec<_> = LISTS.iter().filter_map(|kind| Some((kind, list(kind.key)?))).collect();
+    match lists.as_slice() {
+        [] => cell(answer, "done") + "\n",
+        [(kind, rows)] => table(kind.columns, rows, kind.nothing),
+        several => several
+            .iter()
+            .filter(|(_, rows)| !rows.is_empty())
+            .map(|(kind, rows)| format!("{}:\n{}", kind.key, table(kind.columns, rows, "")))
+            .reduce(|all, next| format!("{all}\n{next}"))
+            .unwrap_or_else(|| "nothing found\n".into()),
     }
 }
+
+/// A list that answers may have.
+struct List {
+    key: &'static str,
+    columns: Columns,
+    /// What to say if it is empty.
+    nothing: &'static str,
+}
+
+const LISTS: [List; 3] = [
+    List { key: "players", columns: PLAYERS, nothing: "nobody is here" },
+    List { key: "left", columns: LEAVERS, nothing: "nobody has left" },
+    List { key: "bans", columns: BANS, nothing: "no bans" },
+];
 
 /// Whose files did not match, if there was anybody.
 fn mismatches(sessions: &[Value]) -> String {
@@ -163,8 +167,11 @@ mod tests {
             "1.2.3.4/32  in 2d         Zoë did it",
             "",
         ];
-        assert_eq!(show(&Request::Bans, &answer), lines.join("\n"));
-        assert_eq!(show(&Request::Bans, &json!({})), "no bans\n");
+        assert_eq!(show(&answer), lines.join("\n"));
+        assert_eq!(show(&json!({"bans": []})), "no bans\n");
+        assert_eq!(show(&json!({"players": []})), "nobody is here\n");
+        assert_eq!(show(&json!({"players": [], "left": [], "bans": []})), "nothing found\n");
+        assert_eq!(show(&json!({"done": "said in 1 session"})), "said in 1 session\n");
     }
 
     #[test]
@@ -172,8 +179,8 @@ mod tests {
         let queue = |port, dump| json!({"session": "Friday", "port": port, "dump": dump});
         let answer =
             json!({"queues": [queue(22101, "peer=2"), queue(22101, "peer=3"), queue(22102, "peer=2")]});
-        let shown = show(&Request::Queues { player: None }, &answer);
+        let shown = show(&answer);
         assert_eq!(shown, "Friday, port 22101:\npeer=2\npeer=3\nFriday, port 22102:\npeer=2\n");
-        assert_eq!(show(&Request::Queues { player: None }, &json!({"queues": []})), "nobody is here\n");
+        assert_eq!(show(&json!({"queues": []})), "nobody is here\n");
     }
 }

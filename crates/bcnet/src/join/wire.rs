@@ -1,7 +1,5 @@
 //! A client with its socket and clock.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
@@ -13,6 +11,7 @@ use bcnet_transport::{Config, Connect, Time};
 
 use super::input::{self, Input};
 use crate::clock::Clock;
+use crate::random::unguessable;
 
 pub(super) struct Wire {
     pub(super) client: Client,
@@ -40,7 +39,7 @@ impl Wire {
         let clock = Clock::start();
         let password = Text::encode(password).context("--password: it must not have a NUL")?;
         let password = Text::new(&password).unwrap_or_default();
-        let connect = Connect { host: server, nonce: random(), password };
+        let connect = Connect { host: server, nonce: unguessable() as u32, password };
         let client = Client::connect(Config { address, ..Config::default() }, connect, options, clock.now());
         Ok(Self { client, clock, server, socket, sender, inputs, payload: Vec::new(), unreachable: false })
     }
@@ -119,12 +118,6 @@ impl Wire {
             drop(self.socket.send(buffer.get(..transmit.len).unwrap_or_default()));
         }
     }
-}
-
-/// A number that differs from attempt to attempt: the keys of the standard library's hash are random.
-fn random() -> u32 {
-    let [a, b, c, d, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }
 
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

@@ -1,8 +1,6 @@
 //! `bcnet manifest`: which game files players must have, learned from a player whose files are good.
 
-use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -13,8 +11,8 @@ use bcnet_session::{Config, Event, Manifest, Session};
 
 use crate::Verdict;
 use crate::clock::Clock;
-use crate::config::Value;
 use crate::file::{read_text, replace};
+use crate::random::unguessable;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -42,7 +40,7 @@ enum Command {
         port: u16,
 
         /// The local address; all of them if none is given
-        #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = Ipv4Addr::from_text)]
+        #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
         bind: Ipv4Addr,
     },
     /// Read manifests and print what is in them
@@ -129,7 +127,7 @@ fn try_out(path: &Path) -> anyhow::Result<()> {
 fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
     let clock = Clock::start();
     let config = Config { name: "bcnet manifest".into(), learn: true, ..Config::default() };
-    let mut session = Session::new(config, RandomState::new().build_hasher().finish());
+    let mut session = Session::new(config, unguessable());
     drop(writeln!(io::stdout(), "manifest ready port={}", socket.local_addr()?.port()));
     let mut learned = None;
     let mut end = None;

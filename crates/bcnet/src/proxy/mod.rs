@@ -21,9 +21,8 @@ use bcnet_session::Network;
 use tracing::level_filters::LevelFilter;
 
 use crate::clock::{Clock, wall_now};
-use crate::config::Value as _;
+use crate::config::{Master, Value as _};
 use crate::event_loop::EventLoop;
-use crate::masters::Master;
 use crate::recorder::{Recorder, Ring};
 use crate::{Verdict, bans, log};
 use options::{Pool, Upstream};

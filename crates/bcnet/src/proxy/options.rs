@@ -15,8 +15,8 @@ use super::relay::Commands;
 use crate::background::Background;
 use crate::bans;
 use crate::clock::wall_now;
-use crate::config::Value as _;
-use crate::masters::{self, Master};
+use crate::config::{Master, Value as _};
+use crate::masters;
 use crate::signals::{self, Signal};
 use crate::udp::{Io, Socket};
 

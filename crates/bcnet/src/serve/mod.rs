@@ -26,12 +26,10 @@ use crate::event_loop::EventLoop;
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::udp::Io;
-use crate::{Verdict, bans, config, log};
+use crate::{Verdict, bans, config, control, log};
 use control_plane::ControlPlane;
 use control_socket::ControlSocket;
 use session_group::SessionGroup;
-use start::control_path;
-pub(crate) use start::find_control;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -79,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         .collect();
     let mut event_loop = EventLoop::new(clock)?;
     let mut group = SessionGroup::new(hosts, &event_loop.registrar()?, clock, recorder)?;
-    let control = control_path(&settings);
+    let control = control::path(&settings);
     let (refresh, housekeeping) = Background::new();
     let plane = ControlPlane::new(flags, settings, bans, event_loop.commands(), refresh.clone());
     let plane = Arc::new(plane);

@@ -1,13 +1,11 @@
 //! From the settings to sessions with sockets.
 
-use std::env;
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use bcnet_session::game::Opcode;
-use bcnet_session::{Checksums, Config, Mission, SayAs, System};
+use bcnet_session::{Checksums, Config, Mission, SayAs};
 use tracing::level_filters::LevelFilter;
 
 use super::session_host::SessionHost;
@@ -74,8 +72,6 @@ fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
 
 /// The settings of a session as the session wants them. The port for masters is 0 if it is that of the socket.
 pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
-    let system = |system: config::System| System::named(system.word()).context("a system of the game");
-    let rotation: anyhow::Result<_> = session.rotation.iter().map(|next| system(*next)).collect();
     let transport = bcnet_transport::Config {
         // Done in batches, for all sessions together.
         cipher: false,
@@ -87,8 +83,8 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
     Ok(Config {
         name: session.name.0.clone(),
         mission: mission(&session.mission),
-        system: system(session.system)?,
-        rotation: rotation?,
+        system: session.system,
+        rotation: session.rotation.clone(),
         time_limit: session.time_limit.map(|minutes| minutes.get() as u8),
         frag_limit: session.frag_limit.map(|kills| kills.get() as u8),
         intermission: session.intermission,
@@ -159,30 +155,6 @@ pub(super) fn ring(settings: &Settings) -> Option<Ring> {
     let capture = &settings.capture;
     let files = capture.files.get().into();
     capture.file.clone().map(|path| Ring { path, size: capture.size.0, files })
-}
-
-/// Where the control socket is: a name without a directory is that of a file in the user's runtime directory.
-pub(crate) fn control_path(settings: &Settings) -> Option<PathBuf> {
-    let path = settings.server.control.clone()?;
-    if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
-        return Some(path);
-    }
-    runtime_directories().next().map(|directory| directory.join(path))
-}
-
-/// Where a running server's control socket may be: as [`control_path`], but the server may run as another user.
-pub(crate) fn find_control(settings: &Settings) -> Option<PathBuf> {
-    let path = control_path(settings)?;
-    let name = settings.server.control.clone().unwrap_or_default();
-    let mut others = runtime_directories().map(|directory| directory.join(&name));
-    Some(if path.exists() { path } else { others.find(|other| other.exists()).unwrap_or(path) })
-}
-
-/// Where sockets belong: what the service manager says, the user's place, and the place of system services.
-fn runtime_directories() -> impl Iterator<Item = PathBuf> {
-    let said =
-        ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    said.chain(["/run/bcnet".into()])
 }
 
 const FIRST_PORT: u16 = 22101;
