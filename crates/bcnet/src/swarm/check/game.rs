@@ -7,62 +7,22 @@ use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
 use crate::swarm::payload;
 
 pub(super) const PROBES: &[Probe] = &[
-    Probe {
-        rule: "S-06",
-        what: "the status has the game's keys in their order, and ends in a query id",
-        slow: false,
-        run: status,
-    },
-    Probe { rule: "S-05", what: "words that query programs append do no harm", slow: false, run: appended },
-    Probe { rule: "S-08", what: "a list server's challenge is answered", slow: false, run: secure },
-    Probe {
-        rule: "S-20",
-        what: "the five rounds of the file check come one at a time, in their order",
-        slow: false,
-        run: rounds,
-    },
-    Probe {
-        rule: "S-25",
-        what: "28, 00 and 01 come in one datagram after the last round",
-        slow: false,
-        run: start,
-    },
-    Probe { rule: "S-31", what: "35 comes before the join event of the newcomer", slow: false, run: enter },
-    Probe {
-        rule: "S-03",
-        what: "two players know each other's names before they hear of each other",
-        slow: false,
-        run: names,
-    },
-    Probe {
-        rule: "S-33",
-        what: "an order is passed on unchanged, doubles too, but not to its sender",
-        slow: false,
-        run: relay,
-    },
-    Probe {
-        rule: "S-34",
-        what: "target changes and collisions are not passed on",
-        slow: false,
-        run: absorbed,
-    },
-    Probe {
-        rule: "S-32",
-        what: "what is about somebody else's object is not passed on",
-        slow: false,
-        run: ownership,
-    },
-    Probe {
-        rule: "S-37",
-        what: "states are passed on unreliably and without their hash",
-        slow: false,
-        run: state,
-    },
-    Probe { rule: "S-40", what: "chat goes to everyone, its sender too", slow: false, run: chat },
-    Probe { rule: "S-42", what: "chat has the true id of its sender", slow: false, run: spoofed_chat },
-    Probe { rule: "S-30", what: "whoever comes later is told of the ships", slow: false, run: ships },
-    Probe { rule: "S-35", what: "a self-destruction is told to everyone", slow: false, run: self_destruct },
-    Probe { rule: "S-50", what: "the others are told who left", slow: false, run: left },
+    Probe::quick("S-06", "the status has the game's keys in their order, and ends in a query id", status),
+    Probe::quick("S-05", "words that query programs append do no harm", appended),
+    Probe::quick("S-08", "a list server's challenge is answered", secure),
+    Probe::quick("S-20", "the five rounds of the file check come one at a time, in their order", rounds),
+    Probe::quick("S-25", "28, 00 and 01 come in one datagram after the last round", start),
+    Probe::quick("S-31", "35 comes before the join event of the newcomer", enter),
+    Probe::quick("S-03", "two players know each other's names before they hear of each other", names),
+    Probe::quick("S-33", "an order is passed on unchanged, doubles too, but not to its sender", relay),
+    Probe::quick("S-34", "target changes and collisions are not passed on", absorbed),
+    Probe::quick("S-32", "what is about somebody else's object is not passed on", ownership),
+    Probe::quick("S-37", "states are passed on unreliably and without their hash", state),
+    Probe::quick("S-40", "chat goes to everyone, its sender too", chat),
+    Probe::quick("S-42", "chat has the true id of its sender", spoofed_chat),
+    Probe::quick("S-30", "whoever comes later is told of the ships", ships),
+    Probe::quick("S-35", "a self-destruction is told to everyone", self_destruct),
+    Probe::quick("S-50", "the others are told who left", left),
 ];
 
 /// Returns the answer to a question in text form.

@@ -38,8 +38,21 @@ struct Probe {
     rule: &'static str,
     what: &'static str,
     slow: bool,
-    run: fn(&Target) -> anyhow::Result<Outcome>,
+    run: Try,
 }
+
+impl Probe {
+    const fn quick(rule: &'static str, what: &'static str, run: Try) -> Self {
+        Self { rule, what, slow: false, run }
+    }
+
+    /// One that takes more than a few seconds.
+    const fn slow(rule: &'static str, what: &'static str, run: Try) -> Self {
+        Self { rule, what, slow: true, run }
+    }
+}
+
+type Try = fn(&Target) -> anyhow::Result<Outcome>;
 
 /// Whom to try it on.
 struct Target {
