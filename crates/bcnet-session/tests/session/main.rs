@@ -1,5 +1,6 @@
 //! A session through its whole life, in virtual time.
 
+mod client;
 mod faults;
 mod files;
 mod hostile;

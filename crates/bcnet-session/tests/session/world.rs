@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_lab::{Faults, Link};
 use bcnet_session::client::{self, End, Nonsense, Options};
-use bcnet_session::{Config, Event, Session};
+use bcnet_session::{Config, Event, Manifest, Session};
 use bcnet_transport::wire::{PeerId, Text};
 use bcnet_transport::{self as transport, Connect, Leave, Quality, Time, cipher};
 
@@ -52,6 +52,10 @@ pub(crate) struct Client {
     pub(crate) gone: Vec<(PeerId, Leave)>,
     pub(crate) answers: bool,
     pub(crate) ships_reply: Vec<u8>,
+    /// Answers out of this manifest instead of the captured ones.
+    pub(crate) files: Option<Manifest>,
+    /// What it was told apart from game messages that nobody looks into, if that is kept.
+    pub(crate) told: Vec<client::Event>,
     pub(crate) silent: bool,
     up: Link,
     down: Link,
@@ -108,6 +112,8 @@ impl World {
             gone: Vec::new(),
             answers: true,
             ships_reply: reply(2),
+            files: None,
+            told: Vec::new(),
             silent: false,
             up: Link::new(self.faults.clone(), self.seed),
             down: Link::new(self.faults.clone(), self.seed + 1),
@@ -263,6 +269,9 @@ impl Client {
             if keep && !payload.is_empty() {
                 self.received.push((now, payload.clone()));
             }
+            if keep && !matches!(event, client::Event::Received { .. }) {
+                self.told.push(event.clone());
+            }
             self.react(event, now);
         }
     }
@@ -270,6 +279,9 @@ impl Client {
     fn react(&mut self, event: client::Event, now: Time) {
         match event {
             client::Event::FileCheck(check) if self.answers => {
+                if let Some(files) = &self.files {
+                    return self.client.answer_from(files, now).expect("all rounds");
+                }
                 let answer = match check.index {
                     0xFF => reply(4),
                     2 => self.ships_reply.clone(),
