@@ -135,7 +135,7 @@ impl<E: Engine> Client<E> {
         }))
     }
 
-    /// S-70: without settings nobody knows what to load, and nothing is loaded twice.
+    /// S-80: without settings nobody knows what to load, and nothing is loaded twice.
     fn load(&mut self) -> Option<Event> {
         (self.state == State::Checking && self.slot.is_some()).then(|| {
             self.state = State::Loading;

@@ -128,7 +128,7 @@ fn sovereign() -> Ship<'static> {
     }
 }
 
-/// S-70, S-71
+/// S-80
 #[test]
 fn a_client_is_told_each_step_into_the_game() {
     let mut duo = Duo::connected();
@@ -167,7 +167,7 @@ fn settings_slot() -> u8 {
     bytes("pl-settings-a")[6]
 }
 
-/// S-73
+/// S-82
 #[test]
 fn a_client_with_a_ship_is_in_the_game_and_without_in_the_lobby() {
     let mut duo = Duo::entered();
@@ -193,7 +193,7 @@ fn a_client_with_a_ship_is_in_the_game_and_without_in_the_lobby() {
     assert_eq!(created[..11], [&hex("03 00 02 08800000")[..], &own.0.to_le_bytes()].concat());
 }
 
-/// S-72: who is there, what they say, have and lose.
+/// S-81: who is there, what they say, have and lose.
 #[test]
 fn a_client_knows_who_takes_part() {
     let mut duo = Duo::entered();
@@ -224,7 +224,7 @@ fn a_client_knows_who_takes_part() {
     assert_eq!(duo.client.ships().count(), 1);
 }
 
-/// S-26, S-70: wherever the server stops, the client says so when its time is up, and not before.
+/// S-26, S-80: wherever the server stops, the client says so when its time is up, and not before.
 #[test]
 fn a_server_that_stops_is_told_with_the_step_at_which_it_stopped() {
     let steps: [(State, &[&[u8]]); 4] = [
@@ -261,7 +261,7 @@ impl Duo {
     }
 }
 
-/// S-74
+/// S-83
 #[test]
 fn the_end_is_told_once_with_its_reason() {
     let booted = |reason| Event::Gone { step: State::Lobby, end: End::Booted(reason) };
@@ -288,7 +288,7 @@ fn the_end_is_told_once_with_its_reason() {
     assert_eq!(silent.events, [Event::Gone { step: State::Lobby, end: End::HostSilent }]);
 }
 
-/// S-70: commands out of turn are refused and send nothing.
+/// S-80: commands out of turn are refused and send nothing.
 #[test]
 fn what_makes_no_sense_yet_is_not_said() {
     let mut duo = Duo::connected();
@@ -308,7 +308,7 @@ fn what_makes_no_sense_yet_is_not_said() {
     assert_eq!((duo.told(), duo.client.state()), (vec!["nonsense", "received"], State::Checking));
 }
 
-/// S-75: every message that a client reads, cut anywhere or with impossible numbers.
+/// S-84: every message that a client reads, cut anywhere or with impossible numbers.
 #[test]
 fn nonsense_is_counted_and_changes_nothing() {
     let mut duo = Duo::entered();
@@ -349,7 +349,7 @@ fn nonsense_is_counted_and_changes_nothing() {
     assert_eq!((before, State::Lobby), (after, duo.client.state()));
 }
 
-/// S-75
+/// S-84
 #[test]
 fn no_server_makes_a_client_panic_or_grow() {
     let mut rng = Rng::new(7);
@@ -379,7 +379,7 @@ fn no_server_makes_a_client_panic_or_grow() {
     }
 }
 
-/// S-75: datagrams of no sense, before anything else.
+/// S-84: datagrams of no sense, before anything else.
 #[test]
 fn a_server_of_another_language_is_told_apart_from_a_silent_one() {
     let mut duo = Duo::new(Some(SECOND));
