@@ -150,7 +150,6 @@ pub struct Summary {
 
 /// What ends a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum EndReason {
     /// The time is up.
     Time,

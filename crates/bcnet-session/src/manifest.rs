@@ -47,7 +47,6 @@ pub struct Mismatch {
 
 /// How an entry differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Difference {
     /// The game has another version.
     Version,

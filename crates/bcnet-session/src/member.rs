@@ -6,6 +6,7 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
+use crate::config::MAX_SLOTS;
 use crate::game::{ObjectId, ROUNDS, Species};
 use crate::limit::{Bucket, Rate};
 use crate::message::Score;
@@ -90,6 +91,50 @@ impl Member {
 
     pub(crate) fn shown_name(&self) -> String {
         self.name.clone().unwrap_or_default()
+    }
+}
+
+/// S-33: the peers that take part, in the order of arrival. Each has a slot, so there are not many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Roster {
+    peers: [PeerId; MAX_SLOTS],
+    len: usize,
+}
+
+impl Default for Roster {
+    fn default() -> Self {
+        Self { peers: [PeerId::NULL; MAX_SLOTS], len: 0 }
+    }
+}
+
+impl Roster {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the peers as they are now, so that the session can be changed meanwhile.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PeerId> + use<> {
+        self.peers.into_iter().take(self.len)
+    }
+
+    pub(crate) fn contains(&self, peer: PeerId) -> bool {
+        self.iter().any(|other| other == peer)
+    }
+
+    pub(crate) fn push(&mut self, peer: PeerId) {
+        if let Some(free) = self.peers.get_mut(self.len) {
+            *free = peer;
+            self.len += 1;
+        }
+    }
+
+    /// Returns `false` if the peer takes no part.
+    pub(crate) fn remove(&mut self, peer: PeerId) -> bool {
+        let Some(index) = self.iter().position(|other| other == peer) else { return false };
+        // It becomes the last, and the last is forgotten.
+        self.peers.get_mut(index..self.len).unwrap_or_default().rotate_left(1);
+        self.len -= 1;
+        true
     }
 }
 

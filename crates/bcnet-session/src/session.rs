@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::game::Message;
 use crate::limit::{Bucket, ConnectLimiter, QueryLimiter, Rate};
 use crate::master::Masters;
-use crate::member::{Member, State};
+use crate::member::{Member, Roster, State};
 use crate::message::Score;
 use crate::network::{Network, any_contains};
 use crate::stats::{Anomaly, Counters};
@@ -38,7 +38,7 @@ pub struct Session<E: Engine = Endpoint> {
     /// By peer id.
     members: Vec<Option<Box<Member>>>,
     /// S-33: who gets copies, in the order of arrival.
-    in_game: Vec<PeerId>,
+    in_game: Roster,
     bans: Vec<Network>,
     /// S-52: who was thrown out lately, and until when it stays out.
     kicked: VecDeque<(SocketAddrV4, Time)>,
@@ -87,7 +87,7 @@ impl<E: Engine> Session<E> {
         Self {
             endpoint: engine,
             members: Vec::new(),
-            in_game: Vec::new(),
+            in_game: Roster::default(),
             bans: Vec::new(),
             kicked: VecDeque::new(),
             round: Round::new(config.system),
@@ -309,11 +309,9 @@ impl<E: Engine> Session<E> {
     fn send_all(&mut self, except: Option<PeerId>, message: &Message<'_>, now: Time) {
         self.payload.clear();
         message.write(&mut self.payload);
-        for at in 0..self.in_game.len() {
-            if let Some(peer) = self.in_game.get(at).copied().filter(|peer| Some(*peer) != except) {
-                let sent = self.endpoint.send(peer, &self.payload, Quality::Reliable, now);
-                self.note_sent(peer, sent, now);
-            }
+        for peer in self.in_game.iter().filter(|peer| Some(*peer) != except) {
+            let sent = self.endpoint.send(peer, &self.payload, Quality::Reliable, now);
+            self.note_sent(peer, sent, now);
         }
     }
 

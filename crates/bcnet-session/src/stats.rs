@@ -4,7 +4,6 @@ use std::fmt;
 
 /// Something that a player should not do. It has no effect but to be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Anomaly {
     /// A payload without an opcode.
     Empty,
@@ -113,7 +112,6 @@ impl Anomalies {
 
 /// Cumulative counters of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub struct Counters {
     /// GameSpy texts that came.
     pub queries: u64,

@@ -83,10 +83,7 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
     assert!(game.first_bytes().ends_with(&[0x28, 0x00, 0x01]), "{:02X?}", game.first_bytes());
     game.say(&[0x2A]);
     game.run(30);
-    assert_eq!(
-        game.session.players(game.now).map(|player| player.state).collect::<Vec<_>>(),
-        [PlayerState::InGame]
-    );
+    assert_eq!(game.session.players().map(|player| player.state).collect::<Vec<_>>(), [PlayerState::InGame]);
     // Chat comes back to its sender.
     game.heard.clear();
     game.say(&[0x2C, 2, 0, 0, 0, 2, 0, b'h', b'i']);

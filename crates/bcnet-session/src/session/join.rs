@@ -302,9 +302,9 @@ impl<E: Engine> Session<E> {
     /// waited for, and nobody for long.
     fn is_introduced(&self, peer: PeerId, since: Time, now: Time) -> bool {
         now.since(since) >= INTRODUCING
-            || self.in_game.iter().chain([&peer]).all(|peer| {
-                self.endpoint.has_everything(*peer, Channel::Control)
-                    || self.endpoint.silent_for(*peer, now).is_none_or(|silence| silence >= SILENT)
+            || self.in_game.iter().chain([peer]).all(|peer| {
+                self.endpoint.has_everything(peer, Channel::Control)
+                    || self.endpoint.silent_for(peer, now).is_none_or(|silence| silence >= SILENT)
             })
     }
 
@@ -316,10 +316,8 @@ impl<E: Engine> Session<E> {
         self.send_ships(peer, now);
         self.send(peer, &message::player_joined(peer.0), now);
         self.send_all(None, &message::player_joined(peer.0), now);
-        for at in 0..self.in_game.len() {
-            if let Some(other) = self.in_game.get(at).copied() {
-                self.send(peer, &message::player_joined(other.0), now);
-            }
+        for other in self.in_game.iter() {
+            self.send(peer, &message::player_joined(other.0), now);
         }
         self.in_game.push(peer);
         self.set_state(peer, State::InGame);
@@ -331,8 +329,7 @@ impl<E: Engine> Session<E> {
 
     /// The cached messages of all living ships.
     fn send_ships(&mut self, peer: PeerId, now: Time) {
-        for at in 0..self.in_game.len() {
-            let Some(other) = self.in_game.get(at).copied() else { continue };
+        for other in self.in_game.iter() {
             let Some(member) = self.members.get(usize::from(other.0)).and_then(Option::as_deref) else {
                 continue;
             };

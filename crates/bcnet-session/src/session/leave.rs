@@ -15,9 +15,7 @@ impl<E: Engine> Session<E> {
     /// S-50: the others are told, the score is kept, id and slot are free again.
     pub(super) fn left(&mut self, peer: PeerId, reason: Leave, now: Time) {
         let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::take) else { return };
-        let was_in_game = self.in_game.contains(&peer);
-        self.in_game.retain(|other| *other != peer);
-        if was_in_game {
+        if self.in_game.remove(peer) {
             self.tell_left(&member, now);
         }
         self.remember(&member);

@@ -19,7 +19,7 @@ impl<E: Engine> Session<E> {
     pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
         self.counters.messages_in += 1;
         let done = match Opcode::of(payload) {
-            Some(opcode) => self.obey(peer, opcode, payload, quality, now),
+            Some(opcode) => self.dispatch(peer, opcode, payload, quality, now),
             None => Err(Anomaly::Empty),
         };
         if let Err(kind) = done {
@@ -27,7 +27,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    fn obey(
+    fn dispatch(
         &mut self,
         peer: PeerId,
         opcode: Opcode,
@@ -77,8 +77,7 @@ impl<E: Engine> Session<E> {
 
     /// S-33: a copy for everyone else in the game.
     fn relay(&mut self, from: PeerId, payload: &[u8], quality: Quality, now: Time) {
-        for at in 0..self.in_game.len() {
-            let Some(peer) = self.in_game.get(at).copied().filter(|peer| *peer != from) else { continue };
+        for peer in self.in_game.iter().filter(|peer| *peer != from) {
             self.copy(peer, payload, quality, now);
         }
     }
@@ -150,8 +149,7 @@ impl<E: Engine> Session<E> {
         if is_odd {
             self.odd(peer, Anomaly::ControlCharacters);
         }
-        for at in 0..self.in_game.len() {
-            let Some(to) = self.in_game.get(at).copied() else { continue };
+        for to in self.in_game.iter() {
             let same_team = || self.member(to).is_some_and(|member| member.team == own_team);
             if !team || to == peer || same_team() {
                 self.copy(to, payload, Quality::Reliable, now);
@@ -163,17 +161,15 @@ impl<E: Engine> Session<E> {
 
     /// Says something to everyone in the game, line by line (S-41).
     pub fn say(&mut self, text: &str, now: Time) {
-        for at in 0..self.in_game.len() {
-            if let Some(peer) = self.in_game.get(at).copied() {
-                self.say_to(peer, text, now);
-            }
+        for peer in self.in_game.iter() {
+            self.say_to(peer, text, now);
         }
         self.pump(now);
     }
 
     /// Says something to one player. `false` if it is not in the game.
     pub fn say_to(&mut self, peer: PeerId, text: &str, now: Time) -> bool {
-        if !self.in_game.contains(&peer) {
+        if !self.in_game.contains(peer) {
             return false;
         }
         let sender = match self.config.say_as {

@@ -133,15 +133,13 @@ impl<E: Engine> Session<E> {
             member.score = Score::default();
         }
         self.send_all(None, &message::RESTART, now);
-        if !self.in_game.is_empty() {
+        if self.in_game.len() > 0 {
             self.start_clock(now);
         }
         // S-62: those who are here learn a new place and a new end; without them nothing has changed.
         if self.round.system != before || self.round.limit.is_some() {
-            for at in 0..self.in_game.len() {
-                if let Some(peer) = self.in_game.get(at).copied() {
-                    self.send_mission(peer, now);
-                }
+            for peer in self.in_game.iter() {
+                self.send_mission(peer, now);
             }
         }
         self.rearm();
@@ -175,10 +173,8 @@ impl<E: Engine> Session<E> {
 
     /// S-30: a newcomer learns all scores, its own too, and the others its.
     pub(super) fn send_scores(&mut self, newcomer: PeerId, now: Time) {
-        for at in 0..self.in_game.len() {
-            if let Some(other) = self.in_game.get(at).copied() {
-                self.send_score(newcomer, other, now);
-            }
+        for other in self.in_game.iter() {
+            self.send_score(newcomer, other, now);
         }
         self.send_score(newcomer, newcomer, now);
         if self.rules.mission.teams {
@@ -187,10 +183,8 @@ impl<E: Engine> Session<E> {
                 self.send(newcomer, &message::team_score(team, score), now);
             }
         }
-        for at in 0..self.in_game.len() {
-            if let Some(other) = self.in_game.get(at).copied() {
-                self.send_score(other, newcomer, now);
-            }
+        for other in self.in_game.iter() {
+            self.send_score(other, newcomer, now);
         }
     }
 

@@ -81,7 +81,7 @@ pub struct Status {
 
 impl<E: Engine> Session<E> {
     /// Everyone who was let in, by peer id.
-    pub fn players(&self, _now: Time) -> impl Iterator<Item = Player> {
+    pub fn players(&self) -> impl Iterator<Item = Player> {
         self.members.iter().flatten().map(|member| self.player(member))
     }
 

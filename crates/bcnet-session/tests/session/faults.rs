@@ -44,8 +44,7 @@ fn eight_players_on_a_bad_network_hear_everything_once_and_in_order() {
         let mut world = World::with_faults(Config::default(), bad_network(), seed);
         let players: Vec<usize> = (0..8).map(|n| world.connect(&format!("Player {n}"), "")).collect();
         world.run_until(60 * SECOND, |world| world.session.status(world.now).in_game == 8);
-        let mut slots: Vec<u8> =
-            world.session.players(world.now).map(|player| player.slot.expect("a slot")).collect();
+        let mut slots: Vec<u8> = world.session.players().map(|player| player.slot.expect("a slot")).collect();
         slots.sort_unstable();
         assert_eq!(slots, (0..8).collect::<Vec<u8>>(), "seed {seed}");
         let mut rng = Rng::new(seed);
@@ -94,7 +93,7 @@ fn late_joiners_see_exactly_the_living_ships_on_a_bad_network() {
         world.run(10 * SECOND);
         let mut living: Vec<u8> = world
             .session
-            .players(world.now)
+            .players()
             .filter(|player| player.ship.is_some())
             .map(|player| player.id.0)
             .collect();
@@ -108,7 +107,7 @@ fn late_joiners_see_exactly_the_living_ships_on_a_bad_network() {
 
 fn slot(world: &World, at: usize) -> u8 {
     let id = world.id(at);
-    let player = world.session.players(world.now).find(|player| player.id == id);
+    let player = world.session.players().find(|player| player.id == id);
     player.and_then(|player| player.slot).expect("a slot")
 }
 

@@ -32,7 +32,7 @@ fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
     assert_eq!(world.clients[kirk].gone, [(id, Leave::Booted(BootReason::TIMED_OUT))]);
     let anomalies = world.session.counters().anomalies;
     assert_eq!((anomalies.count(Anomaly::NoReply), anomalies.total()), (2, 2));
-    assert_eq!(world.session.players(world.now).count(), 0);
+    assert_eq!(world.session.players().count(), 0);
 }
 
 fn learned() -> Manifest {
@@ -162,7 +162,7 @@ fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {
     world.clients[mute].answers = false;
     world.run(25 * SECOND);
     assert!(world.event_names().contains(&"checksum_mismatch"));
-    assert_eq!(world.session.players(world.now).count(), 1);
+    assert_eq!(world.session.players().count(), 1);
 }
 
 /// S-24

@@ -136,7 +136,7 @@ fn slots_are_the_lowest_free_ones_and_ids_move_on() {
     let mut world = World::new(Config::default());
     let players = ["Kirk", "Spock", "Uhura"].map(|name| world.join(name));
     let slots = |world: &World| -> Vec<(u8, u8)> {
-        world.session.players(world.now).map(|player| (player.id.0, player.slot.expect("a slot"))).collect()
+        world.session.players().map(|player| (player.id.0, player.slot.expect("a slot"))).collect()
     };
     assert_eq!(slots(&world), [(2, 0), (3, 1), (4, 2)]);
     world.leave(players[1]);
@@ -247,13 +247,13 @@ fn spoofed_requests_take_no_place_and_give_way() {
         if n % 10 == 0 {
             world.tick();
             world.elsewhere.clear();
-            assert!(world.session.players(world.now).count() <= 17 + 1);
+            assert!(world.session.players().count() <= 17 + 1);
         }
     }
     assert_eq!(world.session.status(world.now).players, 1);
     // The flood is over: ten seconds later nothing is left of it, and a real player gets in.
     world.run(11 * SECOND);
-    assert_eq!(world.session.players(world.now).count(), 1);
+    assert_eq!(world.session.players().count(), 1);
     world.join("Spock");
 }
 
@@ -276,7 +276,7 @@ fn who_is_not_in_the_game_yet_is_not_passed_on_and_gets_nothing() {
     assert_eq!(world.take(late), [] as [Vec<u8>; 0]);
     assert_eq!(world.take(kirk).len(), 1, "only its own chat");
     assert_eq!(world.session.counters().anomalies.count(Anomaly::TooEarly), 2);
-    let states: Vec<PlayerState> = world.session.players(world.now).map(|player| player.state).collect();
+    let states: Vec<PlayerState> = world.session.players().map(|player| player.state).collect();
     assert_eq!(states, [PlayerState::InGame, PlayerState::Checking(0)]);
 }
 

@@ -42,7 +42,7 @@ fn a_leaver_is_announced_and_comes_back_with_its_score() {
     world.reconnect(0);
     world.run(2 * SECOND);
     assert_eq!(world.id(0), PeerId(5));
-    let back: Vec<_> = world.session.players(world.now).filter(|player| player.name == "Player 0").collect();
+    let back: Vec<_> = world.session.players().filter(|player| player.name == "Player 0").collect();
     assert_eq!((back.len(), back[0].slot, back[0].score.deaths), (1, Some(0), 1));
     assert!(world.take(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
 }
@@ -65,8 +65,7 @@ fn a_score_waits_for_its_owner() {
     world.run(SECOND);
     world.reconnect(0);
     world.run(2 * SECOND);
-    let deaths: Vec<_> =
-        world.session.players(world.now).map(|player| (player.name, player.score.deaths)).collect();
+    let deaths: Vec<_> = world.session.players().map(|player| (player.name, player.score.deaths)).collect();
     assert_eq!(deaths, [("Player 0".into(), 2), ("Player 0".into(), 1)]);
 }
 
@@ -115,7 +114,7 @@ fn a_player_whose_game_crashed_takes_its_own_place() {
     world.reconnect(0);
     world.run(2 * SECOND);
     assert_eq!(world.take(1)[..3], farewell());
-    let players: Vec<_> = world.session.players(world.now).map(|player| (player.id.0, player.slot)).collect();
+    let players: Vec<_> = world.session.players().map(|player| (player.id.0, player.slot)).collect();
     assert_eq!(players, [(3, Some(1)), (4, Some(0))]);
 }
 

@@ -178,7 +178,7 @@ fn what_is_about_others_or_would_hurt_them_is_dropped_and_counted() {
     }
     let told = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
     assert!(told < 20, "{told} events for 20 anomalies");
-    let own = world.session.players(world.now).next().expect("a player").anomalies.total();
+    let own = world.session.players().next().expect("a player").anomalies.total();
     assert_eq!(own, 20);
 }
 
@@ -257,7 +257,7 @@ fn a_ship_that_was_never_declared_dead_is_taken_away() {
     let mut torpedo = ship(0, 2, 0x4000_0090);
     torpedo[3] = 9;
     assert_eq!(said(&mut world, &torpedo)[1], [torpedo]);
-    let player = world.session.players(world.now).next().expect("a player");
+    let player = world.session.players().next().expect("a player");
     assert_eq!(player.ship, Some(5));
 }
 

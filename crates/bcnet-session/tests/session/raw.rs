@@ -120,7 +120,7 @@ fn a_client_of_bare_bytes_joins_chats_and_leaves() {
     }
     // Leave, with a stale ACK: an ACK, as captured.
     raw.expect("02 02 01 0B 00 00 05 0A C0 02 00 02 0A 0A 0A EF", &["01 01 01 02 00 02"]);
-    assert_eq!(raw.session.players(raw.now).count(), 0);
+    assert_eq!(raw.session.players().count(), 0);
 }
 
 /// A caller that ciphers itself, in batches say, hands over and gets plain bytes.
@@ -172,9 +172,8 @@ fn a_client_without_a_name_stays_outside() {
     ] {
         say(&mut world, plain);
     }
-    let players = |world: &World| -> Vec<PlayerState> {
-        world.session.players(world.now).map(|player| player.state).collect()
-    };
+    let players =
+        |world: &World| -> Vec<PlayerState> { world.session.players().map(|player| player.state).collect() };
     world.take(kirk);
     // It is there and waits, keepalive by keepalive, until the handshake takes too long.
     for _ in 0..50 {

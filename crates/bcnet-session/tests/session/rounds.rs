@@ -68,7 +68,7 @@ fn a_restart_begins_anew() {
     world.session.restart(world.now);
     world.run(SECOND);
     assert_eq!(world.take(0), [hex("39")]);
-    let player = world.session.players(world.now).next().expect("a player");
+    let player = world.session.players().next().expect("a player");
     assert_eq!((player.score.deaths, player.ship), (0, None));
     let late = world.join("Late");
     world.run(SECOND);

@@ -17,7 +17,6 @@ pub struct WireError {
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Reason {
     /// The datagram ends inside the field, or before it.
     Truncated,
@@ -57,7 +56,6 @@ macro_rules! fields {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
         /// The fields of a datagram and its messages.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
         pub enum Field { $($(#[$doc])* $variant,)* }
 
         impl Field {

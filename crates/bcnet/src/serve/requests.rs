@@ -42,16 +42,16 @@ impl Chosen<'_> {
     /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
     /// themselves.
     pub(super) fn find(&self, player: &str, now: Time) -> Result<Player, Refusal> {
-        self.find_in(player, now).map(|(_, player)| player)
+        self.find_in(player).map(|(_, player)| player)
     }
 
     /// The same, with the number of its session.
-    fn find_in(&self, player: &str, now: Time) -> Result<(usize, Player), Refusal> {
+    fn find_in(&self, player: &str) -> Result<(usize, Player), Refusal> {
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
         let is_meant =
             |one: &Player| Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(player));
-        let mut found: Vec<_> = self.everyone(now).filter(|(_, one)| is_meant(one)).collect();
+        let mut found: Vec<_> = self.everyone().filter(|(_, one)| is_meant(one)).collect();
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
@@ -60,9 +60,9 @@ impl Chosen<'_> {
     }
 
     /// All players, each with the number of its session.
-    fn everyone(&self, now: Time) -> impl Iterator<Item = (usize, Player)> {
+    fn everyone(&self) -> impl Iterator<Item = (usize, Player)> {
         let hosts = self.hosts.iter().enumerate();
-        hosts.flat_map(move |(index, host)| host.session.players(now).map(move |one| (index, one)))
+        hosts.flat_map(move |(index, host)| host.session.players().map(move |one| (index, one)))
     }
 
     /// Names some of those whom `player` may mean.
@@ -81,7 +81,7 @@ impl Chosen<'_> {
     }
 
     fn describe_all(&self, now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
-        let all = self.everyone(now).filter(|(_, one)| wanted(one));
+        let all = self.everyone().filter(|(_, one)| wanted(one));
         all.map(|(index, one)| describe(self.hosts[index], &one, now)).collect()
     }
 
@@ -96,7 +96,7 @@ impl Chosen<'_> {
             }
             return Ok(json!({ "done": format!("said in {}", sessions(self.hosts.len())) }));
         };
-        let (index, player) = self.find_in(player, now)?;
+        let (index, player) = self.find_in(player)?;
         let host = &mut self.hosts[index];
         if host.session.say_to(player.id, text, now) {
             tracing::info!(event = "say", port = host.address.port(), to = player.name, text);
@@ -107,7 +107,7 @@ impl Chosen<'_> {
     }
 
     pub(super) fn kick(&mut self, player: &str, now: Time) -> Result<Value, Refusal> {
-        let (index, player) = self.find_in(player, now)?;
+        let (index, player) = self.find_in(player)?;
         let host = &mut self.hosts[index];
         if !host.session.kick(player.id, BootReason::KICKED, now) {
             return Err(Refusal(format!("{} is leaving already", player.name)));
@@ -159,8 +159,8 @@ impl Chosen<'_> {
 
     pub(super) fn queues(&self, player: Option<&str>, now: Time) -> Result<Value, Refusal> {
         let players: Vec<(usize, Player)> = match player {
-            Some(player) => vec![self.find_in(player, now)?],
-            None => self.everyone(now).collect(),
+            Some(player) => vec![self.find_in(player)?],
+            None => self.everyone().collect(),
         };
         let queues: Vec<_> = players
             .into_iter()

@@ -130,7 +130,7 @@ impl SessionHost {
             self.event_log.write(event, now);
         }
         if let (true, Some(reply_addresses)) = (moved, &mut self.reply_addresses) {
-            reply_addresses.keep(self.session.players(now).map(|player| player.address));
+            reply_addresses.keep(self.session.players().map(|player| player.address));
         }
         self.report_rejections(now);
     }
