@@ -12,9 +12,14 @@ pub(crate) fn check(check: Check, payload: &[u8], slot: u8, mods: bool) -> Resul
     }
 }
 
+/// S-32: a state is that of one of the sender's things.
+pub(crate) fn check_state(payload: &[u8], slot: u8) -> Result<(), Anomaly> {
+    is_own(game::state_head(payload)?.object, slot)
+}
+
 /// S-32: the first id must be the sender's.
-pub(crate) fn check_object(payload: &[u8], slot: u8) -> Result<(), Anomaly> {
-    is_own(game::subject(payload)?, slot)
+fn check_object(payload: &[u8], slot: u8) -> Result<(), Anomaly> {
+    is_own(game::first_object(payload)?, slot)
 }
 
 /// S-32: an event happens to one of the sender's things; if it happens to nothing, one of them causes it.
@@ -23,7 +28,7 @@ fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<(), Anomaly> {
     if !mods && !head.class.is_from_clients() {
         return Err(Anomaly::BadEvent);
     }
-    let whose = if head.related == ObjectId::NONE { head.source } else { head.related };
+    let whose = head.subject();
     if whose == ObjectId::NONE { Ok(()) } else { is_own(whose, slot) }
 }
 

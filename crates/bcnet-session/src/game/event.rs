@@ -117,6 +117,13 @@ impl<'a> Event<'a> {
     }
 }
 
+impl EventHead {
+    /// What it is about: what it happens to, or if that is nothing, what causes it (S-32).
+    pub(crate) fn subject(&self) -> ObjectId {
+        if self.related == ObjectId::NONE { self.source } else { self.related }
+    }
+}
+
 impl EventClass {
     /// S-32: whether the stock game has events of this class from clients.
     pub(crate) const fn is_from_clients(self) -> bool {

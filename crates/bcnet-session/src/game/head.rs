@@ -4,11 +4,32 @@ use super::code::{ObjectClass, Species};
 use super::event::EventHead;
 use super::field::{Cut, OPCODE, Reader, Wire, names, record};
 use super::object::{ObjectId, Ship};
-use super::rows::Opcode;
+use super::rows::{Check, Opcode, Rule};
 use super::table::Team;
 
+/// The object that a message is about, if it is about one; the rest of the message is not looked at.
+#[must_use]
+pub fn subject(payload: &[u8]) -> Option<ObjectId> {
+    let opcode = Opcode::of(payload)?;
+    match opcode.rule() {
+        Rule::Relay(Check::Event) => event_head(payload).ok().map(|head| head.subject()),
+        Rule::Absorb if matches!(opcode, Opcode::PYTHON_EVENT_2 | Opcode::COLLISION_EFFECT) => {
+            event_head(payload).ok().map(|head| head.subject())
+        }
+        Rule::Relay(Check::Object) | Rule::StateUpdate | Rule::RequestObject => first_object(payload).ok(),
+        Rule::Create => Creation::read(payload).ok().map(|created| created.object),
+        Rule::Absorb
+        | Rule::HostOnly
+        | Rule::SelfDestruct
+        | Rule::Chat
+        | Rule::TeamChat
+        | Rule::Team
+        | Rule::Unknown => None,
+    }
+}
+
 /// The object that a message begins with.
-pub(crate) fn subject(payload: &[u8]) -> Result<ObjectId, Cut> {
+pub(crate) fn first_object(payload: &[u8]) -> Result<ObjectId, Cut> {
     Wire::read(&mut Reader::new(payload), names!(object))
 }
 
@@ -43,8 +64,8 @@ impl<'a> Creation<'a> {
         }
         let class = ObjectClass::read(reader, names!(class))?;
         let object = ObjectId::read(reader, names!(object))?;
-        let body = reader.left();
-        let species = body.first().copied().map(Species).ok_or(Cut { field: "species", at: reader.at() })?;
+        let cut = Cut { field: "species", at: reader.at() };
+        let species = reader.left().first().copied().map(Species).ok_or(cut)?;
         Ok(Self { slot, class, object, species, ship: Ship::read(reader, names!(ship)) })
     }
 }

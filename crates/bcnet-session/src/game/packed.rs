@@ -202,3 +202,68 @@ const DECADES: u16 = 8;
 const STEPS: f64 = 4095.0;
 /// What a 127th can tell.
 const UNIT_DECIMALS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-73: what the game was seen to make of numbers, and what texts say it makes of others.
+    #[test]
+    fn numbers_have_the_codes_of_the_game() {
+        for (number, code, decoded) in [
+            (50.0, 0x571B, 49.978),
+            (6000.0, 0x78E2, 5997.802),
+            (15.0, 0x50E3, 14.989),
+            (25.0, 0x52AA, 24.989),
+            (273.0, 0x6313, 272.967),
+            (2063.0, 0x71E3, 2061.54),
+            (1500.0, 0x70E3, 1498.9),
+            (2000.0, 0x71C6, 1997.8),
+            (5000.0, 0x771B, 4997.8),
+            (9999.0, 0x7FFE, 9997.8),
+            (0.5, 0x371B, 0.4998),
+            (1.0, 0x3FFE, 0.9998),
+            (5.0, 0x471B, 4.9978),
+            (10.0, 0x4FFE, 9.9978),
+            (100.0, 0x5FFE, 99.978),
+            (1000.0, 0x6FFE, 999.78),
+            (0.0, 0x0000, 0.0),
+            (-50.0, 0xD71B, -49.978),
+            (1e9, 0x7FFF, 10_000.0),
+            (-1e9, 0xFFFF, -10_000.0),
+        ] {
+            let packed = CompressedFloat::new(number);
+            assert_eq!(packed.0, code, "{number}: {:04X}", packed.0);
+            let error = (packed.value() - decoded).abs();
+            assert!(error <= decoded.abs() * 1e-4, "{number}: {}, not {decoded}", packed.value());
+        }
+        assert!((CompressedFloat(0x6195).value() - 189.011).abs() < 0.001);
+        assert_eq!(CompressedFloat(0x8000).value(), -0.0);
+    }
+
+    /// What a code means becomes that code again, or one just below: the last of a decade means what the first of the
+    /// next does, and a float may be a little less.
+    #[test]
+    fn codes_mean_numbers_in_their_order() {
+        for code in 0..=u16::MAX {
+            let number = CompressedFloat(code).value();
+            let again = CompressedFloat::new(number).0;
+            assert!(number.is_finite() && again.abs_diff(code) <= 2, "{code:04X} {again:04X}");
+            let is_larger = code & 0x0FFF == 0 || number.abs() > CompressedFloat(code - 1).value().abs();
+            assert!(is_larger, "{code:04X}");
+        }
+        assert_eq!(CompressedFloat::new(f32::NAN).0 & 0x7FFF, 0x7FFF);
+    }
+
+    /// S-74: the first ship of a capture was turned so, and its first state said this.
+    #[test]
+    fn directions_are_cut_towards_zero() {
+        assert_eq!(UnitVector::new([0.0929, 0.8218, -0.5519]).0, [11, 104, -70]);
+        assert_eq!(UnitVector::new([1.0, -1.0, 0.0]).vector(), [1.0, -1.0, 0.0]);
+        let place = PackedVector { direction: UnitVector([29, 122, 12]), length: CompressedFloat(0x6195) };
+        assert!(place.vector().iter().zip([43.2, 181.6, 17.9]).all(|(a, b)| (a - b).abs() < 0.06));
+        assert_eq!(PackedVector::new([0.0; 3]), PackedVector::default());
+        let again = PackedVector::new([300.0, -400.0, 0.0]);
+        assert_eq!((again.direction.0, again.length), ([76, -101, 0], CompressedFloat::new(500.0)));
+    }
+}

@@ -35,7 +35,7 @@ pub struct StateUpdate<'a> {
     /// with them there is none.
     pub power: Option<&'a [[u8; 2]]>,
     /// In what the bit byte differs from one that has nothing but the flags above: those of subsystems, and what no
-    /// stock sender does.
+    /// stock sender does. Its bits for the flags above are 0, and all are where there is no bit byte.
     pub other_bits: u8,
 }
 
@@ -59,7 +59,7 @@ pub struct Subsystems<'a> {
 
 record! {
     /// What every state update begins with.
-    pub(super) [StateHead] {
+    pub(crate) [StateHead] {
         /// The ship.
         object: ObjectId,
         /// The game clock, in seconds.
@@ -203,6 +203,11 @@ fn read_power<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 2]], Cut> {
         reader.note_listed("power", 1, Value::Packed { number: share_of_power(power), decimals: 2 });
     }
     Ok(pairs)
+}
+
+/// What a state update begins with.
+pub(crate) fn state_head(payload: &[u8]) -> Result<StateHead, Cut> {
+    Wire::read(&mut Reader::new(payload), names!(state))
 }
 
 /// S-37: takes the hash, which only a host reads, out of a state update.

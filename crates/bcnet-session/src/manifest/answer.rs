@@ -58,8 +58,10 @@ fn add_tree(tree: &mut Vec<Directory>, files: &[File], depth: usize) -> Option<(
     let below: Vec<&[File]> = below.filter(|group| !group.is_empty()).collect();
     let names = below.iter().map(|group| group.first()?.path.get(depth).copied());
     let directories: Vec<u32> = names.collect::<Option<_>>()?;
-    // What the wire can count.
-    (u16::try_from(own.len()).ok()?, u8::try_from(directories.len()).ok()?);
+    // The wire cannot count more.
+    if own.len() > u16::MAX.into() || directories.len() > u8::MAX.into() {
+        return None;
+    }
     tree.push(Directory { files: own, directories });
     below.into_iter().try_for_each(|group| add_tree(tree, group, depth + 1))
 }

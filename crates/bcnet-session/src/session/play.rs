@@ -124,7 +124,7 @@ impl<E: Engine> Session<E> {
 
     /// S-38: somebody lacks an object.
     fn send_object(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
-        let object = game::subject(payload)?;
+        let object = game::first_object(payload)?;
         let has = |member: &&Member| member.ship.alive && member.ship.object == object;
         let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(has) else { return Ok(()) };
         let sent = self.endpoint.send(peer, &owner.ship.created, Quality::Reliable, now);
@@ -203,10 +203,7 @@ impl<E: Engine> Session<E> {
 
 /// S-37: takes the hash out of a state update, which only a host reads.
 fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
-    if payload.len() < MIN_UPDATE {
-        return Err(Anomaly::TooShort);
-    }
-    relay::check_object(payload, slot)?;
+    relay::check_state(payload, slot)?;
     game::strip_hash(payload);
     Ok(())
 }
@@ -228,5 +225,4 @@ pub(super) const fn relay_rate(config: &Config) -> Rate {
 
 /// What a message counts besides its bytes.
 const MESSAGE_COST: u32 = 32;
-const MIN_UPDATE: usize = 10;
 const MAX_CHAT: usize = 512;

@@ -1,162 +1,194 @@
-//! What players say, in bytes: from the recorded sizes and layouts, and with a number in each that is passed on, so
-//! that no two are the same.
+//! What players say: of the recorded sizes, and with a number in each that is passed on, so that no two are the same.
 
 use bcnet_lab::Rng;
+use bcnet_session::game::{
+    self, BeamFire, Chat, CompressedFloat, Created, Detail, Event, EventNumber, Exploding, Message,
+    ObjectCreateTeam, ObjectId, Opcode, PackedVector, Position, Rule, ScaledVector, Ship, Species,
+    StateFlags, StateUpdate, Text8, Text16, TorpedoFire, TorpedoFlags, TorpedoTarget, TorpedoType,
+    UnitVector,
+};
 
-/// An event: what happens to one of a player's things.
-pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &[u8]) -> Vec<u8> {
-    let mut payload = vec![opcode];
-    for word in [factory, 0x0080_0000 + event, 0, related] {
-        payload.extend(word.to_le_bytes());
-    }
-    payload.extend(extra);
+/// A message in bytes.
+pub(super) fn write(message: &Message<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    message.write(&mut payload);
     payload
 }
 
-/// A torpedo (0x19) or a beam (0x1A), with a target or without.
-pub(super) fn shot(opcode: u8, weapon: u32, target: Option<u32>, rng: &mut Rng) -> Vec<u8> {
-    let mut payload = vec![opcode];
-    payload.extend(weapon.to_le_bytes());
-    let mut direction = [0; 5];
-    rng.fill(&mut direction);
-    payload.extend(direction);
-    if let Some(target) = target {
-        payload.extend(target.to_le_bytes());
-        payload.extend(if opcode == 0x19 { &direction[..] } else { &[] });
-    }
-    payload
+/// Something happens to one of a player's things.
+pub(super) fn event<'a>(
+    message: fn(Event<'a>) -> Message<'a>,
+    event: EventNumber,
+    related: ObjectId,
+    detail: Detail<'a>,
+) -> Vec<u8> {
+    write(&message(Event { event, source: ObjectId::NONE, related, detail }))
+}
+
+/// A torpedo, with a target or without.
+pub(super) fn torpedo(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
+    let torpedo = TorpedoType(rng.between(1, 15) as u8);
+    let flags = TorpedoFlags::default().with(TorpedoFlags::NO_TARGET, target.is_none());
+    let target = target.map(|target| TorpedoTarget {
+        target,
+        offset: ScaledVector { direction: direction(rng), share: rng.any() as u8 },
+    });
+    write(&Message::TorpedoFire(TorpedoFire { weapon, torpedo, flags, direction: direction(rng), target }))
+}
+
+/// A beam, with a target or without.
+pub(super) fn beam(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
+    let flags = if target.is_some() { 3 } else { 0 };
+    write(&Message::BeamFire(BeamFire { weapon, unknown_byte: 2, direction: direction(rng), flags, target }))
+}
+
+fn direction(rng: &mut Rng) -> UnitVector {
+    UnitVector([0; 3].map(|_: i8| rng.any() as i8))
 }
 
 /// A Sovereign: 113 bytes for a name of five letters.
-pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> Vec<u8> {
-    let mut payload = vec![0x03, slot, peer];
-    payload.extend(0x8008_u32.to_le_bytes());
-    payload.extend(object.to_le_bytes());
-    payload.push(5);
-    for number in [number as f32, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0] {
-        payload.extend(number.to_le_bytes());
-    }
-    payload.extend([0; 3]);
-    for text in [name, "Multi1"] {
-        let text: Vec<u8> = text.bytes().take(60).collect();
-        payload.push(text.len() as u8);
-        payload.extend(text);
-    }
-    payload.extend([0x64; 53]);
-    payload
+pub(super) fn ship(slot: u8, peer: u8, object: ObjectId, name: &str, number: u32) -> Vec<u8> {
+    let name = name.as_bytes();
+    let ship = Ship {
+        species: Species(5),
+        position: [number as f32, 0.0, 0.0],
+        rotation: [1.0, 0.0, 0.0, 0.0],
+        unknown: [0; 7],
+        name: Text8(name.get(..60).unwrap_or(name)),
+        set: Text8(b"Multi1"),
+        subsystems: &[100; 53],
+    };
+    write(&Message::ObjectCreateTeam(ObjectCreateTeam { slot, peer, object: Created::Ship { object, ship } }))
 }
 
-/// What the host says when a ship destroys itself: the answer to 0x13.
-pub(super) fn exploding(ship: u32) -> Vec<u8> {
-    event(0x06, 0x8129, 0x4E, ship, &[0, 0, 0, 0, 0, 0, 0x18, 0x41])
+/// What the host says when a ship destroys itself.
+pub(super) fn exploding(ship: ObjectId) -> Vec<u8> {
+    let detail = Detail::Exploding(Exploding { killer: 0, lifetime: 9.5 });
+    event(Message::PythonEvent, EventNumber::OBJECT_EXPLODING, ship, detail)
 }
 
 pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
-    let mut payload = vec![0x2C, peer, 0, 0, 0];
-    payload.extend((text.len() as u16).to_le_bytes());
-    payload.extend(text.bytes());
-    payload
+    write(&Message::Chat(Chat { sender: peer.into(), text: Text16(text.as_bytes()) }))
 }
 
 /// Where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
-pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
-    let mut rng = Rng::new(u64::from(ship) << 32 | u64::from(number));
-    let share = rng.below(100);
-    let (flags, size) =
-        STATES.iter().find(|(below, ..)| share < *below).map_or((0x86, 28), |it| (it.1, it.2));
-    let mut payload = vec![0x1C];
-    payload.extend(ship.to_le_bytes());
-    payload.extend((number as f32 / 10.0).to_le_bytes());
-    payload.push(flags);
-    let head = payload.len();
-    payload.resize(size, 0);
-    rng.fill(payload.get_mut(head..).unwrap_or_default());
-    if let Some(bits) = payload.get_mut(BITS).filter(|_| flags & 1 != 0) {
-        *bits = HAS_HASH;
-    }
-    payload
+pub(super) fn state(ship: ObjectId, number: u32) -> Vec<u8> {
+    write(&Message::StateUpdate(with_state(ship, number, &mut [[0; 2]; POWERED])))
 }
 
 /// The copy of a state that others get: what a host leaves out is left out.
-pub(super) fn passed_state(mut state: Vec<u8>) -> Vec<u8> {
-    if state.get(9).is_some_and(|flags| flags & 1 != 0) {
-        state.get_mut(BITS).into_iter().for_each(|bits| *bits &= !HAS_HASH);
-        state.drain(BITS + 1..BITS + 3);
+pub(super) fn passed_state(ship: ObjectId, number: u32) -> Vec<u8> {
+    let power = &mut [[0; 2]; POWERED];
+    let mut state = with_state(ship, number, power);
+    state.position = state.position.map(|position| Position { hash: None, ..position });
+    write(&Message::StateUpdate(state))
+}
+
+fn with_state(ship: ObjectId, number: u32, power: &mut [[u8; 2]; POWERED]) -> StateUpdate<'_> {
+    let mut rng = Rng::new(u64::from(ship.0) << 32 | u64::from(number));
+    let share = rng.below(100);
+    let (flags, powered) = STATES
+        .iter()
+        .find(|(below, ..)| share < *below)
+        .map_or((StateFlags(0x86), POWERED), |it| (it.1, it.2));
+    rng.fill(power.as_flattened_mut());
+    let position = Position { place: [0; 3].map(|_: u8| rng.share() as f32), hash: Some(rng.any() as u16) };
+    let delta = PackedVector { direction: direction(&mut rng), length: CompressedFloat(rng.any() as u16) };
+    StateUpdate {
+        object: ship,
+        time: number as f32 / 10.0,
+        position: flags.has(StateFlags::POSITION).then_some(position),
+        delta: flags.has(StateFlags::DELTA).then_some(delta),
+        forward: flags.has(StateFlags::FORWARD).then(|| direction(&mut rng)),
+        up: flags.has(StateFlags::UP).then(|| direction(&mut rng)),
+        speed: flags.has(StateFlags::SPEED).then(|| CompressedFloat(rng.any() as u16)),
+        power: power.get(..powered),
+        ..StateUpdate::default()
     }
-    state
 }
 
 /// The ship and the number of a state.
-pub(super) fn state_key(payload: &[u8]) -> Option<(u32, u32)> {
-    let time = f32::from_le_bytes(*payload.get(5..9)?.first_chunk()?);
-    Some((u32_at(payload, 1)?, (time * 10.0).round() as u32))
-}
-
-/// The slot that a copy is about, if it is one of those that players have said.
-pub(super) fn slot_of(payload: &[u8]) -> Option<u8> {
-    match payload.first()? {
-        0x03 => payload.get(1).copied(),
-        0x19 | 0x1A | 0x1C => owner(u32_at(payload, 1)?),
-        0x06 if u32_at(payload, 1) != Some(0x8129) => None,
-        0x06..=0x13 | 0x15 | 0x1B => owner(u32_at(payload, 13)?),
+pub(super) fn state_key(payload: &[u8]) -> Option<(ObjectId, u32)> {
+    match Message::parse(payload) {
+        Ok(Message::StateUpdate(state)) => Some((state.object, (state.time * 10.0).round() as u32)),
         _ => None,
     }
 }
 
+/// The slot that a copy is about, if it is one of those that players have said.
+pub(super) fn slot_of(payload: &[u8]) -> Option<u8> {
+    let opcode = Opcode::of(payload)?;
+    let is_said = match opcode.rule() {
+        Rule::Relay(_) if opcode == Opcode::PYTHON_EVENT => is_explosion(payload),
+        Rule::Relay(_) | Rule::Create | Rule::StateUpdate | Rule::Absorb => true,
+        Rule::HostOnly
+        | Rule::SelfDestruct
+        | Rule::RequestObject
+        | Rule::Chat
+        | Rule::TeamChat
+        | Rule::Team
+        | Rule::Unknown => false,
+    };
+    game::subject(payload).filter(|_| is_said)?.owner()
+}
+
+/// Of the events that a host makes itself players cause this one alone.
+fn is_explosion(payload: &[u8]) -> bool {
+    let explodes = |event: &Event<'_>| matches!(event.detail, Detail::Exploding(_));
+    matches!(Message::parse(payload), Ok(Message::PythonEvent(event)) if explodes(&event))
+}
+
 /// Who says this, if it is chat of a simulated player. The host's own chat may be under any id.
 pub(super) fn chatter(payload: &[u8]) -> Option<u8> {
-    let said = payload.strip_prefix(&[0x2C])?;
-    said.get(6..)?.starts_with(CHAT_MARK.as_bytes()).then(|| said.first().copied()).flatten()
-}
-
-pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
-    payload.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-}
-
-/// The first object of a slot.
-pub(super) fn first_object(slot: u8) -> u32 {
-    FIRST_OBJECT + u32::from(slot) * OBJECTS
-}
-
-fn owner(object: u32) -> Option<u8> {
-    u8::try_from(object.checked_sub(FIRST_OBJECT)? / OBJECTS).ok().filter(|slot| *slot < SLOTS)
+    match Message::parse(payload) {
+        Ok(Message::Chat(chat)) if chat.text.0.starts_with(CHAT_MARK.as_bytes()) => {
+            chat.sender.try_into().ok()
+        }
+        _ => None,
+    }
 }
 
 /// How chat of a simulated player begins.
 pub(super) const CHAT_MARK: &str = "swarm ";
-/// How many objects a player can have.
-pub(super) const OBJECTS: u32 = 0x40000;
 /// How many players a session can have.
 pub(super) const SLOTS: u8 = 16;
-const FIRST_OBJECT: u32 = 0x3FFF_FFFF;
-const BITS: usize = 22;
-const HAS_HASH: u8 = 1;
-/// Shares, added up, of the kinds of states: their flags and sizes.
-const STATES: [(u64, u8, usize); 5] =
-    [(58, 0x9E, 29), (74, 0x96, 26), (83, 0x92, 23), (91, 0x9D, 39), (93, 0x8E, 27)];
+/// How many subsystems a state has at most.
+const POWERED: usize = 5;
+/// Shares, added up, of the kinds of states: their flags, and how many subsystems they have.
+const STATES: [(u64, StateFlags, usize); 5] = [
+    (58, StateFlags(0x9E), 3),
+    (74, StateFlags(0x96), 3),
+    (83, StateFlags(0x92), 3),
+    (91, StateFlags(0x9D), 3),
+    (93, StateFlags(0x8E), 3),
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SHIP: ObjectId = ObjectId::new(0, 0);
+
     #[test]
     fn payloads_have_the_recorded_sizes() {
-        assert_eq!(ship(0, 2, 0x3FFF_FFFF, "Cady2", 0).len(), 113);
+        assert_eq!(ship(0, 2, SHIP, "Cady2", 0).len(), 113);
         let rng = &mut Rng::new(1);
-        let shots = [(0x19, None), (0x19, Some(7)), (0x1A, None), (0x1A, Some(7))]
-            .map(|(opcode, target)| shot(opcode, 1, target, rng).len());
-        assert_eq!(shots, [10, 19, 10, 14]);
-        assert_eq!(exploding(0x3FFF_FFFF).len(), 25);
+        let torpedoes = [None, Some(SHIP)].map(|target| torpedo(SHIP, target, rng).len());
+        let beams = [None, Some(SHIP)].map(|target| beam(SHIP, target, rng).len());
+        assert_eq!((torpedoes, beams), ([10, 18], [10, 14]));
+        assert_eq!(exploding(SHIP).len(), 25);
+        let sizes: Vec<usize> = (0..1000).map(|number| state(SHIP, number).len()).collect();
+        assert!([29, 26, 23, 39, 27, 28].iter().all(|size| sizes.contains(size)), "{sizes:?}");
     }
 
     #[test]
     fn a_state_can_be_told_from_its_copy() {
         for number in 0..2000 {
-            let ship = first_object(3) + 34 * number;
+            let ship = ObjectId::new(3, 34 * number);
             let state = state(ship, number);
             assert_eq!((state_key(&state), slot_of(&state)), (Some((ship, number)), Some(3)));
-            let copy = passed_state(state.clone());
-            assert_eq!(copy.len(), if state[9] == 0x9D { 37 } else { state.len() });
+            let copy = passed_state(ship, number);
+            assert_eq!(copy.len(), if state.len() == 39 { 37 } else { state.len() });
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bcnet_lab::Rng;
+use bcnet_session::game::{Collision, Detail, EventNumber, HostMessage, Message, ObjectId};
 use bcnet_transport::Time;
 
-use super::payload::{self, OBJECTS};
+use super::payload;
 
 /// Something that a player says reliably, and what others must hear of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(super) struct Actor {
     slot: u8,
     peer: u8,
     name: String,
-    ship: Option<u32>,
+    ship: Option<ObjectId>,
     states: u32,
     spawns: Option<Time>,
     fires: Time,
@@ -68,7 +69,7 @@ impl Actor {
         let mut orders = Vec::new();
         if self.spawns.is_some_and(|at| at <= now) {
             self.spawns = None;
-            let object = payload::first_object(self.slot) + SHIP_IDS * number % (OBJECTS - SHIP_IDS);
+            let object = ObjectId::new(self.slot, SHIP_IDS * number % (ObjectId::PER_SLOT - SHIP_IDS));
             self.ship = Some(object);
             let payload = payload::ship(self.slot, self.peer, object, &self.name, number);
             orders.push(Order { payload, copies: Copies::Others });
@@ -82,7 +83,12 @@ impl Actor {
         }
         if self.stops.is_some_and(|at| at <= now) {
             self.stops = None;
-            let payload = payload::event(0x08, 0x0101, 0xDA, self.thing(number), &[]);
+            let payload = payload::event(
+                Message::StopFiring,
+                EventNumber::STOP_FIRING_NOTIFY,
+                self.thing(number),
+                Detail::Subsystem,
+            );
             orders.push(Order { payload, copies: Copies::Others });
             number += 1;
         }
@@ -100,7 +106,8 @@ impl Actor {
             // Others die by weapons, which a host that simulates nothing does not see.
             if self.rng.chance(SELF_DESTRUCT) {
                 let copies = Copies::Answer(payload::exploding(ship));
-                orders.push(Order { payload: vec![0x13], copies });
+                let payload = payload::write(&Message::HostMessage(HostMessage {}));
+                orders.push(Order { payload, copies });
             }
         }
         orders
@@ -117,17 +124,23 @@ impl Actor {
     }
 
     fn fire(&mut self, orders: &mut Vec<Order>, number: &mut u32) {
-        let extra = [number.to_le_bytes(), [0; 4]].concat();
-        let payload = payload::event(0x07, 0x8128, 0xD8, self.thing(*number), &extra);
+        let extra = u64::from(*number).to_le_bytes();
+        let payload = payload::event(
+            Message::StartFiring,
+            EventNumber::START_FIRING_NOTIFY,
+            self.thing(*number),
+            Detail::StartFiring(extra),
+        );
         // Always twice, with the same bytes.
         let fire = Order { payload, copies: Copies::Others };
         orders.extend([fire.clone(), fire]);
         *number += 2;
         let torpedoes = self.rng.size(4);
         let beams = self.rng.size(2);
-        for opcode in [0x19].repeat(torpedoes).into_iter().chain([0x1A].repeat(beams)) {
-            let target = self.rng.chance(0.5).then(|| payload::first_object(self.rng.below(8) as u8));
-            let payload = payload::shot(opcode, self.thing(*number), target, &mut self.rng);
+        for shot in 0..torpedoes + beams {
+            let target = self.rng.chance(0.5).then(|| ObjectId::new(self.rng.below(8) as u8, 0));
+            let fire = if shot < torpedoes { payload::torpedo } else { payload::beam };
+            let payload = fire(self.thing(*number), target, &mut self.rng);
             orders.push(Order { payload, copies: Copies::Others });
             *number += 1;
         }
@@ -135,30 +148,43 @@ impl Actor {
 
     fn other(&mut self, kind: Other, number: u32) -> Order {
         let thing = self.thing(number);
-        let byte = [self.rng.below(3) as u8];
-        let (payload, copies) = match kind {
+        let value = self.rng.below(3) as u8;
+        let (message, event, detail, copies): (fn(_) -> _, _, _, _) = match kind {
             Other::Collision => {
-                let extra = [0; 9];
-                (payload::event(0x15, 0x8124, 0x50, thing, &extra), Copies::None)
+                let detail = Detail::Collision(Collision { contacts: Vec::new(), force: 0.0 });
+                (Message::CollisionEffect, EventNumber::OBJECT_COLLISION, detail, Copies::None)
             }
-            Other::Target => (payload::event(0x0D, 0x010C, 0x58, thing, &[0; 4]), Copies::None),
-            Other::Subsystem => (payload::event(0x0A, 0x0104, 0xDF, thing, &byte), Copies::Others),
+            Other::Target => {
+                let detail = Detail::Object(ObjectId::NONE);
+                (Message::PythonEvent2, EventNumber::TARGET_WAS_CHANGED, detail, Copies::None)
+            }
+            Other::Subsystem => {
+                let event = EventNumber::SUBSYSTEM_STATE_CHANGED_NOTIFY;
+                (Message::SubsystemStatus, event, Detail::Bool(value), Copies::Others)
+            }
             Other::Repair => {
-                (payload::event(0x11, 0x010C, 0x76, thing, &number.to_le_bytes()), Copies::Others)
+                let detail = Detail::Object(ObjectId(number));
+                (Message::RepairListPriority, EventNumber::REPAIR_INCREASE_PRIORITY, detail, Copies::Others)
             }
-            Other::Phasers => (payload::event(0x12, 0x0105, 0xE0, thing, &byte), Copies::Others),
-            Other::TorpedoType => (payload::event(0x1B, 0x0105, 0xFE, thing, &byte), Copies::Others),
+            Other::Phasers => {
+                (Message::SetPhaserLevel, EventNumber::SET_PHASER_LEVEL, Detail::Char(value), Copies::Others)
+            }
+            Other::TorpedoType => {
+                let event = EventNumber::TORPEDO_TYPE_CHANGED_NOTIFY;
+                (Message::TorpedoTypeChange, event, Detail::Char(value), Copies::Others)
+            }
             Other::Chat => {
                 let text = format!("{}{number} {}", payload::CHAT_MARK, "engage ".repeat(self.rng.size(4)));
-                (payload::chat(self.peer, &text), Copies::Everyone)
+                return Order { payload: payload::chat(self.peer, &text), copies: Copies::Everyone };
             }
         };
+        let payload = payload::event(message, event, thing, detail);
         Order { payload, copies }
     }
 
     /// Returns one of the player's own objects, another one for each number.
-    fn thing(&self, number: u32) -> u32 {
-        payload::first_object(self.slot) + 1 + number % (OBJECTS - 1)
+    fn thing(&self, number: u32) -> ObjectId {
+        ObjectId::new(self.slot, 1 + number % (ObjectId::PER_SLOT - 1))
     }
 }
 

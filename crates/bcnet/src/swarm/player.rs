@@ -8,6 +8,7 @@ use bcnet_lab::Rng;
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, End, Event, Options};
+use bcnet_session::game::Opcode;
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
 
@@ -339,18 +340,17 @@ fn hear_playing(
         totals.host_said += 1;
         return;
     };
-    match payload.first() {
-        Some(0x1C) => hear_state(payload, own == Some(slot), totals),
+    match Opcode::of(payload) {
+        Some(Opcode::STATE_UPDATE) => hear_state(payload, own == Some(slot), totals),
         // The host keeps these to itself.
-        Some(0x0D | 0x13 | 0x15) => totals.echoed += 1,
+        Some(Opcode::PYTHON_EVENT_2 | Opcode::HOST_MESSAGE | Opcode::COLLISION_EFFECT) => totals.echoed += 1,
         _ => ledger.hear(listener, slot, payload, now, totals),
     }
 }
 
 /// A copy of a state: it must be as said, but need not come.
 fn hear_state(payload: &[u8], own: bool, totals: &mut SwarmTotals) {
-    let said = payload::state_key(payload).map(|(ship, number)| payload::state(ship, number));
-    match said.map(payload::passed_state) {
+    match payload::state_key(payload).map(|(ship, number)| payload::passed_state(ship, number)) {
         Some(copy) if copy == payload && own => totals.echoed += 1,
         Some(copy) if copy == payload => totals.states_heard += 1,
         _ => totals.changed += 1,

@@ -2,9 +2,9 @@
 
 use bcnet_transport::wire::Kind;
 
+use super::raw;
 use super::visitor::{Heard, ROUNDS, SOON, Visitor, hex};
 use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
-use crate::swarm::payload;
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::quick("S-06", "the status has the game's keys in their order, and ends in a query id", status),
@@ -144,7 +144,7 @@ fn say_to_two(
     let Some([mut one, mut other]) = target.players()? else { return Ok(None) };
     let said = orders(&one, &other);
     let messages: Vec<Vec<u8>> = said.iter().map(|order| one.order(order)).collect();
-    let fence = one.order(&payload::chat(one.id, FENCE));
+    let fence = one.order(&raw::chat(one.id, FENCE));
     one.say(&[messages, vec![fence]].concat());
     // Messages are passed on in order: when this one comes, nothing of what was said before it is still to come.
     let fenced = |it: &Visitor| it.heard.iter().any(|heard| heard.bytes.ends_with(FENCE.as_bytes()));
@@ -174,13 +174,7 @@ impl Said {
 
 fn relay(target: &Target) -> anyhow::Result<Outcome> {
     let orders = |one: &Visitor, _: &Visitor| {
-        let fire = payload::event(
-            0x07,
-            0x8128,
-            0xD8,
-            payload::first_object(one.slot) + 7,
-            &[1, 2, 3, 4, 5, 6, 7, 8],
-        );
+        let fire = raw::event(0x07, 0x8128, 0xD8, raw::first_object(one.slot) + 7, &[1, 2, 3, 4, 5, 6, 7, 8]);
         vec![fire.clone(), fire]
     };
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
@@ -192,11 +186,8 @@ fn relay(target: &Target) -> anyhow::Result<Outcome> {
 
 fn absorbed(target: &Target) -> anyhow::Result<Outcome> {
     let orders = |one: &Visitor, _: &Visitor| {
-        let thing = payload::first_object(one.slot) + 7;
-        vec![
-            payload::event(0x0D, 0x010C, 0x58, thing, &[0; 4]),
-            payload::event(0x15, 0x8124, 0x50, thing, &[0; 9]),
-        ]
+        let thing = raw::first_object(one.slot) + 7;
+        vec![raw::event(0x0D, 0x010C, 0x58, thing, &[0; 4]), raw::event(0x15, 0x8124, 0x50, thing, &[0; 9])]
     };
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let heard: Vec<u8> =
@@ -209,7 +200,7 @@ fn absorbed(target: &Target) -> anyhow::Result<Outcome> {
 
 fn ownership(target: &Target) -> anyhow::Result<Outcome> {
     let orders = |_: &Visitor, other: &Visitor| {
-        vec![payload::event(0x08, 0x0101, 0xDA, payload::first_object(other.slot) + 7, &[])]
+        vec![raw::event(0x08, 0x0101, 0xDA, raw::first_object(other.slot) + 7, &[])]
     };
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let heard = said.heard_by(&said.other).len();
@@ -220,9 +211,8 @@ fn state(target: &Target) -> anyhow::Result<Outcome> {
     let Some([mut one, mut other]) = target.players()? else {
         return Ok(Outcome::Unclear(NOT_IN_GAME.into()));
     };
-    let ship = payload::first_object(one.slot);
-    let with_hash =
-        (0..).map(|number| payload::state(ship, number)).find(|state| state.get(9) == Some(&0x9D));
+    let ship = raw::first_object(one.slot);
+    let with_hash = (0..).map(|number| raw::state(ship, number)).find(|state| state.get(9) == Some(&0x9D));
     let state = with_hash.unwrap_or_default();
     let [low, high] = ((3 + state.len()) as u16).to_le_bytes();
     one.say(&[[&[0x32, low, high], state.as_slice()].concat()]);
@@ -231,12 +221,12 @@ fn state(target: &Target) -> anyhow::Result<Outcome> {
     other.leave();
     let copy = other.heard.iter().find(|heard| heard.payload().and_then(|it| it.first()) == Some(&0x1C));
     let Some(copy) = copy else { return Ok(Outcome::Wrong("no copy came".into())) };
-    let good = !copy.is_reliable() && copy.payload() == Some(&payload::passed_state(state));
+    let good = !copy.is_reliable() && copy.payload() == Some(&raw::passed_state(state));
     Ok(Outcome::when(good, hex(&copy.bytes)))
 }
 
 fn chat(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |one: &Visitor, _: &Visitor| vec![payload::chat(one.id, "swarm probe")];
+    let orders = |one: &Visitor, _: &Visitor| vec![raw::chat(one.id, "swarm probe")];
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let count = |visitor| said.heard_by(visitor).iter().filter(|heard| said.said.contains(heard)).count();
     let (others, own) = (count(&said.other), count(&said.one));
@@ -247,7 +237,7 @@ fn chat(target: &Target) -> anyhow::Result<Outcome> {
 }
 
 fn spoofed_chat(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |_: &Visitor, other: &Visitor| vec![payload::chat(other.id, "swarm probe")];
+    let orders = |_: &Visitor, other: &Visitor| vec![raw::chat(other.id, "swarm probe")];
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let heard = said.heard_by(&said.other).into_iter().find(|heard| heard.ends_with(b"swarm probe"));
     let Some(heard) = heard else { return Ok(Outcome::Right("it was not passed on".into())) };
@@ -256,7 +246,7 @@ fn spoofed_chat(target: &Target) -> anyhow::Result<Outcome> {
 
 /// Returns a ship of a visitor.
 fn ship_of(visitor: &Visitor) -> Vec<u8> {
-    payload::ship(visitor.slot, visitor.id, payload::first_object(visitor.slot), &visitor.name, 0)
+    raw::ship(visitor.slot, visitor.id, raw::first_object(visitor.slot), &visitor.name, 0)
 }
 
 fn ships(target: &Target) -> anyhow::Result<Outcome> {
@@ -280,7 +270,7 @@ fn ships(target: &Target) -> anyhow::Result<Outcome> {
 fn self_destruct(target: &Target) -> anyhow::Result<Outcome> {
     let orders = |one: &Visitor, _: &Visitor| vec![ship_of(one), vec![0x13]];
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
-    let event = payload::exploding(payload::first_object(said.one.slot));
+    let event = raw::exploding(raw::first_object(said.one.slot));
     let both = [&said.one, &said.other].map(|it| it.has_payload(&event) && it.has_payload(&[0x36]));
     Ok(Outcome::when(both == [true; 2], format!("(its player, another): {both:?}")))
 }
@@ -291,13 +281,13 @@ fn left(target: &Target) -> anyhow::Result<Outcome> {
     };
     let leaver = one.id;
     one.leave();
-    let event = payload::event(0x17, 0x866, 0, 0, &[leaver]);
+    let event = raw::event(0x17, 0x866, 0, 0, &[leaver]);
     let gone = |it: &Visitor| {
         let told = it.payloads().iter().any(|payload| {
             payload.first() == Some(&0x17)
                 && payload.len() == event.len()
                 && payload.last() == Some(&leaver)
-                && payload::u32_at(payload, 5) == Some(0x0006_0005)
+                && raw::u32_at(payload, 5) == Some(0x0006_0005)
         });
         let said = it.heard.iter().any(|heard| {
             heard.bytes.first() == Some(&Kind::DISCONNECT.0) && heard.bytes.get(5) == Some(&leaver)

@@ -2,6 +2,7 @@
 
 mod files;
 mod game;
+mod raw;
 mod transport;
 mod visitor;
 

@@ -6,9 +6,9 @@ use anyhow::{bail, ensure};
 use bcnet_transport::wire::{BootReason, Kind};
 
 use super::files;
+use super::raw;
 use super::visitor::{Heard, MOMENT, SOON, Visitor, hex};
 use super::{NOT_IN_GAME, NOT_LET_IN, Outcome, Probe, Target};
-use crate::swarm::payload;
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::quick("T-01", "datagrams of a whole join can be read to the last byte", framing),
@@ -257,7 +257,7 @@ fn sent_again(target: &Target) -> anyhow::Result<Outcome> {
 
 /// Returns what one player says 300 times, with a number.
 fn numbered(slot: u8, number: u32) -> Vec<u8> {
-    payload::event(0x08, 0x0101, 0xDA, payload::first_object(slot) + 1 + number, &[])
+    raw::event(0x08, 0x0101, 0xDA, raw::first_object(slot) + 1 + number, &[])
 }
 
 fn numbers(target: &Target) -> anyhow::Result<Outcome> {
@@ -319,7 +319,7 @@ fn foreign_id(target: &Target) -> anyhow::Result<Outcome> {
     let mut thief = target.stranger()?;
     thief.id = one.id;
     // Both have the same number, so only one of them can count.
-    let honest = one.order(&payload::chat(one.id, "honest"));
+    let honest = one.order(&raw::chat(one.id, "honest"));
     let text = honest.len().saturating_sub("honest".len());
     thief.say(&[[honest.get(..text).unwrap_or_default(), b"stolen"].concat()]);
     let heard = |it: &Visitor, text: &[u8]| it.heard.iter().any(|heard| heard.bytes.ends_with(text));

@@ -1,0 +1,305 @@
+//! Every message that can be expressed is read as it was written.
+
+use std::num::NonZeroI32;
+
+use bcnet_lab::Rng;
+use bcnet_session::game::*;
+
+/// What messages borrow from.
+struct Source {
+    bytes: Vec<u8>,
+    pairs: Vec<[u8; 2]>,
+}
+
+impl Source {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut bytes = vec![0; rng.size(300)];
+        rng.fill(&mut bytes);
+        let mut pairs = vec![[0; 2]; rng.size(9)];
+        rng.fill(pairs.as_flattened_mut());
+        Self { bytes, pairs }
+    }
+}
+
+/// Draws values, and slices of `bytes`.
+struct Draw<'a> {
+    rng: Rng,
+    source: &'a Source,
+}
+
+impl<'a> Draw<'a> {
+    fn u8(&mut self) -> u8 {
+        self.rng.any() as u8
+    }
+
+    fn u32(&mut self) -> u32 {
+        self.rng.any() as u32
+    }
+
+    fn i32(&mut self) -> i32 {
+        self.rng.any() as i32
+    }
+
+    fn float(&mut self) -> f32 {
+        (self.rng.share() as f32 - 0.5) * 1e4
+    }
+
+    fn maybe<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.rng.chance(0.5).then(|| draw(self))
+    }
+
+    fn bytes(&mut self, most: usize) -> &'a [u8] {
+        let bytes = &self.source.bytes;
+        let from = self.rng.size(bytes.len() + 1);
+        let len = self.rng.size((bytes.len() - from).min(most) + 1);
+        &bytes[from..from + len]
+    }
+
+    fn text8(&mut self) -> Text8<'a> {
+        Text8(self.bytes(255))
+    }
+
+    fn text16(&mut self) -> Text16<'a> {
+        Text16(self.bytes(300))
+    }
+
+    fn id(&mut self) -> ObjectId {
+        ObjectId(self.u32())
+    }
+
+    fn floats<const N: usize>(&mut self) -> [f32; N] {
+        std::array::from_fn(|_| self.float())
+    }
+
+    fn packed(&mut self) -> CompressedFloat {
+        CompressedFloat(self.u32() as u16)
+    }
+
+    fn unit(&mut self) -> UnitVector {
+        UnitVector(std::array::from_fn(|_| self.u8().cast_signed()))
+    }
+
+    fn vector(&mut self) -> PackedVector {
+        PackedVector { direction: self.unit(), length: self.packed() }
+    }
+
+    fn scaled(&mut self) -> ScaledVector {
+        ScaledVector { direction: self.unit(), share: self.u8() }
+    }
+
+    fn object(&mut self) -> Created<'a> {
+        let object = self.id();
+        if self.rng.chance(0.2) {
+            return Created::Other { class: ObjectClass::TORPEDO, object, body: self.bytes(50) };
+        }
+        let ship = Ship {
+            species: Species(self.u8()),
+            position: self.floats(),
+            rotation: self.floats(),
+            unknown: std::array::from_fn(|_| self.u8()),
+            name: self.text8(),
+            set: self.text8(),
+            subsystems: self.bytes(60),
+        };
+        Created::Ship { object, ship }
+    }
+
+    fn event(&mut self) -> Event<'a> {
+        let detail = match self.rng.size(11) {
+            0 => Detail::Plain,
+            1 => Detail::Subsystem,
+            2 => Detail::Bool(self.u8()),
+            3 => Detail::Char(self.u8()),
+            4 => Detail::Object(self.id()),
+            5 => Detail::Player(self.u8()),
+            6 => {
+                let count = self.rng.size(256);
+                let contacts = (0..count).map(|_| self.scaled()).collect();
+                Detail::Collision(Collision { contacts, force: self.float() })
+            }
+            7 => Detail::StartFiring(std::array::from_fn(|_| self.u8())),
+            8 => Detail::Exploding(Exploding { killer: self.i32(), lifetime: self.float() }),
+            9 => Detail::Warp(Warp { name: self.text8(), warp: self.floats() }),
+            _ => Detail::Other { class: EventClass(0x9999), rest: self.bytes(30) },
+        };
+        Event { event: EventNumber(self.u32()), source: self.id(), related: self.id(), detail }
+    }
+
+    fn state(&mut self) -> StateUpdate<'a> {
+        let position =
+            self.maybe(|draw| Position { place: draw.floats(), hash: draw.maybe(|draw| draw.u32() as u16) });
+        let cloaked = self.maybe(|draw| draw.u8() > 127);
+        let flags = usize::from(position.is_some()) + usize::from(cloaked.is_some());
+        let subsystems = self.maybe(|draw| Subsystems { first: draw.u8(), blocks: draw.bytes(20) });
+        let pairs = if subsystems.is_some() { &[][..] } else { &self.source.pairs };
+        StateUpdate {
+            object: self.id(),
+            time: self.float(),
+            position,
+            delta: self.maybe(Self::vector),
+            forward: self.maybe(Self::unit),
+            up: self.maybe(Self::unit),
+            speed: self.maybe(Self::packed),
+            cloaked,
+            subsystems,
+            power: self.maybe(|_| pairs),
+            other_bits: [0, self.u8() & !1, self.u8() & !3][flags],
+        }
+    }
+
+    fn response(&mut self) -> ChecksumResponse {
+        let round = [0, 1, 2, 3, 0xFF][self.rng.size(5)];
+        let (mut tree, mut to_come) = (Vec::new(), 1);
+        while to_come > 0 {
+            let files = self.rng.size(5);
+            let files = (0..files).map(|_| FileHash { name: self.u32(), content: self.u32() }).collect();
+            let below = if tree.len() < 20 { self.rng.size(4) } else { 0 };
+            let directories: Vec<u32> = (0..below).map(|_| self.u32()).collect();
+            to_come = to_come - 1 + directories.len();
+            tree.push(Directory { files, directories });
+        }
+        let version = if round == 0 { Some(self.u32()) } else { None };
+        ChecksumResponse { round, version, directory: self.u32(), tree }
+    }
+
+    fn change(&mut self) -> ScoreChange {
+        let kill = self.maybe(|draw| Kill {
+            killer: NonZeroI32::new(draw.i32()).unwrap_or(NonZeroI32::MIN),
+            kills: draw.i32(),
+            score: draw.i32(),
+        });
+        let count = self.rng.size(256);
+        let players = (0..count).map(|_| PlayerScore { player: self.i32(), score: self.i32() }).collect();
+        ScoreChange {
+            killer: Killer(kill),
+            victim: self.i32(),
+            deaths: self.i32(),
+            players: PlayerScores(players),
+        }
+    }
+
+    fn mission(&mut self) -> MissionInit {
+        let time = self.maybe(|draw| TimeLimit { minutes: draw.u8() % 255, end_time: draw.i32() });
+        MissionInit {
+            player_limit: self.u8(),
+            system: SystemNumber(self.u8()),
+            time_limit: RoundTime(time),
+            frag_limit: Limit(Some(self.u8()).filter(|limit| *limit < 255)),
+        }
+    }
+
+    fn torpedo(&mut self) -> TorpedoFire {
+        TorpedoFire {
+            weapon: self.id(),
+            torpedo: TorpedoType(self.u8()),
+            flags: TorpedoFlags(self.u8()),
+            direction: self.unit(),
+            target: self.maybe(|draw| TorpedoTarget { target: draw.id(), offset: draw.scaled() }),
+        }
+    }
+
+    fn beam(&mut self) -> BeamFire {
+        BeamFire {
+            weapon: self.id(),
+            unknown_byte: self.u8(),
+            direction: self.unit(),
+            flags: self.u8(),
+            target: self.maybe(Self::id),
+        }
+    }
+
+    fn settings(&mut self) -> Settings<'a> {
+        Settings {
+            time: self.float(),
+            flags: SettingsFlags(self.u8()),
+            slot: self.u8(),
+            mission: self.text16(),
+            correction_data: self.bytes(9),
+        }
+    }
+
+    fn request(&mut self) -> ChecksumRequest<'a> {
+        let (directory, filter) = (self.text16(), self.text16());
+        ChecksumRequest { round: self.u8(), directory, filter, flags: RequestFlags(self.u8()) }
+    }
+
+    fn score(&mut self) -> ScoreInit {
+        let (peer, kills, deaths, score) = (self.i32(), self.i32(), self.i32(), self.i32());
+        ScoreInit { peer, kills, deaths, score, team: self.u8() }
+    }
+
+    /// One message of each kind that has a layout of its own.
+    fn messages(&mut self) -> Vec<Message<'a>> {
+        let ScoreInit { peer, kills, deaths, score, team } = self.score();
+        vec![
+            Message::Settings(self.settings()),
+            Message::GameInit(GameInit {}),
+            Message::ObjectCreate(ObjectCreate { slot: self.u8(), object: self.object() }),
+            Message::ObjectCreateTeam(ObjectCreateTeam {
+                slot: self.u8(),
+                peer: self.u8(),
+                object: self.object(),
+            }),
+            Message::PythonEvent(self.event()),
+            Message::CollisionEffect(self.event()),
+            Message::PlayerListEvent(self.event()),
+            Message::DestroyObject(DestroyObject { object: self.id() }),
+            Message::CollisionSetting(CollisionSetting { flags: CollisionFlags(self.u8()) }),
+            Message::DeletePlayerAnimation(DeletePlayerAnimation { name: self.text16() }),
+            Message::TorpedoFire(self.torpedo()),
+            Message::BeamFire(self.beam()),
+            Message::StateUpdate(self.state()),
+            Message::EnterSet(EnterSet {
+                object: self.id(),
+                set: Text32(self.bytes(300)),
+                zero: [self.u8()],
+            }),
+            Message::ChecksumRequest(self.request()),
+            Message::ChecksumResponse(self.response()),
+            Message::FileTransfer(FileTransfer { file: self.text16(), content: self.bytes(300) }),
+            Message::Explosion(Explosion {
+                object: self.id(),
+                place: self.vector(),
+                radius: self.packed(),
+                damage: self.packed(),
+            }),
+            Message::NewPlayerInGame(NewPlayerInGame { flags: UnknownFlags(self.u8()) }),
+            Message::Chat(Chat { sender: self.i32(), text: self.text16() }),
+            Message::MissionInit(self.mission()),
+            Message::ScoreChange(self.change()),
+            Message::Score(Score { peer, kills, deaths, score }),
+            Message::EndGame(EndGame { reason: EndCode(self.i32()) }),
+            Message::ScoreInit(ScoreInit { peer, kills, deaths, score, team }),
+            Message::TeamScore(TeamScore { team, kills, score }),
+            Message::Team(Team { peer, team }),
+            Message::Unknown { opcode: Opcode(0xCD), bytes: self.bytes(300) },
+        ]
+    }
+}
+
+#[test]
+fn every_message_is_read_as_it_was_written() {
+    for seed in 0..3000 {
+        let source = Source::new(seed);
+        let mut draw = Draw { rng: Rng::new(seed ^ source.bytes.len() as u64), source: &source };
+        for message in draw.messages() {
+            let mut payload = Vec::new();
+            message.write(&mut payload);
+            assert_eq!(Message::parse(&payload).as_ref(), Ok(&message), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_a_length_cannot_tell_is_cut() {
+    let long = vec![b'x'; 70_000];
+    let chat = Message::Chat(Chat { sender: 1, text: Text16(&long) });
+    let scores = vec![PlayerScore { player: 2, score: 3 }; 300];
+    let change = ScoreChange { killer: Killer(None), victim: 1, deaths: 1, players: PlayerScores(scores) };
+    for message in [chat, Message::ScoreChange(change)] {
+        let mut payload = Vec::new();
+        message.write(&mut payload);
+        assert!(Message::parse(&payload).is_ok_and(|read| read != message));
+    }
+}
