@@ -141,52 +141,54 @@ fn the_least_sizes_of_each_kind_are_good() {
     }
 }
 
+/// A message, the length from which on it is cut, and the field that each cut hits.
+const CUT: &[(&str, usize, &[Field])] = &[
+    ("32 08 80 34 12 AA BB CC", 1, &[Field::Size; 2]),
+    ("32 08 80 34 12 AA BB CC", 3, &[Field::Sequence; 2]),
+    ("32 08 80 34 12 AA BB CC", 5, &[Field::Payload; 3]),
+    ("32 08 00 34 12 AA BB CC", 3, &[Field::Payload; 5]),
+    (
+        "32 08 A0 34 12 00 02 CC",
+        3,
+        &[Field::Sequence, Field::Sequence, Field::Part, Field::Total, Field::Payload],
+    ),
+    ("32 08 A0 34 12 01 02 CC", 5, &[Field::Part, Field::Payload, Field::Payload]),
+    ("32 06 20 00 02 CC", 3, &[Field::Part, Field::Total, Field::Payload]),
+    ("01 02 00 01 01", 1, &[Field::Sequence, Field::Sequence, Field::Flags, Field::Part]),
+    (
+        "04 07 C0 02 00 04 02",
+        1,
+        &[Field::Size, Field::Size, Field::Sequence, Field::Sequence, Field::BootReason, Field::Target],
+    ),
+    ("04 08 C0 02 00 04 02 00", 6, &[Field::Target, Field::Tail]),
+    (
+        "05 0A C0 02 00 02 0A 0A 0A EF",
+        5,
+        &[Field::Peer, Field::Address, Field::Address, Field::Address, Field::Address],
+    ),
+    ("05 0B C0 02 00 02 0A 0A 0A EF 00", 10, &[Field::Tail]),
+    (
+        "00 0E C0 02 00 02 0A 0A 0A EF 41 00 00 00",
+        5,
+        &[
+            Field::Peer,
+            Field::Address,
+            Field::Address,
+            Field::Address,
+            Field::Address,
+            Field::Name,
+            Field::Name,
+            Field::Name,
+            Field::Name,
+        ],
+    ),
+];
+
 /// T-14: a size beyond the datagram means that it was cut; the error tells in which field.
 #[test]
 fn sizes_beyond_the_datagram_are_truncated_and_name_the_field() {
     let cut = |at, field| (at, field, Reason::Truncated);
-    let cases: &[(&str, usize, &[Field])] = &[
-        ("32 08 80 34 12 AA BB CC", 1, &[Field::Size; 2]),
-        ("32 08 80 34 12 AA BB CC", 3, &[Field::Sequence; 2]),
-        ("32 08 80 34 12 AA BB CC", 5, &[Field::Payload; 3]),
-        ("32 08 00 34 12 AA BB CC", 3, &[Field::Payload; 5]),
-        (
-            "32 08 A0 34 12 00 02 CC",
-            3,
-            &[Field::Sequence, Field::Sequence, Field::Part, Field::Total, Field::Payload],
-        ),
-        ("32 08 A0 34 12 01 02 CC", 5, &[Field::Part, Field::Payload, Field::Payload]),
-        ("32 06 20 00 02 CC", 3, &[Field::Part, Field::Total, Field::Payload]),
-        ("01 02 00 01 01", 1, &[Field::Sequence, Field::Sequence, Field::Flags, Field::Part]),
-        (
-            "04 07 C0 02 00 04 02",
-            1,
-            &[Field::Size, Field::Size, Field::Sequence, Field::Sequence, Field::BootReason, Field::Target],
-        ),
-        ("04 08 C0 02 00 04 02 00", 6, &[Field::Target, Field::Tail]),
-        (
-            "05 0A C0 02 00 02 0A 0A 0A EF",
-            5,
-            &[Field::Peer, Field::Address, Field::Address, Field::Address, Field::Address],
-        ),
-        ("05 0B C0 02 00 02 0A 0A 0A EF 00", 10, &[Field::Tail]),
-        (
-            "00 0E C0 02 00 02 0A 0A 0A EF 41 00 00 00",
-            5,
-            &[
-                Field::Peer,
-                Field::Address,
-                Field::Address,
-                Field::Address,
-                Field::Address,
-                Field::Name,
-                Field::Name,
-                Field::Name,
-                Field::Name,
-            ],
-        ),
-    ];
-    for (whole, start, fields) in cases {
+    for (whole, start, fields) in CUT {
         let whole = unhex(whole);
         assert!(Message::parse(&whole, None).is_ok(), "{whole:02X?}");
         for (len, field) in (*start..).zip(*fields) {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use bcnet_lab::Rng;
 use serde_json::Value;
 
 use crate::captures::{
@@ -73,14 +74,13 @@ fn everything_before_the_damage_is_shown() {
 
 #[test]
 fn any_bytes_behind_the_head_of_a_capture_are_survived() {
-    let mut state = 11_u32;
+    let mut rng = Rng::new(11);
     for capture in [pcap(&session(), ETHERNET), pcapng(&session(), ETHERNET)] {
         for _ in 0..40 {
             let mut broken = capture.clone();
             for _ in 0..8 {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let at = 24 + (state >> 8) as usize % (broken.len() - 24);
-                broken[at] ^= (state >> 3) as u8;
+                let at = 24 + rng.size(broken.len() - 24);
+                broken[at] ^= rng.below(256) as u8;
             }
             let run = inspect(&broken, &["--summary"]);
             assert!(run.code < 2, "{}", run.stderr);

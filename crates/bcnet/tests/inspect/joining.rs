@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddrV4;
 
+use bcnet_lab::Rng;
 use serde_json::Value;
 
 use crate::captures::{
@@ -96,12 +97,11 @@ fn saved(name: &str, captures: [Vec<Packet>; 2]) -> [String; 2] {
 #[test]
 fn what_is_sent_again_is_joined_to_the_right_sending() {
     let (mut here, mut there) = (Vec::new(), Vec::new());
-    let mut state = 5_u32;
+    let mut rng = Rng::new(5);
     for number in 0_u16..300 {
         let at = 1.0 + f64::from(number) * 0.05;
         for sender in [1, 2] {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let jitter = f64::from(state >> 16) / 65536.0 * 0.03;
+            let jitter = rng.share() * 0.03;
             let delay = if (sender, number) == (1, 20) { 0.9 } else { 0.04 + jitter };
             let (near, far) = if sender == 1 { (&mut there, &mut here) } else { (&mut here, &mut there) };
             near.push(chat(sender, number, at));
