@@ -35,7 +35,6 @@ pub struct About {
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum What {
     /// An ACK that had nothing left to clear.
     StaleAck {
@@ -175,6 +174,50 @@ impl What {
             Self::Silence { .. } => "silence",
             Self::Timeout { .. } => "timeout",
             Self::CaptureLoss(_) => "capture_loss",
+        }
+    }
+
+    /// Returns the message that it is about, if it was seen.
+    #[must_use]
+    pub const fn about(&self) -> Option<About> {
+        match self {
+            Self::StaleAck { about, .. }
+            | Self::Retransmission { about, .. }
+            | Self::DuplicateDelivery { about } => Some(*about),
+            Self::RepeatedAck { .. }
+            | Self::StuckFragments { .. }
+            | Self::Starvation { .. }
+            | Self::SequenceGap { .. }
+            | Self::UnknownType(_)
+            | Self::Malformed(_)
+            | Self::NonStock(_)
+            | Self::AcksOnce
+            | Self::Silence { .. }
+            | Self::Timeout { .. }
+            | Self::CaptureLoss(_) => None,
+        }
+    }
+
+    /// Returns the message that it is about, whether it was seen or only its ACK was.
+    #[must_use]
+    pub fn message(&self) -> Option<MessageId> {
+        match self {
+            Self::RepeatedAck { id, .. } | Self::CaptureLoss(Missed::Message(id) | Missed::Ack(id)) => {
+                Some(*id)
+            }
+            Self::CaptureLoss(Missed::Side)
+            | Self::StaleAck { .. }
+            | Self::Retransmission { .. }
+            | Self::DuplicateDelivery { .. }
+            | Self::StuckFragments { .. }
+            | Self::Starvation { .. }
+            | Self::SequenceGap { .. }
+            | Self::UnknownType(_)
+            | Self::Malformed(_)
+            | Self::NonStock(_)
+            | Self::AcksOnce
+            | Self::Silence { .. }
+            | Self::Timeout { .. } => self.about().map(|about| about.id),
         }
     }
 

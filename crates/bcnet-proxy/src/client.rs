@@ -6,7 +6,7 @@ use bcnet_session::Bucket;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Body, Control, Message, Parsed, PeerId};
 
-use crate::heal::{Healed, Healer, Inbound, Way};
+use crate::heal::{Direction, Healed, Healer, Inbound};
 use crate::proxy::Source;
 
 /// The clients of one address.
@@ -34,20 +34,20 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn healed(&self, way: Way) -> Healed {
-        self.healer.as_ref().map(|healer| healer.healed(way)).unwrap_or_default()
+    pub(crate) fn healed(&self, direction: Direction) -> Healed {
+        self.healer.as_ref().map(|healer| healer.healed(direction)).unwrap_or_default()
     }
 
     /// A datagram passes. Whether it is the one that ends the conversation.
-    pub(crate) fn note(&mut self, way: Way, inbound: Inbound<'_>, now: Time) -> bool {
+    pub(crate) fn note(&mut self, direction: Direction, inbound: Inbound<'_>, now: Time) -> bool {
         self.heard = now;
-        self.answered |= way == Way::Down;
-        if let (Way::Up, Some(sender)) = (way, inbound.wire.first()) {
+        self.answered |= direction == Direction::Down;
+        if let (Direction::Up, Some(sender)) = (direction, inbound.wire.first()) {
             self.id = PeerId(*sender);
             // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
             self.parted = self.parted.filter(|_| !inbound.asks_to_join()).map(|_| now);
         }
-        let parts = self.player && self.parted.is_none() && says_goodbye(self.id, way, inbound);
+        let parts = self.player && self.parted.is_none() && says_goodbye(self.id, direction, inbound);
         if parts {
             self.parted = Some(now);
         }
@@ -56,13 +56,13 @@ impl Client {
 }
 
 /// Whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when somebody goes.
-fn says_goodbye(own: PeerId, way: Way, inbound: Inbound<'_>) -> bool {
-    let ends = |who| way == Way::Up || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
+fn says_goodbye(own: PeerId, direction: Direction, inbound: Inbound<'_>) -> bool {
+    let ends = |who| direction == Direction::Up || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
     let messages = inbound.content.datagram().map(Parsed::messages).unwrap_or_default();
     messages.iter().any(|message| match message {
         Message::Control(Control { body: Body::Disconnect { peer, .. }, .. }) => ends(*peer),
         Message::Control(Control { body: Body::Boot { target, .. }, .. }) => {
-            way == Way::Down && ends(*target)
+            direction == Direction::Down && ends(*target)
         }
         _ => false,
     })

@@ -6,18 +6,18 @@ use bcnet_transport::wire::{
 use bcnet_transport::{Time, cipher};
 use std::time::Duration;
 
-use crate::known::Known;
+use crate::tracker::MessageTracker;
 
 /// Which way a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Direction {
     /// From the client to the server.
     Up,
     /// From the server to the client.
     Down,
 }
 
-impl Way {
+impl Direction {
     /// Who sends this way.
     #[must_use]
     pub const fn sender(self) -> Role {
@@ -106,7 +106,8 @@ pub struct Passed<'a> {
 /// What one side does, as far as it was seen.
 #[derive(Debug, Default)]
 struct Side {
-    known: Known,
+    /// Its reliable messages.
+    sent: MessageTracker,
     /// The id in its datagrams.
     id: Option<PeerId>,
     /// When something of it was passed on last.
@@ -132,21 +133,21 @@ pub struct Healer {
 }
 
 impl Healer {
-    /// What was healed in the datagrams that went `way`.
+    /// What was healed in the datagrams that went this way.
     #[must_use]
-    pub const fn healed(&self, way: Way) -> Healed {
-        match way {
-            Way::Up => self.up.healed,
-            Way::Down => self.down.healed,
+    pub const fn healed(&self, direction: Direction) -> Healed {
+        match direction {
+            Direction::Up => self.up.healed,
+            Direction::Down => self.down.healed,
         }
     }
 
     /// Takes a datagram and says what to send. Text and what is not well formed goes on as it is.
-    pub fn pass<'a>(&'a mut self, way: Way, inbound: Inbound<'a>, now: Time) -> Passed<'a> {
+    pub fn pass<'a>(&'a mut self, direction: Direction, inbound: Inbound<'a>, now: Time) -> Passed<'a> {
         let unchanged = Passed { forward: Some(Bytes::Wire(inbound.wire)), answer: None };
         match inbound.content {
             Content::Datagram(datagram) if datagram.as_bytes().len() <= MAX_HEALED => {
-                let (is_whole, answer) = self.sift(way, datagram, now);
+                let (is_whole, answer) = self.sift(direction, datagram, now);
                 let forward =
                     if is_whole { unchanged.forward } else { plain(&self.forward, self.forward.len()) };
                 Passed { forward, answer: plain(&self.answer, answer) }
@@ -157,12 +158,12 @@ impl Healer {
 
     /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered. Returns whether
     /// everything is left, and the length of the answer.
-    fn sift(&mut self, way: Way, datagram: &Parsed<'_>, now: Time) -> (bool, usize) {
-        self.begin_anew(way, datagram);
+    fn sift(&mut self, direction: Direction, datagram: &Parsed<'_>, now: Time) -> (bool, usize) {
+        self.begin_anew(direction, datagram);
         let Self { up, down, forward, answer } = self;
-        let (near, far) = match way {
-            Way::Up => (up, down),
-            Way::Down => (down, up),
+        let (near, far) = match direction {
+            Direction::Up => (up, down),
+            Direction::Down => (down, up),
         };
         near.id = Some(datagram.sender());
         // Who has no id yet is not heard by a stock host, so nothing can be said in its name.
@@ -170,7 +171,7 @@ impl Healer {
         answer.resize(MAX_HEALED, 0);
         let mut answers = voice.map(|id| Writer::new(answer, id));
         let mut rest = Rest::new(datagram.as_bytes(), forward);
-        far.known.begin_datagram();
+        far.sent.begin_datagram();
         let mut at = HEADER;
         for message in datagram.messages() {
             let end = at + message.wire_len();
@@ -197,8 +198,8 @@ impl Healer {
 
     /// A client that asks to be let in starts a new conversation: numbers begin anew, and what was acknowledged before says
     /// nothing. Asking twice does no harm, there is little to forget by then.
-    fn begin_anew(&mut self, way: Way, datagram: &Parsed<'_>) {
-        if way == Way::Up && asks_to_join(datagram) {
+    fn begin_anew(&mut self, direction: Direction, datagram: &Parsed<'_>) {
+        if direction == Direction::Up && asks_to_join(datagram) {
             for side in [&mut self.up, &mut self.down] {
                 *side = Side { healed: side.healed, ..Side::default() };
             }
@@ -270,13 +271,13 @@ fn sift_one(
         Message::Data(Data { delivery: Delivery::Fragment(_, part), .. }) => Some(*part),
         _ => None,
     };
-    near.known.pass(id, part);
+    near.sent.pass(id, part);
     true
 }
 
 /// Answers a message that its receiver has acknowledged, in its place. `false` if it has not, or there is no room.
 fn answer_repeat(near: &mut Side, id: MessageId, answers: &mut Writer<'_>) -> bool {
-    let Some(record) = near.known.get(id).filter(|record| record.settled) else { return false };
+    let Some(record) = near.sent.get(id).filter(|record| record.settled) else { return false };
     if !answers.push(&Message::Ack(Ack::new(accepted_form(id, record.answers)))) {
         return false;
     }
@@ -289,7 +290,7 @@ fn answer_repeat(near: &mut Side, id: MessageId, answers: &mut Writer<'_>) -> bo
 
 /// An ACK goes on if what it names was passed on since the last one did, or was never seen.
 fn keep_ack(near: &mut Side, far: &mut Side, id: MessageId) -> bool {
-    match far.known.get(id) {
+    match far.sent.get(id) {
         Some(record) if record.news => {
             (record.news, record.settled) = (false, true);
             true
@@ -301,7 +302,7 @@ fn keep_ack(near: &mut Side, far: &mut Side, id: MessageId) -> bool {
         }
         None => {
             if id.part.is_none() {
-                far.known.plain_ack(id.seq, near.repeats_acks);
+                far.sent.plain_ack(id.seq, near.repeats_acks);
             }
             true
         }

@@ -8,10 +8,10 @@
 
 mod client;
 mod heal;
-mod known;
 mod proxy;
+mod tracker;
 
-pub use heal::{Bytes, Healed, Healer, Inbound, Passed, Way};
+pub use heal::{Bytes, Direction, Healed, Healer, Inbound, Passed};
 pub use proxy::{Config, Event, Leg, MAX_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};
 
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Wri
 use bcnet_transport::{Deadlines, Time};
 
 use crate::client::{Client, Neighbours};
-use crate::heal::{Bytes, Healed, Inbound, Way};
+use crate::heal::{Bytes, Direction, Healed, Inbound};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -223,8 +223,8 @@ impl Proxy {
         self.clients.iter().flatten().filter(|client| client.player).map(|client| Player {
             address: client.address,
             source: client.source,
-            up: client.healed(Way::Up),
-            down: client.healed(Way::Down),
+            up: client.healed(Direction::Up),
+            down: client.healed(Direction::Down),
         })
     }
 
@@ -297,32 +297,38 @@ impl Proxy {
         now: Time,
     ) -> Output<'a> {
         match self.accept(from, inbound, now) {
-            Ok(number) => self.pass(number, Way::Up, inbound, now),
+            Ok(number) => self.pass(number, Direction::Up, inbound, now),
             Err(refusal) => self.refuse(from, inbound, refusal),
         }
     }
 
     /// A datagram came from the server to a source.
     pub fn handle_server<'a>(&'a mut self, source: u32, inbound: Inbound<'a>, now: Time) -> Output<'a> {
-        self.pass(source, Way::Down, inbound, now)
+        self.pass(source, Direction::Down, inbound, now)
     }
 
-    fn pass<'a>(&'a mut self, number: u32, way: Way, inbound: Inbound<'a>, now: Time) -> Output<'a> {
+    fn pass<'a>(
+        &'a mut self,
+        number: u32,
+        direction: Direction,
+        inbound: Inbound<'a>,
+        now: Time,
+    ) -> Output<'a> {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
-        if client.note(way, inbound, now) {
+        if client.note(direction, inbound, now) {
             self.expiry.set(number, Some(now + GOODBYE));
         }
         let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
-        let (ahead, back) = match way {
-            Way::Up => (to_server, to_client),
-            Way::Down => (to_client, to_server),
+        let (ahead, back) = match direction {
+            Direction::Up => (to_server, to_client),
+            Direction::Down => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
             return Output { forward: Some((ahead, Bytes::Wire(inbound.wire))), ..Output::default() };
         };
-        let passed = healer.pass(way, inbound, now);
+        let passed = healer.pass(direction, inbound, now);
         Output {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
@@ -395,7 +401,7 @@ impl Proxy {
 
     fn close(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index).and_then(Option::take) else { return };
-        let (up, down) = (client.healed(Way::Up), client.healed(Way::Down));
+        let (up, down) = (client.healed(Direction::Up), client.healed(Direction::Down));
         let Client { address, source, player, .. } = client;
         self.by_address.remove(&(address, player));
         if let Entry::Occupied(mut neighbours) = self.neighbours.entry((*address.ip(), player)) {

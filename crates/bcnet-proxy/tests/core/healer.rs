@@ -1,7 +1,7 @@
 //! What is taken out of one conversation, and what is not.
 
 use bcnet_lab::Rng;
-use bcnet_proxy::{Bytes, Healed, Healer, Way};
+use bcnet_proxy::{Bytes, Direction, Healed, Healer};
 use bcnet_transport::wire::{Message, PeerId, Role};
 
 use crate::{Both, ack, at, connect, data, news, part, part_ack, texts, told};
@@ -15,10 +15,10 @@ struct Out {
     answer: Option<Vec<String>>,
 }
 
-fn pass(healer: &mut Healer, way: Way, messages: &[Message<'_>], millis: u64) -> Out {
-    let sender = if way == Way::Up { CLIENT } else { PeerId::HOST };
+fn pass(healer: &mut Healer, direction: Direction, messages: &[Message<'_>], millis: u64) -> Out {
+    let sender = if direction == Direction::Up { CLIENT } else { PeerId::HOST };
     let datagram = Both::new(sender, messages);
-    let passed = healer.pass(way, datagram.from(way.sender()), at(millis));
+    let passed = healer.pass(direction, datagram.from(direction.sender()), at(millis));
     if let Some(forward) = passed.forward {
         assert_eq!(forward.as_slice()[0], sender.0);
     }
@@ -33,8 +33,8 @@ fn forward(messages: &[Message<'_>]) -> Out {
 /// A conversation in which both have spoken.
 fn begun() -> Healer {
     let mut healer = Healer::default();
-    for way in [Way::Up, Way::Down] {
-        pass(&mut healer, way, &[news()], 0);
+    for direction in [Direction::Up, Direction::Down] {
+        pass(&mut healer, direction, &[news()], 0);
     }
     healer
 }
@@ -42,11 +42,11 @@ fn begun() -> Healer {
 #[test]
 fn the_first_ack_goes_on_and_its_repeats_do_not() {
     let mut healer = begun();
-    assert_eq!(pass(&mut healer, Way::Up, &[data(0)], 10), forward(&[data(0)]));
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(0), news()], 20), forward(&[ack(0), news()]));
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(0), news()], 30), forward(&[news()]));
-    assert_eq!(healer.healed(Way::Down), Healed { acks: 1, bytes: 4, ..Healed::default() });
-    assert_eq!(healer.healed(Way::Up), Healed::default());
+    assert_eq!(pass(&mut healer, Direction::Up, &[data(0)], 10), forward(&[data(0)]));
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(0), news()], 20), forward(&[ack(0), news()]));
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(0), news()], 30), forward(&[news()]));
+    assert_eq!(healer.healed(Direction::Down), Healed { acks: 1, bytes: 4, ..Healed::default() });
+    assert_eq!(healer.healed(Direction::Up), Healed::default());
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_ack_of_something_unseen_always_goes_on() {
     let mut healer = begun();
     for _ in 0..3 {
         assert_eq!(
-            pass(&mut healer, Way::Down, &[ack(77), part_ack(78, 1)], 10),
+            pass(&mut healer, Direction::Down, &[ack(77), part_ack(78, 1)], 10),
             forward(&[ack(77), part_ack(78, 1)])
         );
     }
@@ -65,42 +65,42 @@ fn an_ack_is_kept_when_its_message_was_passed_again() {
     let mut healer = Healer::default();
     // The client has said nothing yet, so nothing can be answered in its name: repeats pass.
     for round in 0..3 {
-        assert_eq!(pass(&mut healer, Way::Down, &[data(0)], round), forward(&[data(0)]));
+        assert_eq!(pass(&mut healer, Direction::Down, &[data(0)], round), forward(&[data(0)]));
     }
-    assert_eq!(pass(&mut healer, Way::Up, &[ack(0)], 10), forward(&[ack(0)]));
+    assert_eq!(pass(&mut healer, Direction::Up, &[ack(0)], 10), forward(&[ack(0)]));
     let mut healer = begun();
     // Without an ACK in between, the message passes again, and the next ACK is news for each.
     for round in 0..3 {
-        assert_eq!(pass(&mut healer, Way::Up, &[data(5)], round), forward(&[data(5)]));
+        assert_eq!(pass(&mut healer, Direction::Up, &[data(5)], round), forward(&[data(5)]));
     }
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(5)], 20), forward(&[ack(5)]));
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(5)], 21).forward, None);
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(5)], 20), forward(&[ack(5)]));
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(5)], 21).forward, None);
 }
 
 #[test]
 fn a_message_that_has_arrived_is_answered_and_not_passed_on() {
     let mut healer = begun();
-    pass(&mut healer, Way::Up, &[data(0)], 10);
-    pass(&mut healer, Way::Down, &[ack(0)], 20);
-    let out = pass(&mut healer, Way::Up, &[data(0), data(1)], 1010);
+    pass(&mut healer, Direction::Up, &[data(0)], 10);
+    pass(&mut healer, Direction::Down, &[ack(0)], 20);
+    let out = pass(&mut healer, Direction::Up, &[data(0), data(1)], 1010);
     assert_eq!(out, Out { forward: Some(texts(&[data(1)])), answer: Some(texts(&[ack(0)])) });
-    let healed = healer.healed(Way::Up);
+    let healed = healer.healed(Direction::Up);
     assert_eq!((healed.repeats, healed.answers, healed.emptied), (1, 1, 0));
-    let out = pass(&mut healer, Way::Up, &[data(0)], 1020);
+    let out = pass(&mut healer, Direction::Up, &[data(0)], 1020);
     assert_eq!(out, Out { forward: None, answer: Some(texts(&[ack(0)])) });
-    assert_eq!(healer.healed(Way::Up).emptied, 1);
+    assert_eq!(healer.healed(Direction::Up).emptied, 1);
 }
 
 #[test]
 fn parts_are_told_apart() {
     let mut healer = begun();
-    pass(&mut healer, Way::Up, &[part(3, 0, 3), part(3, 1, 3), part(3, 2, 3)], 10);
-    assert_eq!(pass(&mut healer, Way::Down, &[part_ack(3, 1)], 20), forward(&[part_ack(3, 1)]));
+    pass(&mut healer, Direction::Up, &[part(3, 0, 3), part(3, 1, 3), part(3, 2, 3)], 10);
+    assert_eq!(pass(&mut healer, Direction::Down, &[part_ack(3, 1)], 20), forward(&[part_ack(3, 1)]));
     assert_eq!(
-        pass(&mut healer, Way::Down, &[part_ack(3, 1), part_ack(3, 2)], 30),
+        pass(&mut healer, Direction::Down, &[part_ack(3, 1), part_ack(3, 2)], 30),
         forward(&[part_ack(3, 2)])
     );
-    let out = pass(&mut healer, Way::Up, &[part(3, 0, 3), part(3, 1, 3)], 1010);
+    let out = pass(&mut healer, Direction::Up, &[part(3, 0, 3), part(3, 1, 3)], 1010);
     assert_eq!(out, Out { forward: Some(texts(&[part(3, 0, 3)])), answer: Some(texts(&[part_ack(3, 1)])) });
 }
 
@@ -108,11 +108,13 @@ fn parts_are_told_apart() {
 #[test]
 fn a_sender_that_goes_on_gets_both_forms() {
     let mut healer = begun();
-    pass(&mut healer, Way::Up, &[part(3, 0, 2)], 10);
-    pass(&mut healer, Way::Down, &[part_ack(3, 0)], 20);
+    pass(&mut healer, Direction::Up, &[part(3, 0, 2)], 10);
+    pass(&mut healer, Direction::Down, &[part_ack(3, 0)], 20);
     let mut forms = Vec::new();
     for round in 0..600 {
-        forms.extend(pass(&mut healer, Way::Up, &[part(3, 0, 2)], 1000 + round).answer.expect("an answer"));
+        forms.extend(
+            pass(&mut healer, Direction::Up, &[part(3, 0, 2)], 1000 + round).answer.expect("an answer"),
+        );
     }
     let plain = ack(3).to_string();
     assert!(forms[..4].iter().all(|form| *form != plain), "{:?}", &forms[..4]);
@@ -123,27 +125,27 @@ fn a_sender_that_goes_on_gets_both_forms() {
 fn plain_acks_settle_parts_only_when_all_have_surely_arrived() {
     // A receiver that sends each ACK once: as many as parts were passed on.
     let mut healer = begun();
-    pass(&mut healer, Way::Down, &[part(1, 0, 3), part(1, 1, 3), part(1, 2, 3)], 10);
-    pass(&mut healer, Way::Up, &[ack(1)], 20);
-    pass(&mut healer, Way::Up, &[ack(1)], 21);
-    assert_eq!(pass(&mut healer, Way::Down, &[part(1, 0, 3)], 1010), forward(&[part(1, 0, 3)]));
-    pass(&mut healer, Way::Up, &[ack(1), ack(1)], 1020);
-    let out = pass(&mut healer, Way::Down, &[part(1, 2, 3)], 2010);
+    pass(&mut healer, Direction::Down, &[part(1, 0, 3), part(1, 1, 3), part(1, 2, 3)], 10);
+    pass(&mut healer, Direction::Up, &[ack(1)], 20);
+    pass(&mut healer, Direction::Up, &[ack(1)], 21);
+    assert_eq!(pass(&mut healer, Direction::Down, &[part(1, 0, 3)], 1010), forward(&[part(1, 0, 3)]));
+    pass(&mut healer, Direction::Up, &[ack(1), ack(1)], 1020);
+    let out = pass(&mut healer, Direction::Down, &[part(1, 2, 3)], 2010);
     assert_eq!(out, Out { forward: None, answer: Some(texts(&[part_ack(1, 2)])) });
 
     // One that repeats its ACKs: as many in one datagram as there are parts, however many came in others.
     let mut healer = begun();
-    pass(&mut healer, Way::Down, &[data(0), part(1, 0, 3), part(1, 1, 3), part(1, 2, 3)], 10);
+    pass(&mut healer, Direction::Down, &[data(0), part(1, 0, 3), part(1, 1, 3), part(1, 2, 3)], 10);
     for millis in 20..29 {
-        pass(&mut healer, Way::Up, &[ack(0), ack(1), ack(1)], millis);
+        pass(&mut healer, Direction::Up, &[ack(0), ack(1), ack(1)], millis);
     }
     assert_eq!(
-        pass(&mut healer, Way::Down, &[part(1, 2, 3)], 1010),
+        pass(&mut healer, Direction::Down, &[part(1, 2, 3)], 1010),
         forward(&[part(1, 2, 3)]),
         "it was lost"
     );
-    pass(&mut healer, Way::Up, &[ack(1), ack(1), ack(1)], 1020);
-    let out = pass(&mut healer, Way::Down, &[part(1, 0, 3)], 2010);
+    pass(&mut healer, Direction::Up, &[ack(1), ack(1), ack(1)], 1020);
+    let out = pass(&mut healer, Direction::Down, &[part(1, 0, 3)], 2010);
     assert_eq!(out, Out { forward: None, answer: Some(texts(&[part_ack(1, 0)])) });
 }
 
@@ -154,13 +156,21 @@ fn asking_to_be_let_in_begins_anew() {
         let mut healer = Healer::default();
         for (round, nonce) in nonces.into_iter().enumerate() {
             let (asks, millis) = (connect(nonce), round as u64 * 10_000);
-            let passed = healer.pass(Way::Up, asks.from(Role::Client), at(millis));
+            let passed = healer.pass(Direction::Up, asks.from(Role::Client), at(millis));
             assert_eq!((passed.forward, passed.answer), (Some(Bytes::Wire(&asks.wire)), None));
-            for way in [Way::Down, Way::Up] {
-                assert_eq!(pass(&mut healer, way, &[data(0)], millis), forward(&[data(0)]), "round {round}");
+            for direction in [Direction::Down, Direction::Up] {
+                assert_eq!(
+                    pass(&mut healer, direction, &[data(0)], millis),
+                    forward(&[data(0)]),
+                    "round {round}"
+                );
             }
-            for way in [Way::Up, Way::Down] {
-                assert_eq!(pass(&mut healer, way, &[ack(0)], millis), forward(&[ack(0)]), "round {round}");
+            for direction in [Direction::Up, Direction::Down] {
+                assert_eq!(
+                    pass(&mut healer, direction, &[ack(0)], millis),
+                    forward(&[ack(0)]),
+                    "round {round}"
+                );
             }
         }
     }
@@ -169,14 +179,14 @@ fn asking_to_be_let_in_begins_anew() {
 #[test]
 fn a_keepalive_stands_for_what_was_emptied_after_five_seconds() {
     let mut healer = begun();
-    pass(&mut healer, Way::Up, &[data(0)], 0);
-    pass(&mut healer, Way::Down, &[ack(0)], 0);
+    pass(&mut healer, Direction::Up, &[data(0)], 0);
+    pass(&mut healer, Direction::Down, &[ack(0)], 0);
     for millis in [1000, 4999] {
-        assert_eq!(pass(&mut healer, Way::Down, &[ack(0)], millis).forward, None);
+        assert_eq!(pass(&mut healer, Direction::Down, &[ack(0)], millis).forward, None);
     }
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(0)], 5000), forward(&[Message::Keepalive]));
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(0)], 9999).forward, None);
-    assert_eq!(pass(&mut healer, Way::Down, &[ack(0)], 10_000), forward(&[Message::Keepalive]));
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(0)], 5000), forward(&[Message::Keepalive]));
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(0)], 9999).forward, None);
+    assert_eq!(pass(&mut healer, Direction::Down, &[ack(0)], 10_000), forward(&[Message::Keepalive]));
 }
 
 #[test]
@@ -185,7 +195,7 @@ fn text_and_what_is_malformed_or_too_long_passes_as_it_came() {
     let long = [1; 2049];
     for wire in [&b"\\status\\"[..], b"", b"\x01", b"\x01\x05\xFF\xFF", &[2; 300], &long] {
         let both = Both::from_wire(wire);
-        let passed = healer.pass(Way::Up, both.from(Role::Client), at(0));
+        let passed = healer.pass(Direction::Up, both.from(Role::Client), at(0));
         assert_eq!((passed.forward, passed.answer), (Some(Bytes::Wire(wire)), None));
     }
 }
@@ -195,15 +205,15 @@ fn text_and_what_is_malformed_or_too_long_passes_as_it_came() {
 fn memory_is_bounded() {
     let mut healer = begun();
     for seq in 0..5000 {
-        pass(&mut healer, Way::Up, &[data(seq)], u64::from(seq));
+        pass(&mut healer, Direction::Up, &[data(seq)], u64::from(seq));
     }
     let all: Vec<u16> = (0..5000).collect();
     for acks in all.chunks(100) {
         let messages: Vec<_> = acks.iter().map(|seq| ack(*seq)).collect();
-        pass(&mut healer, Way::Down, &messages, 6000);
+        pass(&mut healer, Direction::Down, &messages, 6000);
     }
     let kept = |healer: &mut Healer, seq| {
-        pass(healer, Way::Down, &[ack(seq), news()], 7000).forward.expect("news").len()
+        pass(healer, Direction::Down, &[ack(seq), news()], 7000).forward.expect("news").len()
     };
     let remembered = (0..5000).filter(|seq| kept(&mut healer, *seq) == 1).count();
     assert_eq!(remembered, 4096);
@@ -216,7 +226,7 @@ fn random_conversations_lose_no_news_and_gain_nothing() {
     for seed in 0..300 {
         let (mut rng, mut healer) = (Rng::new(seed), Healer::default());
         for step in 0..400 {
-            let way = if rng.chance(0.5) { Way::Up } else { Way::Down };
+            let direction = if rng.chance(0.5) { Direction::Up } else { Direction::Down };
             let mut messages = Vec::new();
             for _ in 0..rng.between(1, 6) {
                 let seq = u16::try_from(rng.between(0, 6)).expect("small");
@@ -230,7 +240,7 @@ fn random_conversations_lose_no_news_and_gain_nothing() {
                     _ => news(),
                 });
             }
-            let out = pass(&mut healer, way, &messages, step * 50);
+            let out = pass(&mut healer, direction, &messages, step * 50);
             let mut came = texts(&messages).into_iter();
             for left in out.forward.iter().flatten() {
                 let keepalive = *left == Message::Keepalive.to_string();

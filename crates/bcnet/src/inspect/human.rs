@@ -6,12 +6,12 @@ use bcnet_session::game::describe;
 use bcnet_transport::wire::{Message, NonStock, Role};
 
 use super::explain::{self, FieldRow};
-use super::{Decoded, Entry, Place, latin1};
+use super::{Decoded, Entry, Position, latin1};
 
 pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
-    let line = match entry.place {
-        Place::Line(line) => line,
-        Place::Packet(packet) => packet.number,
+    let line = match entry.position {
+        Position::Line(line) => line,
+        Position::Packet(packet) => packet.number,
     };
     let mark = match entry.sent_by {
         Some(Role::Host) => "S>",

@@ -12,22 +12,22 @@ use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
 
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
-use super::{Decoded, Entry, Place, latin1};
+use super::{Decoded, Entry, Position, latin1};
 pub(super) use text::{Json, Word};
 
 /// Adds the line of an entry; of its messages only those that `wanted` wants.
 pub(super) fn add(json: &mut Json, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
     json.line(|json| {
-        json.place(&entry.place);
+        json.position(&entry.position);
         json.entry(entry, explain, wanted);
     });
 }
 
 impl Json {
-    fn place(&mut self, place: &Place<'_>) {
-        match place {
-            Place::Line(line) => self.member("line", *line),
-            Place::Packet(packet) => {
+    fn position(&mut self, position: &Position<'_>) {
+        match position {
+            Position::Line(line) => self.member("line", *line),
+            Position::Packet(packet) => {
                 self.member("packet", packet.number);
                 self.member("offset", packet.offset);
                 self.seconds("time", packet.time.as_micros());

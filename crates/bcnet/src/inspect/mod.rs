@@ -103,7 +103,7 @@ impl<'a> From<Content<'a>> for Decoded<'a> {
 }
 
 /// Where in the input something is.
-enum Place<'a> {
+enum Position<'a> {
     /// In this line of hex.
     Line(u64),
     /// In this packet of a capture.
@@ -112,7 +112,7 @@ enum Place<'a> {
 
 /// A datagram with what it turned out to be.
 struct Entry<'a> {
-    place: Place<'a>,
+    position: Position<'a>,
     sent_by: Option<Role>,
     comment: Option<String>,
     decoded: Decoded<'a>,
@@ -195,8 +195,12 @@ fn show(args: &Args, mut line: Line, json: &mut Json, out: &mut impl Write) -> i
         Err(error) => Decoded::BadHex(*error),
         Ok(bytes) => decode(args, bytes, line.sent_by, &mut messages),
     };
-    let entry =
-        Entry { place: Place::Line(line.number), sent_by: line.sent_by, comment: line.comment, decoded };
+    let entry = Entry {
+        position: Position::Line(line.number),
+        sent_by: line.sent_by,
+        comment: line.comment,
+        decoded,
+    };
     if args.json {
         json::add(json, &entry, args.explain, |_| true);
         json.write(out)?;

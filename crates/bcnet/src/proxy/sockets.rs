@@ -124,6 +124,8 @@ impl Sockets {
     pub(super) fn send(&mut self, now: Time) {
         self.outbound.apply(cipher::encrypt_batch, |number| self.plain.get(number) == Some(&true));
         self.plain.clear();
+        // What a client says and what it is answered leave through different sockets, in turns.
+        self.outbound.group_by_owner();
         for (owner, range) in self.outbound.runs() {
             let Some(socket) = self.sockets.get(owner as usize).and_then(Option::as_ref) else {
                 self.unsent += range.len() as u64;

@@ -26,6 +26,8 @@ pub(crate) struct Head {
 pub(crate) struct Batch {
     heads: Box<[Head]>,
     room: Box<[[u8; ROOM]]>,
+    /// The slots in the order in which they are sent.
+    order: Box<[usize]>,
     len: usize,
 }
 
@@ -33,7 +35,8 @@ impl Batch {
     pub(crate) fn new() -> Self {
         let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let head = Head { owner: 0, remote: nobody, local: None, len: 0, cut: false };
-        Self { heads: vec![head; SLOTS].into(), room: vec![[0; ROOM]; SLOTS].into(), len: 0 }
+        let (heads, room) = (vec![head; SLOTS].into(), vec![[0; ROOM]; SLOTS].into());
+        Self { heads, room, order: (0..SLOTS).collect(), len: 0 }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -84,6 +87,7 @@ impl Batch {
         };
         let Some(head) = write(room) else { return false };
         *slot = Head { len: head.len.min(ROOM), ..head };
+        self.order[self.len] = self.len;
         self.len += 1;
         true
     }
@@ -107,13 +111,19 @@ impl Batch {
         }
     }
 
+    /// Has all datagrams of an owner be sent one after the other, as they are.
+    pub(crate) fn group_by_owner(&mut self) {
+        self.order[..self.len].sort_by_key(|slot| self.heads[*slot].owner);
+    }
+
     /// Runs of datagrams with one owner, in order.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let owner = |slot: &usize| self.heads[*slot].owner;
         let mut start = 0;
-        self.heads[..self.len].chunk_by(|a, b| a.owner == b.owner).map(move |run| {
+        self.order[..self.len].chunk_by(move |a, b| owner(a) == owner(b)).map(move |run| {
             let range = start..start + run.len();
             start = range.end;
-            (run[0].owner, range)
+            (owner(&run[0]), range)
         })
     }
 
@@ -125,12 +135,21 @@ impl Batch {
     /// The first `count` free slots have been filled.
     pub(super) fn keep(&mut self, count: usize, owner: u32) {
         let end = (self.len + count).min(SLOTS);
-        self.heads[self.len..end].iter_mut().for_each(|head| head.owner = owner);
+        for slot in self.len..end {
+            self.heads[slot].owner = owner;
+            self.order[slot] = slot;
+        }
         self.len = end;
     }
 
-    pub(super) fn part(&self, range: Range<usize>) -> (&[Head], &[[u8; ROOM]]) {
-        (&self.heads[range.clone()], &self.room[range])
+    /// The slots of a part of what is to be sent.
+    pub(super) fn part(&self, range: Range<usize>) -> &[usize] {
+        &self.order[range]
+    }
+
+    pub(super) fn datagram(&self, slot: usize) -> (&Head, &[u8]) {
+        let head = &self.heads[slot];
+        (head, &self.room[slot][..head.len.min(ROOM)])
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-use super::{Head, ROOM};
+use super::{Batch, Head, ROOM};
 
 /// Asks for room for bursts and, where it is not known, for the local address of every datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
@@ -98,23 +98,23 @@ pub(super) fn receive(
     Ok((got, count))
 }
 
-/// Sends the first datagrams, where the socket is connected to or else where they say. How many.
+/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. How many.
 pub(super) fn send(
     socket: &UdpSocket,
     is_connected: bool,
-    heads: &[Head],
-    room: &[[u8; ROOM]],
+    batch: &Batch,
+    slots: &[usize],
 ) -> io::Result<usize> {
     // SAFETY: all zeroes is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
     let mut controls = [Control::default(); CHUNK];
-    let count = heads.len().min(room.len()).min(CHUNK);
+    let count = slots.len().min(CHUNK);
     for i in 0..count {
-        let head = &heads[i];
+        let (head, bytes) = batch.datagram(slots[i]);
         // The system only reads what it sends; its structure just knows no constant pointers.
-        parts[i] = libc::iovec { iov_base: room[i].as_ptr().cast_mut().cast(), iov_len: head.len.min(ROOM) };
+        parts[i] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let header = &mut messages[i].msg_hdr;
         header.msg_iov = &raw mut parts[i];
         header.msg_iovlen = 1;

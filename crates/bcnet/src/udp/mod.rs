@@ -119,14 +119,14 @@ impl Socket {
 
     /// Sends the datagrams `range` of `batch`. How many the system did not take, with its last reason.
     pub(crate) fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
-        let (mut heads, mut room) = batch.part(range);
+        let mut slots = batch.part(range);
         let (mut unsent, is_connected) = (Unsent { datagrams: 0, reason: None }, self.remote.is_some());
         let mut is_told = false;
-        while !heads.is_empty() {
+        while !slots.is_empty() {
             let sent = match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::send(&self.socket, is_connected, heads, room),
-                Io::Portable => portable::send(&self.socket, is_connected, heads, room),
+                Io::Batched => linux::send(&self.socket, is_connected, batch, slots),
+                Io::Portable => portable::send(&self.socket, is_connected, batch, slots),
             };
             // A datagram that cannot be sent must not hold up those behind it, nor be tried for ever: it is lost, as on
             // the network, and the transport sends what matters again.
@@ -140,7 +140,7 @@ impl Socket {
                 unsent.reason = Some(error);
                 1
             });
-            (heads, room) = (heads.get(done..).unwrap_or_default(), room.get(done..).unwrap_or_default());
+            slots = slots.get(done..).unwrap_or_default();
         }
         if unsent.datagrams == 0 { Ok(()) } else { Err(unsent) }
     }

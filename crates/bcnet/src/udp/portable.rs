@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 
-use super::{Head, ROOM};
+use super::{Batch, Head, ROOM};
 
 /// Fills slots with what has arrived, from anybody or from whom the socket is connected to. How many, and how many it could have been.
 pub(super) fn receive(
@@ -29,15 +29,15 @@ pub(super) fn receive(
     Ok((asked, asked))
 }
 
-/// Sends the first datagrams, where the socket is connected to or else where they say. How many.
+/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. How many.
 pub(super) fn send(
     socket: &UdpSocket,
     is_connected: bool,
-    heads: &[Head],
-    room: &[[u8; ROOM]],
+    batch: &Batch,
+    slots: &[usize],
 ) -> io::Result<usize> {
-    for (sent, (head, room)) in heads.iter().zip(room).enumerate() {
-        let bytes = &room[..head.len];
+    for (sent, slot) in slots.iter().enumerate() {
+        let (head, bytes) = batch.datagram(*slot);
         let done = if is_connected { socket.send(bytes) } else { socket.send_to(bytes, head.remote) };
         match done {
             Ok(_) => {}
@@ -45,5 +45,5 @@ pub(super) fn send(
             Err(error) => return Err(error),
         }
     }
-    Ok(heads.len())
+    Ok(slots.len())
 }

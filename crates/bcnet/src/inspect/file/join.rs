@@ -6,9 +6,9 @@
 //! as the fastest way back. Both files are read side by side, so memory holds only what is under way. They need not begin
 //! or end together: what the other capture could not have seen is not counted as lost.
 
-mod lives;
 mod pairs;
 mod result;
+mod stays;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,8 +18,8 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use bcnet_transport::wire::{Message, MessageBuffer, PeerId, Role};
 
-use self::lives::{LifeId, Lives, MAX_LIVES};
 use self::pairs::{EARLY, Pairs, Standing};
+use self::stays::{MAX_STAYS, StayId, Stays};
 use super::pcap::Damage;
 use super::source::{Batch, Source, Step};
 use super::{open, role};
@@ -36,7 +36,7 @@ struct Stream {
     name: String,
     source: Source,
     batch: Batch,
-    lives: Lives,
+    stays: Stays,
     /// Read and not taken.
     ahead: VecDeque<Sighting>,
     end: Option<Step>,
@@ -48,9 +48,9 @@ struct Stream {
 struct Sighting {
     identity: Identity,
     micros: i64,
-    life: LifeId,
+    stay: StayId,
     from: Role,
-    /// Whether it is one of the first of its life.
+    /// Whether it is one of the first of its stay.
     is_early: bool,
 }
 
@@ -62,7 +62,7 @@ impl Stream {
             name,
             source,
             batch: Batch::default(),
-            lives: Lives::default(),
+            stays: Stays::default(),
             ahead: VecDeque::new(),
             end: None,
             has_lost: false,
@@ -81,14 +81,14 @@ impl Stream {
             let mut messages = MessageBuffer::default();
             for (packet, bytes) in self.batch.iter() {
                 let Ok(datagram) = messages.parse(bytes, None) else { continue };
-                let Some(life) = self.lives.of(packet.from, packet.to, &datagram) else { continue };
+                let Some(stay) = self.stays.of(packet.from, packet.to, &datagram) else { continue };
                 let micros = i64::try_from(packet.time.as_micros()).unwrap_or(i64::MAX);
                 let sender = datagram.sender();
-                let lives = &mut self.lives;
+                let stays = &mut self.stays;
                 let sightings = datagram.messages().iter().filter_map(|message| {
                     let identity = identity(sender, message)?;
-                    let is_early = lives.count(life) < EARLY;
-                    Some(Sighting { identity, micros, life, from: role(sender), is_early })
+                    let is_early = stays.count(stay) < EARLY;
+                    Some(Sighting { identity, micros, stay, from: role(sender), is_early })
                 });
                 self.ahead.extend(sightings);
             }
@@ -128,7 +128,7 @@ fn identity(sender: PeerId, message: &Message<'_>) -> Option<Identity> {
 
 /// What is known of one direction.
 #[derive(Debug, Default)]
-struct Way {
+struct OneWay {
     both: u64,
     /// Seen in the first capture only, and in the second only.
     only: [u64; 2],
@@ -148,7 +148,7 @@ struct Met {
     time: Option<i64>,
 }
 
-impl Way {
+impl OneWay {
     fn meet(&mut self, met: Met) {
         self.both += 1;
         if let Some(time) = met.time {
@@ -196,9 +196,9 @@ struct Join {
     waiting: [HashMap<Key, VecDeque<Sighting>>; 2],
     /// In the order of time, to be given up.
     order: [VecDeque<(i64, Key)>; 2],
-    /// How each life of each capture stands to the other.
+    /// How each stay of each capture stands to the other.
     standings: [Vec<Option<Standing>>; 2],
-    ways: [Way; 2],
+    ways: [OneWay; 2],
     /// How long each way takes from the first clock to the second, roughly.
     rough: [i64; 2],
     /// The first and the last message of each capture, the last once it is known.
@@ -228,7 +228,7 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
     for (stream, left_out) in [&a, &b].into_iter().zip(pairs.left_out) {
         if left_out > 0 {
             eprintln!(
-                "bcnet: {}: has more than {MAX_LIVES} conversations; {left_out} datagrams of later ones were not looked at",
+                "bcnet: {}: has more than {MAX_STAYS} conversations; {left_out} datagrams of later ones were not looked at",
                 stream.name
             );
             verdict = Verdict::Findings;
@@ -247,7 +247,7 @@ fn side_by_side(a: &mut Stream, b: &mut Stream, pairs: &Pairs) -> anyhow::Result
         waiting: [HashMap::new(), HashMap::new()],
         order: [VecDeque::new(), VecDeque::new()],
         standings: pairs.standings(),
-        ways: [Way::default(), Way::default()],
+        ways: [OneWay::default(), OneWay::default()],
         rough: pairs.rough,
         spans: [(i64::MIN, None); 2],
     };
@@ -282,7 +282,7 @@ fn side_by_side(a: &mut Stream, b: &mut Stream, pairs: &Pairs) -> anyhow::Result
 impl Join {
     fn take(&mut self, place: usize, sighting: Sighting) {
         let Sighting { identity, from, micros, .. } = sighting;
-        if let Some(standing) = self.standing(place, sighting.life) {
+        if let Some(standing) = self.standing(place, sighting.stay) {
             let key = (identity, standing.group);
             match self.other(place, key, &sighting) {
                 Some(other) => self.ways[way_of(from)].meet(other),
@@ -293,8 +293,8 @@ impl Join {
         self.give_up(now);
     }
 
-    fn standing(&self, place: usize, life: LifeId) -> Option<Standing> {
-        self.standings[place].get(life as usize).copied().flatten()
+    fn standing(&self, place: usize, stay: StayId) -> Option<Standing> {
+        self.standings[place].get(stay as usize).copied().flatten()
     }
 
     /// Takes the message of the other capture that this one is, if it waits: one of the same conversation if there is.
@@ -304,10 +304,10 @@ impl Join {
             let time = other.micros.saturating_sub(sighting.micros);
             if place == 0 { time } else { -time }
         };
-        let pair = self.standing(place, sighting.life)?.pair;
+        let pair = self.standing(place, sighting.stay)?.pair;
         let pairs = &self.standings[1 - place];
         let is_strange = |other: &Sighting| {
-            let standing = pairs.get(other.life as usize).copied().flatten();
+            let standing = pairs.get(other.stay as usize).copied().flatten();
             pair.is_none() || standing.is_none_or(|standing| standing.pair != pair)
         };
         let others = self.waiting[1 - place].get_mut(&key)?;
@@ -348,7 +348,7 @@ impl Join {
         let (micros, usual) = (sighting.micros, self.usual(way));
         let expected = if place == 0 { micros.saturating_add(usual) } else { micros.saturating_sub(usual) };
         let (first, last) = self.spans[1 - place];
-        if self.standing(place, sighting.life).is_none_or(|standing| standing.pair.is_none()) {
+        if self.standing(place, sighting.stay).is_none_or(|standing| standing.pair.is_none()) {
             return;
         }
         if expected >= first && last.is_none_or(|last| expected <= last) {

@@ -19,6 +19,7 @@ mod series;
 mod source;
 mod summary;
 mod table;
+mod tally;
 mod view;
 
 use std::collections::VecDeque;

@@ -8,15 +8,14 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use bcnet_observe::{
-    Conversation, ConversationId, Finding, Observed, Observer, RetransmitCause, Side, What as Found,
-};
+use bcnet_observe::{Conversation, ConversationId, Finding, Observed, Observer, Side, What};
 use bcnet_transport::wire::Message;
 
 use super::filter::Filter;
 use super::plot::{Line, escape, plot};
 use super::series::{Series, Step};
-use super::summary::{Tallied, Tally, short_name, side_name, thousands};
+use super::summary::{short_name, side_name, thousands};
+use super::tally::{Tallied, Tally};
 use super::{End, Evidence, Sight, Sink};
 
 pub(super) struct Report {
@@ -48,7 +47,7 @@ impl Report {
             return;
         }
         self.tally.add(finding, evidence, observer);
-        if matches!(finding.what, Found::Retransmission { .. })
+        if matches!(finding.what, What::Retransmission { .. })
             && finding.what.is_fault()
             && let Some(step) = self.step(finding.conversation, finding.side, finding.at.as_micros())
         {
@@ -99,8 +98,8 @@ impl Report {
             return;
         }
         page.push_str("<table><tr><th>how often<th>what<th>what it means<th>first seen</tr>");
-        for Tallied { weight, title, count, first, place, who } in ranked {
-            let class = match weight {
+        for Tallied { kind, count, first, place, who } in ranked {
+            let class = match kind.weight {
                 0 => "none",
                 1..=3 => "mild",
                 4..=6 => "bad",
@@ -111,9 +110,10 @@ impl Report {
             let packet = place.map_or_else(String::new, |place| format!(", packet {}", place.number));
             let _ = write!(
                 page,
-                "<tr class={class}><td class=number>{}<td>{title}<td>{}<td>{time:.1} s{packet}, {}</tr>",
+                "<tr class={class}><td class=number>{}<td>{}<td>{}<td>{time:.1} s{packet}, {}</tr>",
                 thousands(*count),
-                meaning(&first.what),
+                kind.title,
+                kind.meaning,
                 escape(who)
             );
         }
@@ -226,53 +226,6 @@ const fn place(side: Side) -> usize {
 
 fn bytes(talk: &Conversation<'_>) -> u64 {
     talk.traffic(Side::First).bytes + talk.traffic(Side::Second).bytes
-}
-
-/// For someone who hosts games and does not read protocols.
-const fn meaning(what: &Found) -> &'static str {
-    match what {
-        Found::Timeout { .. } => "One side was not heard for 45 seconds. The game drops a player then.",
-        Found::StuckFragments { .. } => {
-            "A large message is sent again and again, up to six minutes. The receiver answers in a form that the sender does not accept."
-        }
-        Found::SequenceGap { .. } => {
-            "A message is missing for good. Everything behind it waits: the game hangs."
-        }
-        Found::UnknownType(_) => "A message that the game does not know. It stops reading there.",
-        Found::Malformed(_) => "Bytes that make no sense: another program, or damage.",
-        Found::Silence { .. } => {
-            "One side was not heard for more than 22 seconds. The connection is bad, or the game hangs."
-        }
-        Found::Starvation { .. } => {
-            "Repeated acknowledgements took the room of game data, which had to wait."
-        }
-        Found::Retransmission { cause: RetransmitCause::WrongForm, .. } => {
-            "The acknowledgement has a form that the sender does not accept. The receiver is not a stock game."
-        }
-        Found::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => {
-            "A message was lost on the way and sent again, a second or more later. The player sees a lag."
-        }
-        Found::Retransmission { cause: RetransmitCause::AckLost, .. } => {
-            "A message had arrived, but its acknowledgements were lost. It costs traffic only."
-        }
-        Found::Retransmission { cause: RetransmitCause::AckLate, .. } => {
-            "The acknowledgement needed more than a second. The connection is slow or the game was busy."
-        }
-        Found::Retransmission { cause: RetransmitCause::ReceiverLeft, .. } => {
-            "A player had left, and the server went on sending to it for a while. That is normal."
-        }
-        Found::DuplicateDelivery { .. } => "A message arrived more than once. The game ignores the copies.",
-        Found::StaleAck { .. } | Found::RepeatedAck { .. } => {
-            "The stock game repeats acknowledgements up to nine times. Harmless in small numbers, wasteful in large ones. The proxy of this program removes them."
-        }
-        Found::NonStock(_) | Found::AcksOnce => {
-            "One side is not the original game. That is no fault by itself."
-        }
-        Found::CaptureLoss(_) => {
-            "The capture has missed packets. Nothing is wrong with the game because of that."
-        }
-        _ => "",
-    }
 }
 
 const HEAD: &str = "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><style>

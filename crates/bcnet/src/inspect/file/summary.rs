@@ -3,98 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, RetransmitCause, Side, Traffic, What};
+use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, Side, Traffic};
 use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{PeerId, Role};
 
 use super::filter::Filter;
+use super::tally::{Tallied, Tally};
 use super::{End, Evidence, Sight, Sink};
-
-/// A kind of finding with how often it was found, and where first.
-#[derive(Debug, Clone)]
-pub(super) struct Tallied {
-    pub(super) weight: u8,
-    pub(super) title: &'static str,
-    pub(super) count: u64,
-    pub(super) first: Finding,
-    pub(super) place: Option<Evidence>,
-    /// Who did it first.
-    pub(super) who: String,
-}
-
-/// All findings by kind.
-#[derive(Debug, Default)]
-pub(super) struct Tally([Option<Tallied>; KINDS.len()]);
-
-impl Tally {
-    pub(super) fn add(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
-        let kind = kind(&finding.what);
-        match &mut self.0[kind] {
-            Some(known) => known.count += 1,
-            unknown => {
-                let talk = observer.conversation(finding.conversation);
-                let who = talk.map(|talk| side_name(&talk, finding.side)).unwrap_or_default();
-                let (title, weight) = KINDS[kind];
-                *unknown = Some(Tallied { weight, title, count: 1, first: *finding, place, who });
-            }
-        }
-    }
-
-    /// The heaviest first.
-    pub(super) fn ranked(&self) -> Vec<&Tallied> {
-        let mut all: Vec<_> = self.0.iter().flatten().collect();
-        all.sort_by_key(|tallied| (std::cmp::Reverse((tallied.weight, tallied.count)), tallied.title));
-        all
-    }
-}
-
-/// Where a kind of finding stands in [`KINDS`].
-const fn kind(what: &What) -> usize {
-    match what {
-        What::Timeout { .. } => 0,
-        What::StuckFragments { .. } => 1,
-        What::SequenceGap { .. } => 2,
-        What::UnknownType(_) => 3,
-        What::Malformed(_) => 4,
-        What::Silence { .. } => 5,
-        What::Starvation { .. } => 6,
-        What::Retransmission { cause: RetransmitCause::WrongForm, .. } => 7,
-        What::Retransmission { cause: RetransmitCause::AckNeverSent, .. } => 8,
-        What::Retransmission { cause: RetransmitCause::AckLost, .. } => 9,
-        What::Retransmission { cause: RetransmitCause::AckLate, .. } => 10,
-        What::Retransmission { cause: RetransmitCause::ReceiverLeft, .. } => 17,
-        What::DuplicateDelivery { .. } => 11,
-        What::StaleAck { .. } => 12,
-        What::RepeatedAck { .. } => 13,
-        What::NonStock(_) => 14,
-        What::AcksOnce => 15,
-        What::CaptureLoss(_) => 16,
-        _ => 18,
-    }
-}
-
-/// How each kind of finding is called, and how bad it is: 0 is no fault at all.
-const KINDS: [(&str, u8); 19] = [
-    ("timeouts", 9),
-    ("stuck split messages", 9),
-    ("numbers left out", 8),
-    ("datagrams with unknown types", 8),
-    ("malformed datagrams", 8),
-    ("long silences", 7),
-    ("times game data waited behind ACKs", 6),
-    ("retransmissions, ACK of the wrong form", 6),
-    ("retransmissions, no ACK sent", 5),
-    ("retransmissions, ACK lost", 4),
-    ("retransmissions, ACK late", 4),
-    ("messages delivered twice", 3),
-    ("stale ACKs", 2),
-    ("messages acknowledged repeatedly", 2),
-    ("oddities of senders that are not stock", 1),
-    ("senders that acknowledge once, as stock does not", 0),
-    ("things that the capture has missed", 0),
-    ("retransmissions to someone who had left", 0),
-    ("other findings", 1),
-];
 
 pub(super) struct Summary<W> {
     out: W,
@@ -162,14 +77,14 @@ impl<W: Write> Summary<W> {
 
     fn faults(&mut self, start: u64) -> io::Result<()> {
         let (faults, others): (Vec<_>, Vec<_>) =
-            self.tally.ranked().into_iter().partition(|tallied| tallied.weight > 0);
+            self.tally.ranked().into_iter().partition(|tallied| tallied.kind.weight > 0);
         for (title, list) in [("faults, the worst first", faults), ("not a fault", others)] {
             if list.is_empty() {
                 continue;
             }
             writeln!(self.out, "\n{title}")?;
-            for Tallied { title, count, first, place, who, .. } in list {
-                writeln!(self.out, "  {:>9}  {title}", thousands(*count))?;
+            for Tallied { kind, count, first, place, who } in list {
+                writeln!(self.out, "  {:>9}  {}", thousands(*count), kind.title)?;
                 let time = first.at.as_micros().saturating_sub(start) as f64 / 1e6;
                 let place = place.map_or_else(String::new, |Evidence { number, offset }| {
                     format!("packet {number} at byte {offset}, ")

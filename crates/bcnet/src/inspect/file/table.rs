@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use bcnet_observe::{Finding, Missed, Observed, Observer, What as Found};
+use bcnet_observe::{Finding, Observed, Observer};
 use bcnet_session::game::Opcode;
-use bcnet_transport::wire::{Channel, Message, MessageId};
+use bcnet_transport::wire::{Channel, Message};
 
 use super::filter::Filter;
 use super::{End, Evidence, Sight, Sink, opcode};
@@ -88,7 +88,7 @@ fn row(sight: &Sight<'_>, sender: u8, message: &Message<'_>) -> Row {
         }
         _ => (message.id(), 0, None),
     };
-    let named = sight.findings.iter().filter(|finding| id.is_some() && about(&finding.what) == id);
+    let named = sight.findings.iter().filter(|finding| id.is_some() && finding.what.message() == id);
     let names: Vec<&str> = named.map(|finding| finding.what.name()).collect();
     let opcode = opcode(message);
     Row {
@@ -107,19 +107,6 @@ fn row(sight: &Sight<'_>, sender: u8, message: &Message<'_>) -> Row {
         name: opcode.and_then(|opcode| Opcode(opcode).name()),
         payload_len: u32::try_from(payload_len).unwrap_or(u32::MAX),
         findings: names.join(" "),
-    }
-}
-
-/// The message that a finding is about.
-const fn about(what: &Found) -> Option<MessageId> {
-    match what {
-        Found::StaleAck { about, .. }
-        | Found::Retransmission { about, .. }
-        | Found::DuplicateDelivery { about } => Some(about.id),
-        Found::RepeatedAck { id, .. } | Found::CaptureLoss(Missed::Message(id) | Missed::Ack(id)) => {
-            Some(*id)
-        }
-        _ => None,
     }
 }
 

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, NO_MARK, Observed, Observer};
+use bcnet_observe::{Finding, NO_MARK, Observed, Observer, What};
 use bcnet_transport::wire::{Parsed, PeerId, Role, WireError};
 
 use super::filter::Filter;
 use super::{End, Evidence, Packet, Sight, Sink, role};
 use crate::inspect::json::{self, Json, Word};
-use crate::inspect::{Decoded, Entry, Place, human, latin1};
+use crate::inspect::{Decoded, Entry, Position, human, latin1};
 
 /// How messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl<W: Write> View<W> {
     }
 
     fn json(&mut self, packet: &Packet, sent_by: Option<Role>, decoded: Decoded<'_>) -> io::Result<()> {
-        let entry = Entry { place: Place::Packet(packet), sent_by, comment: None, decoded };
+        let entry = Entry { position: Position::Packet(packet), sent_by, comment: None, decoded };
         let filter = &self.filter;
         json::add(&mut self.json, &entry, false, |message| filter.wants_message(message));
         self.json.write_many(&mut self.out)
@@ -164,7 +164,6 @@ fn comment(packet: &Packet) -> String {
 
 /// The members of a finding.
 fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
-    use bcnet_observe::What;
     json.member("finding", Word(finding.what.name()));
     json.member("fault", finding.what.is_fault());
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
@@ -175,13 +174,7 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, obse
         Some(talk) => json.address("by", talk.address(finding.side)),
         None => json.member("by", ()),
     }
-    let about = match finding.what {
-        What::StaleAck { about, .. }
-        | What::Retransmission { about, .. }
-        | What::DuplicateDelivery { about } => Some(about),
-        _ => None,
-    };
-    if let Some(about) = about {
+    if let Some(about) = finding.what.about() {
         json.member("channel", Word(about.id.channel.name()));
         json.member("seq", about.id.seq.0);
         json.member("part", about.id.part);
@@ -198,7 +191,17 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, obse
             json.member("times", times);
         }
         What::RepeatedAck { times, .. } => json.member("times", times),
-        _ => {}
+        What::DuplicateDelivery { .. }
+        | What::StuckFragments { .. }
+        | What::Starvation { .. }
+        | What::SequenceGap { .. }
+        | What::UnknownType(_)
+        | What::Malformed(_)
+        | What::NonStock(_)
+        | What::AcksOnce
+        | What::Silence { .. }
+        | What::Timeout { .. }
+        | What::CaptureLoss(_) => {}
     }
     json.shown("text", finding.what);
 }

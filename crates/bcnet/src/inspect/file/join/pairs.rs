@@ -9,41 +9,41 @@ use std::collections::{HashMap, HashSet};
 
 use bcnet_transport::wire::Role;
 
-use super::lives::{Life, LifeId, LinkId, MAX_LIVES};
+use super::stays::{LinkId, MAX_STAYS, Stay, StayId};
 use super::{Identity, Sighting, Stream, WINDOW, way_of};
 
 /// What two captures have in common.
 pub(super) struct Pairs {
     /// The time of each way from the first clock to the second.
     pub(super) rough: [i64; 2],
-    pub(super) lives: [Vec<Life>; 2],
-    /// Which lives are the same.
-    pub(super) same: Vec<[LifeId; 2]>,
-    /// Datagrams of each that no life has room for.
+    pub(super) stays: [Vec<Stay>; 2],
+    /// Which stays are the same.
+    pub(super) same: Vec<[StayId; 2]>,
+    /// Datagrams of each that no stay has room for.
     pub(super) left_out: [u64; 2],
 }
 
-/// How a life of one capture stands to the other capture.
+/// How a stay of one capture stands to the other capture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
-    /// Messages are looked for in lives of the same group: whose addresses have a life in common. Where one life ends and
+    /// Messages are looked for in stays of the same group: whose addresses have a stay in common. Where one stay ends and
     /// the next begins, the two places do not quite agree.
     pub(super) group: u32,
-    /// If the life is in both captures: which of [`Pairs::same`] it is. What the other does not have of it was lost.
+    /// If the stay is in both captures: which of [`Pairs::same`] it is. What the other does not have of it was lost.
     pub(super) pair: Option<u32>,
 }
 
-/// A message that two lives have.
+/// A message that two stays have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Vote {
-    lives: [LifeId; 2],
+    stays: [StayId; 2],
     way: usize,
     time: i64,
 }
 
-/// Two lives that may be the same.
+/// Two stays that may be the same.
 struct Candidate {
-    lives: [LifeId; 2],
+    stays: [StayId; 2],
     votes: usize,
     rough: [i64; 2],
 }
@@ -51,14 +51,14 @@ struct Candidate {
 /// Reads both captures to their ends. None if they have nothing in common. A stream that is long has lost its messages.
 pub(super) fn compare(a: &mut Stream, b: &mut Stream) -> anyhow::Result<Option<Pairs>> {
     let samples = [sample(a)?, sample(b)?];
-    let left_out = [a.lives.left_out, b.lives.left_out];
-    let lives = [a, b].map(|stream| std::mem::take(&mut stream.lives).into_all());
-    let mut candidates = candidates(votes(samples, &lives), &lives);
-    candidates.sort_by_key(|candidate| (std::cmp::Reverse(candidate.votes), candidate.lives));
+    let left_out = [a.stays.left_out, b.stays.left_out];
+    let stays = [a, b].map(|stream| std::mem::take(&mut stream.stays).into_all());
+    let mut candidates = candidates(votes(samples, &stays), &stays);
+    candidates.sort_by_key(|candidate| (std::cmp::Reverse(candidate.votes), candidate.stays));
     let Some(rough) = candidates.first().map(|best| best.rough) else { return Ok(None) };
     let mut taken = [HashSet::new(), HashSet::new()];
     let mut same = Vec::new();
-    for Candidate { lives: [one, other], rough: times, .. } in candidates {
+    for Candidate { stays: [one, other], rough: times, .. } in candidates {
         let is_near = times.iter().zip(rough).all(|(time, rough)| time.saturating_sub(rough).abs() <= WINDOW);
         if is_near && !taken[0].contains(&one) && !taken[1].contains(&other) {
             taken[0].insert(one);
@@ -67,33 +67,33 @@ pub(super) fn compare(a: &mut Stream, b: &mut Stream) -> anyhow::Result<Option<P
         }
     }
     same.sort_unstable();
-    Ok(Some(Pairs { rough, lives, same, left_out }))
+    Ok(Some(Pairs { rough, stays, same, left_out }))
 }
 
 impl Pairs {
-    /// The standing of each life of each capture; None if it has nothing to do with the other capture.
+    /// The standing of each stay of each capture; None if it has nothing to do with the other capture.
     pub(super) fn standings(&self) -> [Vec<Option<Standing>>; 2] {
         let mut groups: [HashMap<LinkId, u32>; 2] = Default::default();
         // A group that was found to be another one tells which.
         let mut merged: Vec<u32> = Vec::new();
-        let mut in_both: [HashMap<LifeId, u32>; 2] = Default::default();
+        let mut in_both: [HashMap<StayId, u32>; 2] = Default::default();
         for pair in &self.same {
             let group = merged.len() as u32;
             merged.push(group);
             for place in [0, 1] {
                 in_both[place].insert(pair[place], group);
-                let Some(life) = self.lives[place].get(pair[place] as usize) else { continue };
-                let known = groups[place].entry(life.link).or_insert(group);
+                let Some(stay) = self.stays[place].get(pair[place] as usize) else { continue };
+                let known = groups[place].entry(stay.link).or_insert(group);
                 let root = root(&mut merged, *known);
                 merged[root as usize] = group;
             }
         }
         [0, 1].map(|place| {
-            let standing = |(number, life): (usize, &Life)| {
-                let group = root(&mut merged, *groups[place].get(&life.link)?);
-                Some(Standing { group, pair: in_both[place].get(&(number as LifeId)).copied() })
+            let standing = |(number, stay): (usize, &Stay)| {
+                let group = root(&mut merged, *groups[place].get(&stay.link)?);
+                Some(Standing { group, pair: in_both[place].get(&(number as StayId)).copied() })
             };
-            self.lives[place].iter().enumerate().map(standing).collect()
+            self.stays[place].iter().enumerate().map(standing).collect()
         })
     }
 }
@@ -108,7 +108,7 @@ fn root(merged: &mut [u32], mut group: u32) -> u32 {
     group
 }
 
-/// The beginning of every life, and of the rest as much as there is room for.
+/// The beginning of every stay, and of the rest as much as there is room for.
 fn sample(stream: &mut Stream) -> anyhow::Result<Vec<Sighting>> {
     let mut kept = Vec::new();
     // The same messages are left out of both captures.
@@ -138,10 +138,10 @@ fn sample(stream: &mut Stream) -> anyhow::Result<Vec<Sighting>> {
     }
 }
 
-/// The votes of all messages that lives of both captures have once.
-fn votes(samples: [Vec<Sighting>; 2], lives: &[Vec<Life>; 2]) -> Vec<Vote> {
+/// The votes of all messages that stays of both captures have once.
+fn votes(samples: [Vec<Sighting>; 2], stays: &[Vec<Stay>; 2]) -> Vec<Vote> {
     let [a, b] = samples.map(|mut sample| {
-        sample.sort_unstable_by_key(|sighting| (sighting.identity, sighting.life));
+        sample.sort_unstable_by_key(|sighting| (sighting.identity, sighting.stay));
         sample
     });
     let mut others = b.chunk_by(|one, next| one.identity == next.identity).peekable();
@@ -154,45 +154,45 @@ fn votes(samples: [Vec<Sighting>; 2], lives: &[Vec<Life>; 2]) -> Vec<Vote> {
         }
         for (one, other) in once(alike).flat_map(|one| once(other).map(move |other| (one, other))) {
             let [Some(here), Some(there)] =
-                [lives[0].get(one.life as usize), lives[1].get(other.life as usize)]
+                [stays[0].get(one.stay as usize), stays[1].get(other.stay as usize)]
             else {
                 continue;
             };
             if here.may_be(there) {
                 let time = other.micros.saturating_sub(one.micros);
-                votes.push(Vote { lives: [one.life, other.life], way: way_of(one.from), time });
+                votes.push(Vote { stays: [one.stay, other.stay], way: way_of(one.from), time });
             }
         }
     }
     votes
 }
 
-/// Of messages that are alike and in order, those that are alone in their life.
+/// Of messages that are alike and in order, those that are alone in their stay.
 fn once(alike: &[Sighting]) -> impl Iterator<Item = &Sighting> {
-    alike.chunk_by(|one, next| one.life == next.life).filter_map(|same| match same {
+    alike.chunk_by(|one, next| one.stay == next.stay).filter_map(|same| match same {
         [alone] => Some(alone),
         _ => None,
     })
 }
 
-/// All pairs of lives with votes enough.
-fn candidates(mut votes: Vec<Vote>, lives: &[Vec<Life>; 2]) -> Vec<Candidate> {
+/// All pairs of stays with votes enough.
+fn candidates(mut votes: Vec<Vote>, stays: &[Vec<Stay>; 2]) -> Vec<Candidate> {
     votes.sort_unstable();
-    let of_same = votes.chunk_by(|one, next| one.lives == next.lives);
-    of_same.filter_map(|votes| candidate(votes, lives)).collect()
+    let of_same = votes.chunk_by(|one, next| one.stays == next.stays);
+    of_same.filter_map(|votes| candidate(votes, stays)).collect()
 }
 
 /// Each way has its own time: on a slow line there and back are far apart.
-fn candidate(votes: &[Vote], lives: &[Vec<Life>; 2]) -> Option<Candidate> {
-    let pair = votes.first()?.lives;
-    let [one, other] = [lives[0].get(pair[0] as usize)?, lives[1].get(pair[1] as usize)?];
+fn candidate(votes: &[Vote], stays: &[Vec<Stay>; 2]) -> Option<Candidate> {
+    let pair = votes.first()?.stays;
+    let [one, other] = [stays[0].get(pair[0] as usize)?, stays[1].get(pair[1] as usize)?];
     let (client, host) = votes.split_at(votes.partition_point(|vote| vote.way == way_of(Role::Client)));
     let ways = [best(client), best(host)];
     let votes = ways.iter().map(|way| way.len()).sum();
     let [client, host] = ways.map(|way| way.get(way.len() / 2).map(|vote| vote.time));
     let rough = [client.or(host)?, host.or(client)?];
     let is_enough = votes >= FEWEST || one.begins_as(other);
-    is_enough.then_some(Candidate { lives: pair, votes, rough })
+    is_enough.then_some(Candidate { stays: pair, votes, rough })
 }
 
 /// The most votes for what may be one time, in order.
@@ -212,14 +212,14 @@ fn best(votes: &[Vote]) -> &[Vote] {
 
 /// So many messages of a capture are kept after the first look, so that it need not be read twice.
 const MAX_AHEAD: usize = 1 << 18;
-/// So many messages of a capture may vote. There is room for the beginning of every life.
-const MAX_SAMPLES: usize = MAX_LIVES * 8;
-/// So many messages are the beginning of a life.
+/// So many messages of a capture may vote. There is room for the beginning of every stay.
+const MAX_SAMPLES: usize = MAX_STAYS * 8;
+/// So many messages are the beginning of a stay.
 pub(super) const EARLY: u64 = 6;
 const MAX_VOTES: usize = 1 << 20;
-/// What more lives than this have does not tell them apart.
+/// What more stays than this have does not tell them apart.
 const MAX_ALIKE_LIVES: usize = 16;
-/// So many messages show that two lives are the same, if their beginning was not seen.
+/// So many messages show that two stays are the same, if their beginning was not seen.
 const FEWEST: usize = 2;
 /// The times of one way differ by no more than that, in microseconds.
 const JITTER: i64 = 1_000_000;

@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use bcnet_transport::wire::Role;
 
 use super::super::summary::thousands;
-use super::lives::{Life, LifeId};
 use super::pairs::Pairs;
-use super::{STEP, Way};
+use super::stays::{Stay, StayId};
+use super::{OneWay, STEP};
 use crate::inspect::json::Json;
 
 /// The result, with the clocks set right.
@@ -19,9 +19,9 @@ pub(super) struct Joined<'a> {
     offset: i64,
     ways: [Direction; 2],
     /// The conversations of both captures.
-    both: Vec<[&'a Life; 2]>,
+    both: Vec<[&'a Stay; 2]>,
     /// The conversations of one capture.
-    only: [Vec<&'a Life>; 2],
+    only: [Vec<&'a Stay>; 2],
 }
 
 struct Direction {
@@ -39,7 +39,7 @@ struct Direction {
 }
 
 impl<'a> Joined<'a> {
-    pub(super) fn new(ways: [Way; 2], names: [String; 2], pairs: &'a Pairs) -> Self {
+    pub(super) fn new(ways: [OneWay; 2], names: [String; 2], pairs: &'a Pairs) -> Self {
         let [from_client, from_host] = &ways;
         // Sent at the first place: the shortest time counts; sent at the second: the longest, which is the least negative.
         let client_first = match (from_client.median(), from_host.median()) {
@@ -52,12 +52,12 @@ impl<'a> Joined<'a> {
             (Some(time), None) | (None, Some(time)) => time,
             (None, None) => 0,
         };
-        let direction = |way: &Way, from: Role| {
+        let direction = |way: &OneWay, from: Role| {
             let at_first = (from == Role::Client) == client_first;
             Direction::new(way, from, at_first, offset)
         };
         let ways = [direction(from_client, Role::Client), direction(from_host, Role::Host)];
-        let [a, b] = &pairs.lives;
+        let [a, b] = &pairs.stays;
         let both = pairs
             .same
             .iter()
@@ -119,7 +119,7 @@ impl<'a> Joined<'a> {
         });
         write_list(out, "in both", both)?;
         for (name, only) in self.names.iter().zip(&self.only) {
-            let messages = |life: &&Life| format!("{} with {}", Named(life), counted(life.messages));
+            let messages = |stay: &&Stay| format!("{} with {}", Named(stay), counted(stay.messages));
             write_list(out, &format!("only in {name}"), only.iter().map(messages))?;
         }
         Ok(())
@@ -144,12 +144,12 @@ impl<'a> Joined<'a> {
             });
         }
         for (name, only) in self.names.iter().zip(&self.only) {
-            for life in only {
+            for stay in only {
                 json.line(|json| {
                     json.shown("only_in", name);
-                    json.shown("client", life.client);
-                    json.member("peer", life.peer.map(|peer| peer.0));
-                    json.member("messages", life.messages);
+                    json.shown("client", stay.client);
+                    json.member("peer", stay.peer.map(|peer| peer.0));
+                    json.member("messages", stay.messages);
                 });
             }
         }
@@ -158,16 +158,16 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// The lives that only this capture has, without those that hold nothing to be joined.
-fn only(pairs: &Pairs, place: usize) -> Vec<&Life> {
-    let same: HashSet<LifeId> = pairs.same.iter().map(|pair| pair[place]).collect();
+/// The stays that only this capture has, without those that hold nothing to be joined.
+fn only(pairs: &Pairs, place: usize) -> Vec<&Stay> {
+    let same: HashSet<StayId> = pairs.same.iter().map(|pair| pair[place]).collect();
     let others =
-        pairs.lives[place].iter().zip(0..).filter(|(life, id)| life.messages > 0 && !same.contains(id));
-    others.map(|(life, _)| life).collect()
+        pairs.stays[place].iter().zip(0..).filter(|(stay, id)| stay.messages > 0 && !same.contains(id));
+    others.map(|(stay, _)| stay).collect()
 }
 
-/// A player of a life.
-struct Named<'a>(&'a Life);
+/// A player of a stay.
+struct Named<'a>(&'a Stay);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,7 +202,7 @@ impl Direction {
         format!("{least:.1} / {median:.1} / {slow:.1} / {most:.1}")
     }
 
-    fn new(way: &Way, from: Role, at_first: bool, offset: i64) -> Self {
+    fn new(way: &OneWay, from: Role, at_first: bool, offset: i64) -> Self {
         let (lost, unseen) = if at_first { (way.only[0], way.only[1]) } else { (way.only[1], way.only[0]) };
         // From the second place to the first the times count backwards.
         let delay_of = |time: i64| if at_first { time - offset } else { offset - time };

@@ -8,7 +8,7 @@ use bcnet_transport::wire::{Channel, MessageId, Part, Seq};
 
 /// What is known of one reliable message, or of one part of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Record {
+pub(crate) struct Tracked {
     /// Whether it was passed on since its last ACK was: the next ACK says something new.
     pub(crate) news: bool,
     /// Whether an ACK of it was seen.
@@ -40,21 +40,21 @@ impl Plain {
     }
 }
 
-/// The reliable messages of one direction, the newest [`MOST`] of them.
+/// The reliable messages of one direction, the newest [`MAX_TRACKED`] of them.
 ///
 /// Those that are settled are kept as well: it is they that come again. A number is used again after 65,536 messages, by
 /// when its old record is long gone.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    records: HashMap<u32, Record, BuildHasherDefault<Mixed>>,
+pub(crate) struct MessageTracker {
+    records: HashMap<u32, Tracked, BuildHasherDefault<Mixed>>,
     order: VecDeque<u32>,
     plain: BTreeMap<u16, Plain>,
     /// The number of the datagram that brings ACKs now.
     datagram: u64,
 }
 
-impl Known {
-    pub(crate) fn get(&mut self, id: MessageId) -> Option<&mut Record> {
+impl MessageTracker {
+    pub(crate) fn get(&mut self, id: MessageId) -> Option<&mut Tracked> {
         self.records.get_mut(&key(id))
     }
 
@@ -65,7 +65,7 @@ impl Known {
         self.records.entry(key).or_default().news = true;
         if self.records.len() > known {
             self.order.push_back(key);
-            if self.order.len() > MOST {
+            if self.order.len() > MAX_TRACKED {
                 let oldest = self.order.pop_front();
                 oldest.map(|oldest| self.records.remove(&oldest));
             }
@@ -118,7 +118,7 @@ fn key(MessageId { channel, seq, part }: MessageId) -> u32 {
 }
 
 /// Spreads keys, which differ in few bits. Who chooses them on purpose slows down only its own conversation, and that by
-/// no more than [`MOST`] steps.
+/// no more than [`MAX_TRACKED`] steps.
 #[derive(Debug, Default)]
 struct Mixed(u64);
 
@@ -137,8 +137,8 @@ impl Hasher for Mixed {
     }
 }
 
-/// How many messages of one direction are remembered: far more than any sender has under way, and far fewer than there
+/// How many messages of one direction are remembered: far more than any sender has under direction, and far fewer than there
 /// are numbers.
-const MOST: usize = 4096;
+const MAX_TRACKED: usize = 4096;
 /// How many split payloads are watched for ACKs without a part.
 const MAX_SPLIT: usize = 64;
