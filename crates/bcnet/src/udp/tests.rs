@@ -56,6 +56,35 @@ fn datagrams_arrive_and_are_answered_in_order() {
 }
 
 #[test]
+fn what_is_grouped_leaves_in_one_run_for_each_owner_and_in_order() {
+    for &io in ALL {
+        let (server, client) = (any(Ipv4Addr::LOCALHOST, io), client());
+        let SocketAddr::V4(remote) = client.local_addr().expect("bound") else {
+            panic!("IPv4 was asked for")
+        };
+        let mut batch = Batch::new();
+        for i in 0..6_u8 {
+            let head = Head { owner: u32::from(i % 2), remote, local: None, len: 1, cut: false };
+            assert!(batch.push(|room| {
+                room[0] = i;
+                Some(head)
+            }));
+        }
+        assert_eq!(batch.runs().count(), 6);
+        batch.group_by_owner();
+        assert_eq!(batch.runs().collect::<Vec<_>>(), [(0, 0..3), (1, 3..6)]);
+        for (_, range) in batch.runs() {
+            server.send(&batch, range).expect("sent");
+        }
+        let mut buffer = [0; 1];
+        for expected in [0, 2, 4, 1, 3, 5] {
+            client.recv(&mut buffer).expect("sent");
+            assert_eq!(buffer, [expected], "{io:?}");
+        }
+    }
+}
+
+#[test]
 fn a_full_batch_leaves_the_rest_in_the_socket() {
     for &io in ALL {
         let (server, client) = (any(Ipv4Addr::LOCALHOST, io), client());
