@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use etherparse::PacketBuilder;
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -56,12 +55,9 @@ impl Writer {
         if packet.bytes.len() > LARGEST_UDP_PAYLOAD {
             return Ok(false);
         }
-        let (from, to) = (packet.from, packet.to);
         self.packet.clear();
-        PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), TTL)
-            .udp(from.port(), to.port())
-            .write(&mut self.packet, packet.bytes)
-            .with_context(|| self.path.display().to_string())?;
+        add_headers(&mut self.packet, packet);
+        self.packet.extend_from_slice(packet.bytes);
         let comment = packet.comment.filter(|comment| !comment.is_empty());
         let block = EnhancedPacketBlock {
             interface_id: 0,
@@ -86,7 +82,79 @@ impl Writer {
     }
 }
 
+/// Adds what IPv4 and UDP put in front of a datagram, which is no longer than [`LARGEST_UDP_PAYLOAD`].
+fn add_headers(out: &mut Vec<u8>, packet: &Packet<'_>) {
+    let udp_length = UDP_HEADER + packet.bytes.len() as u16;
+    let [a, b] = (IPV4_HEADER + udp_length).to_be_bytes();
+    let start = out.len();
+    // Version and size, service, length, no number, not to be split, lifetime, protocol, checksum.
+    out.extend_from_slice(&[0x45, 0, a, b, 0, 0, 0x40, 0, TTL, UDP, 0, 0]);
+    out.extend_from_slice(&packet.from.ip().octets());
+    out.extend_from_slice(&packet.to.ip().octets());
+    let checksum = !folded(sum(&out[start..]));
+    out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
+    let ports = [packet.from.port(), packet.to.port(), udp_length].map(u16::to_be_bytes);
+    let addresses = sum(&out[start + 12..]);
+    let parts = addresses + u64::from(UDP) + u64::from(udp_length) + sum(ports.as_flattened());
+    // A checksum of zero would say that there is none.
+    let checksum = match !folded(parts + sum(packet.bytes)) {
+        0 => u16::MAX,
+        checksum => checksum,
+    };
+    out.extend_from_slice(ports.as_flattened());
+    out.extend_from_slice(&checksum.to_be_bytes());
+}
+
+/// The sum of 16-bit numbers; a last odd byte is the high one of its own.
+fn sum(bytes: &[u8]) -> u64 {
+    let (pairs, rest) = bytes.as_chunks();
+    let last = rest.first().map_or(0, |byte| u64::from(*byte) << 8);
+    pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum::<u64>() + last
+}
+
+/// A sum in ones' complement.
+const fn folded(mut sum: u64) -> u16 {
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
+
 /// The block that a file begins with.
 const SECTION_SIZE: u64 = 28;
 const TTL: u8 = 64;
+/// The protocol's number.
+const UDP: u8 = 17;
+const IPV4_HEADER: u16 = 20;
+const UDP_HEADER: u16 = 8;
 const LARGEST_UDP_PAYLOAD: usize = 65_507;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another implementation makes the same bytes.
+    #[test]
+    fn headers_have_the_lengths_and_checksums_of_ipv4_and_udp() {
+        let address = |text: &str| text.parse::<SocketAddrV4>().expect("an address");
+        let pairs = [("10.0.0.1:22101", "10.0.0.2:4711"), ("255.255.255.255:65535", "255.255.254.7:0")];
+        for (from, to) in pairs.map(|(from, to)| (address(from), address(to))) {
+            for len in [0, 1, 2, 511, 512, LARGEST_UDP_PAYLOAD] {
+                for fill in [0, 0xFF, 0x5A] {
+                    let bytes = vec![fill; len];
+                    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+                    add_headers(
+                        &mut ours,
+                        &Packet { from, to, time: Duration::ZERO, bytes: &bytes, comment: None },
+                    );
+                    ours.extend_from_slice(&bytes);
+                    etherparse::PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), TTL)
+                        .udp(from.port(), to.port())
+                        .write(&mut theirs, &bytes)
+                        .expect("it fits");
+                    assert!(ours == theirs, "{from} to {to}, {len} bytes of {fill}");
+                }
+            }
+        }
+    }
+}
