@@ -195,7 +195,7 @@ pub enum Event {
         /// What it calls itself.
         name: String,
     },
-    /// A peer's connection is gone.
+    /// A peer's connection is gone, and it takes part no more.
     Disconnected {
         /// Who.
         peer: PeerId,
@@ -203,6 +203,8 @@ pub enum Event {
         name: String,
         /// Why.
         reason: Leave,
+        /// Whether it took part until now; if not, [`Left`](Self::Left) has been told, or it never did.
+        listed: bool,
     },
     /// A player takes part.
     Joined {
@@ -211,7 +213,7 @@ pub enum Event {
         /// What it calls itself; empty if that is not known.
         name: String,
     },
-    /// A player takes part no more.
+    /// A player takes part no more, as the server says.
     Left {
         /// Who.
         peer: PeerId,

@@ -51,7 +51,7 @@ impl<E: Engine> Client<E> {
             return self.end(reason.into());
         }
         let player = self.players.remove(&peer.0).unwrap_or_default();
-        Event::Disconnected { peer, name: player.name, reason }
+        Event::Disconnected { peer, name: player.name, reason, listed: player.listed }
     }
 
     /// A game message. `other` is what to tell of one that says nothing new, or nothing that a client keeps.

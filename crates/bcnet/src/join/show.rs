@@ -22,6 +22,9 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         Event::Entered => format!("* in the game as {} ({})", who(client.id()), client.id()),
         Event::Joined { peer, .. } => format!("* {} is here", who(*peer)),
         Event::Left { peer, name } => format!("* {} has left", named(name, *peer)),
+        Event::Disconnected { peer, name, reason, listed: true } => {
+            format!("* {} has left ({reason})", named(name, *peer))
+        }
         Event::Chat { peer, text, team, .. } => {
             format!("{}<{}> {text}", if *team { "(team) " } else { "" }, who(*peer))
         }
@@ -55,7 +58,7 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         | Event::FilesPassed
         | Event::Load
         | Event::Named { .. }
-        | Event::Disconnected { .. }
+        | Event::Disconnected { listed: false, .. }
         | Event::ShipExploding { peer: None, .. }
         | Event::ObjectDestroyed { .. }
         | Event::Received { .. }
@@ -113,8 +116,8 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
         Event::Named { peer, name } | Event::Joined { peer, name } | Event::Left { peer, name } => {
             json!({"peer": peer.0, "name": name})
         }
-        Event::Disconnected { peer, name, reason } => {
-            json!({"peer": peer.0, "name": name, "reason": reason.to_string()})
+        Event::Disconnected { peer, name, reason, listed } => {
+            json!({"peer": peer.0, "name": name, "reason": reason.to_string(), "listed": listed})
         }
         Event::Chat { peer, name, text, team } => {
             json!({"peer": peer.0, "name": name, "text": text, "team": team})

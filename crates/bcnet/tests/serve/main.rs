@@ -3,6 +3,7 @@
 
 mod control;
 mod files;
+mod join;
 mod life;
 mod manifest;
 mod player;

@@ -1,0 +1,307 @@
+//! `bcnet join` at servers that are good, that do not want it, and that are none.
+
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Child, Output, Stdio};
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bcnet_transport::{Config, Endpoint, Engine, Event, Time};
+use serde_json::Value;
+
+use crate::player::Player;
+use crate::server::{Directory, PATIENCE, Server, lines, signal};
+
+/// Joins `port` of this machine without any input, and waits for the end.
+fn join(port: u16, args: &[&str]) -> Output {
+    let address = format!("127.0.0.1:{port}");
+    let mut command = Directory::new().bcnet(&[&["join", &address], args].concat());
+    command.current_dir(".").stdin(Stdio::null()).output().expect("bcnet join runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// It did not work, and says why in one line.
+fn assert_fails(output: &Output, port: u16, why: &str) {
+    let expected = format!("bcnet: 127.0.0.1:{port}: {why}\n");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), expected));
+}
+
+/// `bcnet join` under way.
+struct Joined {
+    child: Child,
+    shown: Receiver<String>,
+}
+
+impl Joined {
+    fn start(port: u16, args: &[&str]) -> Self {
+        let address = format!("127.0.0.1:{port}");
+        let mut command = Directory::new().bcnet(&[&["join", &address], args].concat());
+        command.current_dir(".").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("bcnet join runs");
+        let shown = lines(child.stdout.take().expect("piped"));
+        Self { child, shown }
+    }
+
+    /// Waits for a line that it prints.
+    fn shows(&self, wanted: &str) {
+        loop {
+            let line = self.shown.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line {wanted}"));
+            if line.contains(wanted) {
+                return;
+            }
+        }
+    }
+
+    fn types(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("piped");
+        writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads");
+    }
+
+    /// Waits for its end. Its input does not end before.
+    fn end(mut self) -> Output {
+        let _input = self.child.stdin.take();
+        self.child.wait_with_output().expect("it ends")
+    }
+}
+
+#[test]
+fn a_check_tells_each_step_and_leaves() {
+    let server = Server::start(&[]);
+    let output = join(server.ports[0], &["--check"]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let shown = text(&output.stdout);
+    let steps: Vec<&str> = shown.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let address = format!("127.0.0.1:{}:", server.ports[0]);
+    assert_eq!(steps, ["connect", "files", "load", "enter", "leave", &address]);
+    assert!(shown.contains(" ms  5 checks\n") && shown.contains("Mission1, slot 0\n"), "{shown}");
+    server.logged(&["event=\"left\"", "player=\"bcnet\"", "reason=disconnected"]);
+    let output = join(server.ports[0], &["--check", "--json"]);
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&value["ok"], &value["failed"], output.status.code()), (&true.into(), &Value::Null, Some(0)));
+    let steps: Vec<&str> =
+        value["steps"].as_array().expect("steps").iter().filter_map(|step| step["step"].as_str()).collect();
+    assert_eq!(steps, ["connect", "files", "load", "enter", "leave"]);
+    assert!(value["steps"][1]["ms"].is_f64() && value["ms"].is_f64());
+}
+
+#[test]
+fn what_it_is_told_to_say_is_heard_before_it_leaves() {
+    let server = Server::start(&[]);
+    let mut bob = Player::join(server.address(), "Bob");
+    let port = server.ports[0];
+    let saying = thread::spawn(move || join(port, &["--say", "five minutes!", "--name", "Herald"]));
+    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(b"five minutes!")));
+    // It leaves, which bob hears: a player's name is taken back.
+    bob.until(|bob| bob.has(&[&[0x18, 6, 0][..], b"Herald"].concat()));
+    let output = saying.join().expect("it ran");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_person_sees_who_is_there_and_chats_until_ctrl_c() {
+    let server = Server::start(&[]);
+    let mut bob = Player::join(server.address(), "Bob");
+    let mut joined = Joined::start(server.ports[0], &["--name", "Scotty"]);
+    bob.until(|bob| bob.client.players().any(|(_, player)| player.name == "Scotty" && player.listed));
+    joined.shows("plays Multiplayer.Episode.Mission1.Mission1; this is slot 1");
+    joined.shows("in Multi1, 8 players at most");
+    joined.shows("* in the game as Scotty (peer 3)");
+    joined.shows("* Bob is here");
+    joined.types("aye");
+    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(b"aye")));
+    joined.shows("<Scotty> aye");
+    bob.chat("beam us up");
+    joined.shows_while(&mut bob, "<Bob> beam us up");
+    bob.leave();
+    joined.shows("* Bob has left");
+    signal(joined.child.id(), "INT");
+    let output = joined.end();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    server.logged(&["event=\"left\"", "player=\"Scotty\"", "reason=disconnected"]);
+}
+
+impl Joined {
+    /// The same, while a player plays on.
+    fn shows_while(&self, player: &mut Player, wanted: &str) {
+        let found = std::cell::Cell::new(false);
+        player.until(|_| {
+            found.set(found.get() || self.shown.try_iter().any(|line| line.contains(wanted)));
+            found.get()
+        });
+    }
+}
+
+#[test]
+fn the_end_of_the_input_leaves_after_everything_was_said() {
+    let server = Server::start(&[]);
+    let mut joined = Joined::start(server.ports[0], &["--json"]);
+    joined.types("one");
+    joined.types("");
+    joined.types("two");
+    drop(joined.child.stdin.take());
+    server.logged(&["event=\"chat\"", "text=\"one\""]);
+    server.logged(&["event=\"chat\"", "text=\"two\""]);
+    let events: Vec<Value> =
+        joined.shown.iter().map(|line| serde_json::from_str(&line).expect("JSON")).collect();
+    assert_eq!(joined.end().status.code(), Some(0));
+    let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    let expected = ["connected", "file_check", "settings", "load", "mission", "entered"];
+    assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
+}
+
+#[test]
+fn who_is_not_wanted_is_told_why() {
+    let server = Server::start(&["--set", "session.password=engage", "--set", "session.player_limit=1"]);
+    let port = server.ports[0];
+    assert_fails(&join(port, &[]), port, "it wants a password: --password");
+    assert_fails(&join(port, &["--password", "Engage"]), port, "wrong password");
+    let mut alice = Player::connect_with(server.address(), "Alice", "engage");
+    alice.until(Player::is_in_game);
+    let playing = thread::spawn(move || {
+        alice.until_over();
+        alice
+    });
+    assert_fails(&join(port, &["--password", "engage"]), port, "the server is full");
+    server.ask(&["ban", "127.0.0.1"]);
+    playing.join().expect("banned");
+    let output = join(port, &["--check", "--password", "engage"]);
+    assert_fails(&output, port, "connect: banned from this server");
+    let output = join(port, &["--check", "--json"]);
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(
+        (&value["ok"], &value["failed"], &value["error"]),
+        (&false.into(), &"connect".into(), &"banned from this server".into())
+    );
+}
+
+#[test]
+fn who_is_thrown_out_is_told_why() {
+    let server = Server::start(&[]);
+    let joined = Joined::start(server.ports[0], &["--name", "Q"]);
+    joined.shows("* in the game");
+    server.ask(&["kick", "Q"]);
+    assert_fails(&joined.end(), server.ports[0], "kicked");
+    let joined = Joined::start(server.ports[0], &[]);
+    joined.shows("* in the game");
+    server.signal("TERM");
+    assert_fails(&joined.end(), server.ports[0], "the server has said goodbye");
+}
+
+#[test]
+fn files_that_differ_are_named_and_a_manifest_helps() {
+    let directory = Directory::new();
+    let mut learn = directory
+        .bcnet(&["manifest", "learn", "--bind", "127.0.0.1", "--port", "0", "--out", "stock.manifest"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("bcnet manifest runs");
+    let ready = lines(learn.stdout.take().expect("piped")).recv_timeout(PATIENCE).expect("ready");
+    let port = ready.strip_prefix("manifest ready port=").and_then(|port| port.parse().ok()).expect("a port");
+    // Whoever has told all is sent away.
+    assert_eq!(join(port, &["--check"]).status.code(), Some(1));
+    assert!(learn.wait().expect("it ends").success());
+    let learned = fs::read_to_string(directory.path("stock.manifest")).expect("written");
+    let other = learned.replacen("version 7E0CE243", "version 11223344", 1);
+    assert_ne!(learned, other);
+    fs::write(directory.path("stock.manifest"), other).expect("written");
+    let manifest = directory.path("stock.manifest").display().to_string();
+    let strict = ["--set", "session.checksums=strict", "--set", "session.manifests=stock.manifest"];
+    let server = Server::start_in(directory, &strict, 1);
+    let port = server.ports[0];
+    let advice =
+        "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)";
+    assert_fails(&join(port, &[]), port, &format!("files differ: 60: {advice}"));
+    assert_fails(&join(port, &["--check"]), port, &format!("files: files differ: 60: {advice}"));
+    assert_eq!(join(port, &["--check", "--manifest", &manifest]).status.code(), Some(0));
+}
+
+#[test]
+fn silence_is_no_answer() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
+    let quick = ["--timeout", "400ms"];
+    assert_fails(&join(port, &quick), port, "no answer within 400ms");
+    drop(socket);
+    assert_fails(&join(port, &quick), port, "no answer within 400ms: nobody listens there");
+}
+
+#[test]
+fn a_server_that_speaks_nonsense_is_called_that() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
+    let answering = thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        let (_, from) = socket.recv_from(&mut buffer).expect("a request");
+        socket.send_to(&[0xAB; 100], from).expect("sent");
+    });
+    let output = join(port, &["--timeout", "400ms"]);
+    answering.join().expect("asked");
+    let why = "the server speaks nonsense, a datagram (malformed) for example: no way in, while connecting";
+    assert_fails(&output, port, why);
+}
+
+#[test]
+fn a_server_that_stops_half_way_is_told_with_the_step() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
+    let hosting = thread::spawn(move || let_in(&socket));
+    let output = join(port, &["--check", "--timeout", "1s"]);
+    let why = "files: the server stopped, while file checks: no way in within 1s";
+    assert_fails(&output, port, why);
+    assert!(text(&output.stdout).starts_with("connect "), "{}", text(&output.stdout));
+    hosting.join().expect("it let somebody in");
+}
+
+/// Lets one client in and says nothing more, until it says goodbye.
+fn let_in(socket: &UdpSocket) {
+    let mut host = Endpoint::host(Config::default());
+    #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
+    let started = Instant::now();
+    let (mut buffer, mut payload, mut left) = ([0; 2048], Vec::new(), false);
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    while !left && started.elapsed() < PATIENCE {
+        let now = Time::ZERO + started.elapsed();
+        if let Ok((len, std::net::SocketAddr::V4(from))) = socket.recv_from(&mut buffer) {
+            host.handle_datagram(from, &mut buffer[..len], now);
+        }
+        host.handle_timeout(now);
+        while let Some(event) = host.poll_event(&mut payload) {
+            match event {
+                Event::Request { from, .. } => drop(host.admit(from, now)),
+                Event::Left { .. } => left = true,
+                _ => {}
+            }
+        }
+        while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
+            socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
+        }
+    }
+    assert!(left, "no goodbye");
+}
+
+#[test]
+fn what_cannot_be_tried_is_one_line_and_exit_code_2() {
+    let run = |args: &[&str]| {
+        Directory::new().bcnet(&[&["join"], args].concat()).current_dir(".").output().expect("it runs")
+    };
+    for (args, part) in [
+        (&["no-such-host.invalid"][..], "no-such-host.invalid: unknown host"),
+        (&["127.0.0.1", "--timeout", "0s"], "--timeout: it must be more than nothing"),
+        (&["127.0.0.1", "--manifest", "no-such-file"], "no-such-file"),
+    ] {
+        let output = run(args);
+        let shown = text(&output.stderr);
+        assert_eq!((output.status.code(), shown.lines().count()), (Some(2), 1), "{shown}");
+        assert!(shown.contains(part), "{shown}");
+    }
+    for args in
+        [&["127.0.0.1:0"][..], &["127.0.0.1", "--name", " "], &["127.0.0.1", "--say", "x", "--check"], &[]]
+    {
+        assert_eq!(run(args).status.code(), Some(2), "{args:?}");
+    }
+}
