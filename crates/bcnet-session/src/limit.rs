@@ -24,7 +24,8 @@ impl Rate {
     /// `burst` times at once, and then once in this time.
     #[must_use]
     pub const fn every(time: Duration, burst: u32) -> Self {
-        Self { count: 1, per: time.as_micros() as u64, burst }
+        let per = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros() as u64);
+        Self { count: 1, per, burst }
     }
 
     const fn full(self) -> u64 {
@@ -83,7 +84,7 @@ impl QueryLimiter {
         Self { seed, places: Vec::new(), all: Bucket::new(Rate::per_second(0, 0), Time::ZERO) }
     }
 
-    /// Whether `from` may be answered now.
+    /// Returns whether `from` may be answered now.
     pub(crate) fn allow(&mut self, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
         let [rate, all] = [per_second, per_second.saturating_mul(ALL)].map(|n| Rate::per_second(n, n));
         if self.places.is_empty() {
@@ -128,7 +129,7 @@ impl ConnectLimiter {
         Self { seed, asked: Vec::new(), all: Bucket::new(ASKING, Time::ZERO) }
     }
 
-    /// Whether the request of `from` is listened to.
+    /// Returns whether the request of `from` is listened to.
     pub(crate) fn allow(&mut self, from: Ipv4Addr, now: Time) -> bool {
         self.asked.resize(ASKED, None);
         let before = match self.find(from) {
@@ -171,20 +172,20 @@ impl ConnectLimiter {
         }
     }
 
-    /// Where a network may be.
+    /// Returns where a network may be.
     fn near(&mut self, network: u32) -> &mut [Option<Asked>] {
         let start = place(network, self.seed, ASKED);
         self.asked.get_mut(start..start + WAYS).unwrap_or_default()
     }
 }
 
-/// The first of the places that a network may have.
+/// Returns the first of the places that a network may have.
 fn place(network: u32, seed: u64, places: usize) -> usize {
     let mixed = (u64::from(network) ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     usize::try_from(mixed).unwrap_or(0) % (places / WAYS) * WAYS
 }
 
-/// The place that is free or was used least lately.
+/// Returns the place that is free or was used least lately.
 fn oldest(places: &[Option<(u32, Bucket)>]) -> usize {
     let used = |place: &Option<(u32, Bucket)>| place.map(|(_, bucket)| bucket.filled);
     (0..places.len()).min_by_key(|at| places.get(*at).and_then(used)).unwrap_or(0)

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// How many allocations this thread has made.
+/// Returns how many allocations this thread has made.
 pub(crate) fn count() -> u64 {
     COUNT.get()
 }

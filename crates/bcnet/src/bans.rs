@@ -34,7 +34,7 @@ table! {
 }
 
 impl Ban {
-    /// Whether it still counts.
+    /// Returns whether it still counts.
     pub(crate) fn is_in_force(&self, now: u64) -> bool {
         self.expires.is_none_or(|Moment(end)| now < end)
     }
@@ -85,7 +85,7 @@ impl Value for Network {
 pub(crate) struct Bans(BTreeMap<Network, Ban>);
 
 impl Bans {
-    /// Adds a ban in place of any of the same network. `false` if there is no room for more.
+    /// Adds a ban in place of any of the same network. Returns `false` if there is no room for more.
     #[must_use]
     pub(crate) fn add(&mut self, ban: Ban) -> bool {
         let room = self.0.len() < MAX_BANS || self.0.contains_key(&ban.address);
@@ -95,12 +95,13 @@ impl Bans {
         room
     }
 
-    /// Takes a ban back. `None` if there was none of exactly this network.
+    /// Takes a ban back. Returns `None` if there was none of exactly this network.
     pub(crate) fn remove(&mut self, network: Network) -> Option<Ban> {
         self.0.remove(&network)
     }
 
-    /// The bans with `text` in address, reason or author, and those that an address `text` falls under; all if it is empty.
+    /// Returns the bans with `text` in address, reason or author, and those that an address `text` falls under; all if it
+    /// is empty.
     pub(crate) fn search<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a Ban> {
         let address: Option<Ipv4Addr> = text.parse().ok();
         let lower = text.to_lowercase();
@@ -126,7 +127,7 @@ impl Bans {
 /// As many as surely fit a file that [`load`] reads.
 const MAX_BANS: usize = 10_000;
 
-/// The bans of a file that are still in force; none if there is no file.
+/// Returns the bans of a file that are still in force; none if there is no file.
 pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
     if !path.try_exists().with_context(|| path.display().to_string())? {
         ensure!(directory(path).is_dir(), "{}: there is no such directory to keep bans in", path.display());

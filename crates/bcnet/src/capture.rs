@@ -50,7 +50,7 @@ impl Writer {
         Ok(Self { path: path.to_owned(), out, packet: Vec::new(), size })
     }
 
-    /// Writes one datagram. `false` if no UDP datagram can hold it.
+    /// Writes one datagram. Returns `false` if no UDP datagram can hold it.
     pub(crate) fn write(&mut self, packet: &Packet<'_>) -> anyhow::Result<bool> {
         if packet.bytes.len() > LARGEST_UDP_PAYLOAD {
             return Ok(false);
@@ -71,7 +71,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// How many bytes the file has.
+    /// Returns how many bytes the file has.
     pub(crate) const fn size(&self) -> u64 {
         self.size
     }

@@ -23,13 +23,13 @@ impl Clock {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// The time since 1970 that `time` was, if nobody has set the clock since the start.
+    /// Returns the time since 1970 that `time` was, if nobody has set the clock since the start.
     pub(crate) fn wall(&self, time: Time) -> Duration {
         self.wall + time.since(Time::ZERO)
     }
 }
 
-/// The time since 1970 now, as the machine sees it now.
+/// Returns the time since 1970 now, as the machine sees it now.
 #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
 pub(crate) fn wall_now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

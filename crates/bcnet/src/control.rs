@@ -139,7 +139,7 @@ impl From<Result<Value, Refusal>> for Answer {
 /// The longest request, in bytes.
 pub(crate) const LONGEST_REQUEST: u64 = 16 << 10;
 
-/// Where the control socket is: a name without a directory is that of a file in the user's runtime directory.
+/// Returns where the control socket is: a name without a directory is that of a file in the user's runtime directory.
 pub(crate) fn path(settings: &Settings) -> Option<PathBuf> {
     let path = settings.server.control.clone()?;
     if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
@@ -148,7 +148,7 @@ pub(crate) fn path(settings: &Settings) -> Option<PathBuf> {
     runtime_directories().next().map(|directory| directory.join(path))
 }
 
-/// Where a running server's control socket may be: as [`path`], but the server may run as another user.
+/// Returns where a running server's control socket may be: as [`path`], but the server may run as another user.
 pub(crate) fn find(settings: &Settings) -> Option<PathBuf> {
     let path = path(settings)?;
     let name = settings.server.control.clone().unwrap_or_default();
@@ -156,7 +156,7 @@ pub(crate) fn find(settings: &Settings) -> Option<PathBuf> {
     Some(if path.exists() { path } else { others.find(|other| other.exists()).unwrap_or(path) })
 }
 
-/// Where sockets belong: what the service manager says, the user's place, and the place of system services.
+/// Returns where sockets belong: what the service manager says, the user's place, and the place of system services.
 fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let said =
         ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);

@@ -21,7 +21,7 @@ pub(crate) trait Service: Sized {
     /// Turns begin at most this often: taking many datagrams at once costs less than waking up for each.
     const TURN_EVERY: Duration = Duration::ZERO;
 
-    /// When the next turn is due, whatever arrives.
+    /// Returns when the next turn is due, whatever arrives.
     fn next_timeout(&self) -> Option<Time>;
 
     /// Something has arrived at a socket that was empty, or more at one that was not.
@@ -33,7 +33,7 @@ pub(crate) trait Service: Sized {
     /// Takes what has arrived, and does what is due.
     fn turn(&mut self, now: Time);
 
-    /// Whether there is nothing more to do.
+    /// Returns whether there is nothing more to do.
     fn is_over(&self, now: Time) -> bool;
 }
 

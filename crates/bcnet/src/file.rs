@@ -34,7 +34,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(directory(path))?.sync_all()
 }
 
-/// The directory that a file is in.
+/// Returns the directory that a file is in.
 pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

@@ -151,7 +151,7 @@ impl Days {
     }
 }
 
-/// Whether it is like 2002-02-19.
+/// Returns whether it is like 2002-02-19.
 fn is_date(text: &str) -> bool {
     let fits = |(letter, form): (u8, u8)| if form == b'-' { letter == form } else { letter.is_ascii_digit() };
     text.len() == 10 && text.bytes().zip(*b"0000-00-00").all(fits)

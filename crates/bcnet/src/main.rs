@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader that has seen enough (`bcnet … | head`) is no failure.
+/// Returns whether a reader has seen enough (`bcnet … | head`), which is no failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

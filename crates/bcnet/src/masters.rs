@@ -15,14 +15,14 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// The addresses to go on with. Nobody is given up because a name server is out of reach.
+    /// Returns the addresses to go on with. Nobody is given up because a name server is out of reach.
     pub(crate) fn or_keep(&self, old: &[SocketAddrV4]) -> Vec<SocketAddrV4> {
         let kept = old.iter().filter(|_| !self.is_whole);
         self.addresses.iter().chain(kept).copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
-/// The IPv4 addresses of the masters that have any. One that nobody knows must not keep players from playing.
+/// Returns the IPv4 addresses of the masters that have any. One that nobody knows must not keep players from playing.
 pub(crate) fn resolve(masters: &[Master]) -> Resolved {
     let (mut addresses, mut is_whole) = (BTreeSet::new(), true);
     for master in masters {
@@ -39,7 +39,7 @@ pub(crate) fn resolve(masters: &[Master]) -> Resolved {
     Resolved { addresses, is_whole }
 }
 
-/// The IPv4 addresses of a master, at least one.
+/// Returns the IPv4 addresses of a master, at least one.
 fn look_up(master: &Master) -> Result<Vec<SocketAddrV4>, Unknown> {
     let all = (master.host.as_str(), master.port).to_socket_addrs().map_err(Unknown::Name)?;
     let found: Vec<_> = all

@@ -82,7 +82,7 @@ impl Recorder {
         }
     }
 
-    /// How many datagrams are not in the capture because the disk was too slow, or full.
+    /// Returns how many datagrams are not in the capture because the disk was too slow, or full.
     pub(crate) const fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// What the files of a ring have: the last byte of each datagram.
+    /// Returns what the files of a ring have: the last byte of each datagram.
     fn recorded(directory: &Path, name: &str) -> Vec<u8> {
         let file = fs::File::open(directory.join(name)).expect(name);
         let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect(name);

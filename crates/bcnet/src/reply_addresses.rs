@@ -30,7 +30,7 @@ impl ReplyAddresses {
         self.others[place] = Some((remote, local));
     }
 
-    /// The address that `remote` has talked to, if it is remembered.
+    /// Returns the address that `remote` has talked to, if it is remembered.
     pub(crate) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
         let player = self.players.iter().find(|(player, _)| *player == remote);
         player

@@ -64,7 +64,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - TO_1970
 }
 
-/// The date that is so many days after 1970-01-01.
+/// Returns the date that is so many days after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + TO_1970.cast_unsigned();
     let (era, of_era) = (days / ERA, days % ERA);

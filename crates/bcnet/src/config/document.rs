@@ -23,7 +23,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Whether it is about a key of one of these tables.
+    /// Returns whether it is about a key of one of these tables.
     pub(crate) fn is_about(&self, tables: &[&str]) -> bool {
         let table = self.key.as_deref().and_then(|key| key.split('.').next());
         table.is_some_and(|table| tables.contains(&table))
@@ -102,7 +102,7 @@ impl Document {
         }
     }
 
-    /// The table behind a key, if it is one.
+    /// Returns the table behind a key, if it is one.
     pub(crate) fn table<'v, 'a>(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl Document {
         table
     }
 
-    /// The tables behind a key that may be written many times.
+    /// Returns the tables behind a key that may be written many times.
     pub(crate) fn tables<'v, 'a>(
         &mut self,
         name: &str,
@@ -144,24 +144,24 @@ impl Document {
         }
     }
 
-    /// How many problems were found so far.
+    /// Returns how many problems were found so far.
     pub(crate) fn count(&self) -> usize {
         self.problems.len()
     }
 
-    /// What is wrong, in the order of the lines.
+    /// Returns what is wrong, in the order of the lines.
     pub(crate) fn into_problems(mut self) -> Vec<Problem> {
         self.problems.sort();
         self.problems
     }
 
-    /// The line of a byte, from 1.
+    /// Returns the line of a byte, from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.ends.partition_point(|end| *end < offset) + 1
     }
 }
 
-/// A key as a message wants it: in one line, and not too long.
+/// Returns a key as a message wants it: in one line, and not too long.
 pub(crate) fn short(key: &str) -> String {
     key.chars().take(64).flat_map(char::escape_debug).collect()
 }

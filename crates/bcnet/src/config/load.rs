@@ -93,7 +93,7 @@ pub(crate) fn load_control(
     if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
 }
 
-/// The settings as far as they are right, and what is wrong.
+/// Returns the settings as far as they are right, and what is wrong.
 fn read(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -110,14 +110,14 @@ fn read(
     Ok((loaded, problems))
 }
 
-/// The file to read, if there is one.
+/// Returns the file to read, if there is one.
 fn file(flags: &Flags, variables: &[(String, String)]) -> Option<PathBuf> {
     let variable = || variables.iter().find(|(name, _)| name == "BCNET_CONFIG").map(|(_, path)| path.into());
     let usual = || Some(PathBuf::from("bcnet.toml")).filter(|path| path.exists());
     flags.config.clone().or_else(variable).or_else(usual)
 }
 
-/// The variables that are meant for this program.
+/// Returns the variables that are meant for this program.
 fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     problems: &mut Vec<Problem>,
@@ -144,7 +144,7 @@ fn outside(place: &str, text: String) -> Problem {
     Problem { place: place.into(), line: None, key: None, text }
 }
 
-/// The settings of a file over the defaults.
+/// Returns the settings of a file over the defaults.
 fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     let name = path.display().to_string();
     let (mut document, root) = Document::parse(name.clone(), text);
@@ -178,7 +178,7 @@ fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
 /// Each needs a socket, and no machine is known to need more.
 const MAX_SESSIONS: usize = 1000;
 
-/// What to say of a key that stands in no table, where only tables may stand.
+/// Returns what to say of a key that stands in no table, where only tables may stand.
 fn unknown_at_root(key: &str) -> String {
     for (table, keys) in Settings::default().tables() {
         if keys.keys().iter().any(|known| known.name == key) {
@@ -190,7 +190,7 @@ fn unknown_at_root(key: &str) -> String {
 }
 
 impl Loaded {
-    /// Where the value of a key comes from.
+    /// Returns where the value of a key comes from.
     pub(crate) fn origin(&self, table: &str, key: &str) -> &Origin {
         self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
     }
@@ -306,7 +306,7 @@ impl Loaded {
         }
     }
 
-    /// A problem with the value of a key, wherever that was given.
+    /// Returns a problem with the value of a key, wherever that was given.
     fn at(&self, table: &str, key: &str, text: String) -> Problem {
         let (place, line) = match self.origin(table, key) {
             Origin::File { name, line } => (name.clone(), Some(*line)),
@@ -328,7 +328,7 @@ fn shortest_times(session: &Session) -> [(&'static str, Duration, Duration); 5] 
     ]
 }
 
-/// The variable that sets a key. Keys of `server` and of all sessions go without their table.
+/// Returns the variable that sets a key. Keys of `server` and of all sessions go without their table.
 pub(crate) fn variable(table: &str, key: &str) -> String {
     let table = match table {
         "server" | "session" => String::new(),

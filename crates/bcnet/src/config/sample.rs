@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::load::{Loaded, Origin, variable};
 use super::settings::Settings;
 
-/// A file with every key, its meaning and its default.
+/// Returns a file with every key, its meaning and its default.
 pub(crate) fn sample() -> String {
     let mut out = String::from(
         "# Configuration of `bcnet serve`. Every key is here with its default; delete what you do not change.\n\
@@ -31,7 +31,7 @@ fn comment(out: &mut String, lines: &[&str]) {
     }
 }
 
-/// The head of a table in a file.
+/// Returns the head of a table in a file.
 fn head(name: &str) -> String {
     if name.starts_with("session") { "[[session]]".into() } else { format!("[{name}]") }
 }
@@ -41,7 +41,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The effective values, each with where it comes from.
+/// Returns the effective values, each with where it comes from.
 pub(crate) fn effective(loaded: &Loaded) -> String {
     let mut out = String::new();
     for (name, table) in loaded.settings.tables() {

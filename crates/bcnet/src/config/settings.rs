@@ -34,7 +34,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The tables by their names: `server`, `log`, `capture`, `session.1`, `session.2`, …
+    /// Returns the tables by their names: `server`, `log`, `capture`, `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
             ("server".into(), &self.server),
@@ -46,7 +46,7 @@ impl Settings {
         tables
     }
 
-    /// The table of that name, to be changed.
+    /// Returns the table of that name, to be changed.
     pub(crate) fn table_mut(&mut self, name: &str) -> Option<&mut dyn Table> {
         match name {
             "server" => Some(&mut self.server),

@@ -23,16 +23,16 @@ pub(crate) enum Given<'a> {
 
 /// A table whose keys are known.
 pub(crate) trait Table {
-    /// What the table is about, line by line.
+    /// Returns what the table is about, line by line.
     fn about(&self) -> &'static [&'static str];
 
-    /// Its keys, in the order of the sample.
+    /// Returns its keys, in the order of the sample.
     fn keys(&self) -> &'static [Key];
 
     /// Sets `key`, which is one of [`keys`](Self::keys). An error says what was expected.
     fn set(&mut self, key: &str, given: Given<'_>) -> Result<(), String>;
 
-    /// The value of `key` as TOML.
+    /// Returns the value of `key` as TOML.
     fn show(&self, key: &str) -> String;
 }
 

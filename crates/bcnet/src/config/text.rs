@@ -52,7 +52,7 @@ impl<const MOST: usize> Value for Lines<MOST> {
     }
 }
 
-/// Whether the game shows a character, and it ends no field of a GameSpy reply.
+/// Returns whether the game shows a character, and it ends no field of a GameSpy reply.
 fn is_shown(letter: char) -> bool {
     u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
 }

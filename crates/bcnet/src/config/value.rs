@@ -10,7 +10,7 @@ use super::nearest::did_you_mean;
 
 /// A value of one key. What cannot be read is an error text that says what was expected.
 pub(crate) trait Value: Sized {
-    /// What may be written, for people.
+    /// Returns what may be written, for people.
     fn form() -> String;
 
     /// Reads what the environment or a flag says.
@@ -24,7 +24,7 @@ pub(crate) trait Value: Sized {
         }
     }
 
-    /// The value as TOML.
+    /// Returns the value as TOML.
     fn to_toml(&self) -> String;
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// What to say of a value that cannot be read.
+/// Returns what to say of a value that cannot be read.
 pub(crate) fn expected<T: Value>(found: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = found.chars().take(SHOWN).collect();
@@ -53,7 +53,7 @@ pub(crate) fn expected<T: Value>(found: &str) -> String {
     format!("expected {}, not {shown}{more}", T::form())
 }
 
-/// A value of the wrong type, as short as a message wants it.
+/// Returns a value of the wrong type, as short as a message wants it.
 pub(crate) fn plain(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
@@ -149,7 +149,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// The same complaint, with one more word that would have been right.
+/// Returns the same complaint, with one more word that would have been right.
 fn or(error: String, word: &str) -> String {
     error.replacen(", not ", &format!(" or \"{word}\", not "), 1)
 }
@@ -162,7 +162,7 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// The port that was asked for, if one was.
+    /// Returns the port that was asked for, if one was.
     pub(crate) fn fixed(self) -> Option<u16> {
         match self {
             Self::Auto => None,
@@ -275,7 +275,7 @@ macro_rules! words {
         impl $name {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)*];
 
-            /// The word for it.
+            /// Returns the word for it.
             pub(crate) fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
@@ -301,7 +301,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// What to say of a word that is not among `words`.
+/// Returns what to say of a word that is not among `words`.
 pub(crate) fn unknown_word(text: &str, words: impl Iterator<Item = &'static str> + Clone) -> String {
     let all = words.clone().map(quoted).collect::<Vec<_>>().join(", ");
     format!("expected one of {all}, not {}{}", quoted(text), did_you_mean(text, words))

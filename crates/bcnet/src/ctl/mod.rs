@@ -75,7 +75,7 @@ fn signed(mut request: Request) -> Request {
     request
 }
 
-/// Where the server listens.
+/// Returns where the server listens.
 fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let loaded = config::load_control(&Flags { config, ..Flags::default() }, std::env::vars_os())
         .context("which server is meant cannot be told, so name its --socket")?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// An answer as text, whole lines. What it is follows from what is in it.
+/// Returns an answer as text, whole lines. What it is follows from what is in it.
 pub(super) fn show(answer: &Value) -> String {
     let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice);
     if let Some(sessions) = list("sessions") {
@@ -41,7 +41,7 @@ const LISTS: [List; 3] = [
     List { key: "bans", columns: BANS, nothing: "no bans" },
 ];
 
-/// Whose files did not match, if there was anybody.
+/// Returns whose files did not match, if there was anybody.
 fn mismatches(sessions: &[Value]) -> String {
     let lists = sessions.iter().filter_map(|session| session.get("mismatches")?.as_array());
     let rows: Vec<Value> = lists.flatten().cloned().collect();
@@ -115,7 +115,7 @@ fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
     text
 }
 
-/// The dumps of players, below a line for their session.
+/// Returns the dumps of players, below a line for their session.
 fn dumps(queues: &[Value]) -> String {
     let mut text = String::new();
     let mut session = None;

@@ -47,7 +47,7 @@ struct Permit {
 }
 
 impl Permit {
-    /// `None` if there are too many clients, or too many of this one.
+    /// Returns `None` if there are too many clients, or too many of this one.
     fn take(clients: &Arc<Mutex<Vec<IpAddr>>>, stream: &TcpStream) -> Option<Self> {
         let address = stream.peer_addr().ok()?.ip();
         let mut present = clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

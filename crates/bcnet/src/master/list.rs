@@ -85,7 +85,7 @@ impl List {
         None
     }
 
-    /// A server says that it lives: it is asked for its status, or to prove itself.
+    /// A server says that it lives. Returns the question for its status, or the one to prove itself.
     fn heartbeat(&mut self, from: SocketAddrV4, port: u16, random: u64, now: Time) -> Option<Outgoing> {
         let listed = SocketAddrV4::new(*from.ip(), port);
         if let Some(server) = self.servers.get_mut(&from).filter(|server| server.listed == listed) {
@@ -114,7 +114,7 @@ impl List {
         Some((from, question))
     }
 
-    /// A stranger has answered its challenge.
+    /// A stranger has answered its challenge. Returns the question for its status if the answer is right.
     fn answered(
         &mut self,
         from: SocketAddrV4,
@@ -172,12 +172,12 @@ impl List {
         }
     }
 
-    /// Where players can play, each address once.
+    /// Returns where players can play, each address once.
     pub(crate) fn listed(&self) -> BTreeSet<SocketAddrV4> {
         self.servers.values().filter(|server| server.seen.is_some()).map(|server| server.listed).collect()
     }
 
-    /// What happened since the last call.
+    /// Returns what happened since the last call.
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -195,7 +195,7 @@ impl List {
     }
 }
 
-/// The port in a heartbeat. Stock servers say 0 and mean their usual one.
+/// Returns the port in a heartbeat. Stock servers say 0 and mean their usual one.
 fn listed_port(text: &[u8]) -> Option<u16> {
     match std::str::from_utf8(text).ok()?.parse().ok()? {
         0 => Some(USUAL_PORT),
@@ -203,7 +203,7 @@ fn listed_port(text: &[u8]) -> Option<u16> {
     }
 }
 
-/// The list in the form `cmp`: six bytes for each server.
+/// Returns the list in the form `cmp`: six bytes for each server.
 pub(crate) fn compact(servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
     let mut list = Vec::new();
     for server in servers {
@@ -214,7 +214,7 @@ pub(crate) fn compact(servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
     list
 }
 
-/// The list as text.
+/// Returns the list as text.
 pub(crate) fn plain(servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
     let mut list: Vec<u8> =
         servers.iter().flat_map(|server| format!("\\ip\\{server}").into_bytes()).collect();
@@ -254,7 +254,7 @@ mod tests {
         SocketAddrV4::new(ip.into(), port)
     }
 
-    /// The right answer to a `\secure\` question.
+    /// Returns the right answer to a `\secure\` question.
     fn answer(question: &[u8]) -> Vec<u8> {
         let challenge = question.strip_prefix(b"\\secure\\").expect("a challenge");
         format!("\\gamename\\bcommander\\validate\\{}\\final\\\\queryid\\1.1", validate(challenge))

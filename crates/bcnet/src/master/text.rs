@@ -4,13 +4,13 @@
 pub(crate) struct Pairs<'a>(Vec<&'a [u8]>);
 
 impl<'a> Pairs<'a> {
-    /// `None` if it is no such text.
+    /// Returns `None` if it is no such text.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MAX_TOKENS).collect()))
     }
 
-    /// What follows the first such key. Values may stand where keys do, so every token is looked at: a list request has
-    /// `\list\\gamename\…` as well as `\list\cmp\gamename\…`.
+    /// Returns what follows the first such key. Values may stand where keys do, so every token is looked at: a list request
+    /// has `\list\\gamename\…` as well as `\list\cmp\gamename\…`.
     pub(crate) fn get(&self, key: &str) -> Option<&'a [u8]> {
         let at = self.0.iter().position(|token| *token == key.as_bytes())?;
         self.0.get(at + 1).copied()

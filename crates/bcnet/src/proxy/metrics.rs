@@ -163,7 +163,7 @@ fn answer(mut stream: TcpStream, commands: &Commands) -> io::Result<()> {
     stream.write_all(body.as_bytes())
 }
 
-/// The head of a request, or as much of it as comes in a few reads.
+/// Returns the head of a request, or as much of it as comes in a few reads.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut head, mut chunk) = (Vec::new(), [0; 1024]);
     for _ in 0..MAX_READS {

@@ -38,7 +38,7 @@ impl FromStr for Upstream {
 }
 
 impl Upstream {
-    /// Its address, which must not be that of a proxy that listens at `listen`.
+    /// Returns its address, which must not be that of a proxy that listens at `listen`.
     pub(super) fn resolve_beside(&self, listen: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
         let address = self.resolve()?;
         // Only an address of this machine can be bound to.
@@ -64,7 +64,7 @@ fn first_ipv4(mut addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketA
     addresses.find_map(|address| ipv4(address).ok())
 }
 
-/// The protocol carries IPv4 addresses and nothing else.
+/// Returns an address as the protocol carries it, which is IPv4 and nothing else.
 pub(super) fn ipv4(address: SocketAddr) -> anyhow::Result<SocketAddrV4> {
     match address {
         SocketAddr::V4(address) => Ok(address),

@@ -199,7 +199,8 @@ impl Relay {
         }
     }
 
-    /// A list server that asks who we are is answered here: it must hear of the proxy, not of the server behind.
+    /// Answers a list server that asks who we are: it must hear of the proxy, not of the server behind. Returns `false`
+    /// if it is none.
     fn answer_master(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
         if self.advertise == 0 {
             return false;

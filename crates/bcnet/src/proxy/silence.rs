@@ -29,7 +29,7 @@ impl Silence {
         self.asked = None;
     }
 
-    /// Whether it has been silent for a minute; that is told once a minute.
+    /// Returns whether it has been silent for a minute; that is told once a minute.
     pub(super) fn is_long(&mut self, now: Time) -> bool {
         let long = self.asked.is_some_and(|asked| now.since(asked) >= SILENT);
         if long {

@@ -62,7 +62,7 @@ impl Sockets {
         }
     }
 
-    /// How many sockets have something.
+    /// Returns how many sockets have something.
     pub(super) fn unread(&self) -> usize {
         self.unread.len()
     }
@@ -115,7 +115,7 @@ impl Sockets {
         }
     }
 
-    /// Whether what one more datagram asks for might not fit.
+    /// Returns whether what one more datagram asks for might not fit.
     pub(super) const fn is_nearly_full(&self) -> bool {
         self.outbound.is_nearly_full()
     }

@@ -46,12 +46,12 @@ impl Watch {
         }
     }
 
-    /// How often each fault was found.
+    /// Returns how often each fault was found.
     pub(super) fn found(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.found.iter().copied()
     }
 
-    /// A datagram goes from one address to another. What is wrong with it, if anything is and it is wanted.
+    /// A deciphered datagram goes from one address to another. Returns what is wrong with it, if it is wanted.
     pub(super) fn see(
         &mut self,
         (from, to): (SocketAddrV4, SocketAddrV4),

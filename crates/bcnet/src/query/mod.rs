@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-/// The IPv4 address of a host.
+/// Returns the IPv4 address of a host.
 pub(crate) fn resolve(host: &HostPort<22101>) -> anyhow::Result<SocketAddrV4> {
     let name = &host.host;
     let addresses =

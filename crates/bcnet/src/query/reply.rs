@@ -13,17 +13,17 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The value of the first such key.
+    /// Returns the value of the first such key.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The names behind `player_0`, `player_1`, …, in the order of the reply.
+    /// Returns the names behind `player_0`, `player_1`, …, in the order of the reply.
     pub(crate) fn players(&self) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(|(key, _)| is_player(key)).map(|(_, name)| name.as_str())
     }
 
-    /// All other pairs.
+    /// Returns all other pairs.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
         let rules = self.pairs.iter().filter(|(key, _)| !is_player(key));
         rules.map(|(key, value)| (key.as_str(), value.as_str()))
@@ -80,7 +80,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// `None` if it is no GameSpy text, or has a place that no reply has.
+    /// Returns `None` if it is no GameSpy text, or has a place that no reply has.
     fn parse(datagram: &[u8]) -> Option<Self> {
         let mut tokens =
             datagram.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(2 * MAX_PAIRS).map(shown);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use bcnet_lab::Rng;
 
-    /// The reply to the last of `datagrams`, the others being incomplete.
+    /// Returns the reply to the last of `datagrams`, the others being incomplete.
     fn reply(datagrams: &[&[u8]]) -> Option<Reply> {
         let mut assembly = Assembly::default();
         let (last, before) = datagrams.split_last().expect("some");

@@ -167,7 +167,7 @@ impl ControlPlane {
         });
     }
 
-    /// What a ban is about: a network, or the address of a player.
+    /// Returns what a ban is about: a network, or the address of a player.
     fn network(&self, session: Option<String>, target: String) -> Result<Network, Refusal> {
         match Network::from_text(&target) {
             Ok(network) => Ok(network),
@@ -193,7 +193,7 @@ impl ControlPlane {
         Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
     }
 
-    /// The settings that need a restart. Masters follow when their names are looked up, which may take long.
+    /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
     fn try_reload(&self) -> anyhow::Result<Vec<String>> {
         let loaded = config::load(&self.flags, std::env::vars_os())?;
         let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
@@ -243,7 +243,7 @@ impl ControlPlane {
     }
 }
 
-/// The settings that differ from what the server was started with, and stay as they were until it is restarted.
+/// Returns the settings that differ from what the server was started with, and stay as they were until it is restarted.
 fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
     let mut names = Vec::new();
     for ((table, old), (_, new)) in started.tables().iter().zip(new.tables()) {
@@ -253,7 +253,7 @@ fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
     names
 }
 
-/// Whether a running server keeps a setting.
+/// Returns whether a running server keeps a setting.
 fn is_fixed(table: &str, key: &str) -> bool {
     match table {
         "log" | "capture" => true,
@@ -262,7 +262,7 @@ fn is_fixed(table: &str, key: &str) -> bool {
     }
 }
 
-/// Whether a target of a ban is meant to be an address or a network, not a player's name.
+/// Returns whether a target of a ban is meant to be an address or a network, not a player's name.
 fn looks_like_address(target: &str) -> bool {
     let digits = !target.contains(char::is_alphabetic) && target.contains(['.', '/']);
     let address = target.split('/').next().unwrap_or_default();
@@ -282,7 +282,7 @@ fn list(bans: &Bans, text: &str) -> Vec<Value> {
     bans.search(text).map(show).collect()
 }
 
-/// A text of one line that a request may have.
+/// Returns a text of one line that a request may have.
 fn line<const MOST: usize>(name: &str, text: Option<String>) -> Result<Line<MOST>, Refusal> {
     Line::from_text(&text.unwrap_or_default()).map_err(|problem| Refusal(format!("{name}: {problem}")))
 }

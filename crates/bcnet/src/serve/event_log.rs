@@ -128,7 +128,7 @@ fn keep<T>(list: &mut VecDeque<T>, most: usize, latest: T) {
     list.push_back(latest);
 }
 
-/// Why somebody has left. All are gone when the server itself leaves.
+/// Returns why somebody has left. All are gone when the server itself leaves.
 fn why(reason: Leave) -> String {
     if reason == Leave::Local { "the server ends".into() } else { reason.to_string() }
 }

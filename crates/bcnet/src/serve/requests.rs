@@ -45,7 +45,7 @@ impl Chosen<'_> {
         self.find_in(player).map(|(_, player)| player)
     }
 
-    /// The same, with the number of its session.
+    /// Returns the same, with the number of its session.
     fn find_in(&self, player: &str) -> Result<(usize, Player), Refusal> {
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
@@ -59,7 +59,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// All players, each with the number of its session.
+    /// Returns all players, each with the number of its session.
     fn everyone(&self) -> impl Iterator<Item = (usize, Player)> {
         let hosts = self.hosts.iter().enumerate();
         hosts.flat_map(move |(index, host)| host.session.players().map(move |one| (index, one)))

@@ -243,7 +243,7 @@ mod tests {
     use crate::event_loop::EventLoop;
     use crate::udp::{Io, Socket};
 
-    /// A group of one session, for players at this machine, and its loop.
+    /// Returns a group of one session, for players at this machine, and its loop.
     fn group(io: Io) -> (SessionGroup, EventLoop<SessionGroup>) {
         let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
         let address = socket.local().expect("bound");

@@ -109,7 +109,7 @@ impl SessionHost {
         self.emptied = now;
     }
 
-    /// Puts the next datagram to send into `batch`. `false` if there is none, or no room.
+    /// Puts the next datagram to send into `batch`. Returns `false` if there is none, or no room.
     pub(super) fn transmit(&mut self, owner: u32, batch: &mut Batch, now: Time) -> bool {
         let Self { session, reply_addresses, traffic, .. } = self;
         batch.push(|buffer| {
@@ -179,7 +179,7 @@ impl SessionHost {
         }
     }
 
-    /// Our address towards `remote`, for captures.
+    /// Returns our address towards `remote`, for captures.
     pub(super) fn local(&self, known: Option<Ipv4Addr>) -> SocketAddrV4 {
         SocketAddrV4::new(known.unwrap_or_else(|| *self.address.ip()), self.address.port())
     }

@@ -52,7 +52,7 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
     })
 }
 
-/// The first free port of those that games look at in the local network.
+/// Returns the first free port of those that games look at in the local network.
 fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
     for port in FIRST_PORT..=LAST_PORT {
         match Socket::bind(SocketAddrV4::new(settings.server.bind, port), io) {
@@ -70,7 +70,7 @@ fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
     bail!("UDP ports {FIRST_PORT} to {LAST_PORT} are all in use; choose another --port")
 }
 
-/// The settings of a session as the session wants them. The port for masters is 0 if it is that of the socket.
+/// Returns the settings of a session as the session wants them. The port for masters is 0 if it is that of the socket.
 pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
     let transport = bcnet_transport::Config {
         // Done in batches, for all sessions together.

@@ -47,7 +47,7 @@ impl Batch {
         self.len == SLOTS
     }
 
-    /// Whether two more might not fit.
+    /// Returns whether two more might not fit.
     pub(crate) const fn is_nearly_full(&self) -> bool {
         self.len + 2 > SLOTS
     }
@@ -56,13 +56,13 @@ impl Batch {
         self.len = 0;
     }
 
-    /// How much room the datagrams from `first` on took in their socket, in datagrams of the game.
+    /// Returns how much room the datagrams from `first` on took in their socket, in datagrams of the game.
     pub(crate) fn weight(&self, first: usize) -> usize {
         let weight = |head: &Head| if head.cut { LARGEST / GAME } else { 1 + head.len / GAME };
         self.heads[..self.len].iter().skip(first).map(weight).sum()
     }
 
-    /// The datagrams, with their bytes.
+    /// Returns the datagrams, with their bytes.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8])> {
         let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
         heads.iter_mut().zip(room).map(|(head, room)| {
@@ -80,7 +80,8 @@ impl Batch {
         }
     }
 
-    /// Adds a datagram that `write` puts into the room it is given. `false` if it has none, or there is no room.
+    /// Adds a datagram that `write` puts into the room it is given. Returns `false` if it has none, or there is no
+    /// room.
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Head>) -> bool {
         let (Some(slot), Some(room)) = (self.heads.get_mut(self.len), self.room.get_mut(self.len)) else {
             return false;
@@ -92,7 +93,8 @@ impl Batch {
         true
     }
 
-    /// Has `cipher` treat, many side by side, those datagrams whose number `is_meant` and that are ciphered on the wire.
+    /// Has `cipher` treat, many side by side, those datagrams that are ciphered on the wire and whose number
+    /// `is_meant`.
     pub(crate) fn apply(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
         let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
         // T-05: GameSpy text is clear.
@@ -127,7 +129,7 @@ impl Batch {
         })
     }
 
-    /// The slots that nothing is in.
+    /// Returns the slots that nothing is in.
     pub(super) fn free(&mut self) -> (&mut [Head], &mut [[u8; ROOM]]) {
         (&mut self.heads[self.len..], &mut self.room[self.len..])
     }

@@ -41,7 +41,8 @@ fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Fills slots with what has arrived, from `only` if the socket is connected. How many, and how many it could have been.
+/// Fills slots with what has arrived, from `only` if the socket is connected. Returns how many, and how many it could
+/// have been.
 pub(super) fn receive(
     socket: &UdpSocket,
     only: Option<SocketAddrV4>,
@@ -98,7 +99,7 @@ pub(super) fn receive(
     Ok((got, count))
 }
 
-/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. How many.
+/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. Returns how many.
 pub(super) fn send(
     socket: &UdpSocket,
     is_connected: bool,
@@ -162,7 +163,7 @@ impl Control {
     }
 }
 
-/// Our address that a datagram came to; for a broadcast, the one to answer with.
+/// Returns our address that a datagram came to; for a broadcast, the one to answer with.
 fn local(header: &libc::msghdr) -> Option<Ipv4Addr> {
     // SAFETY: the header and its control block were filled by the system; the macros stay inside `msg_controllen`.
     unsafe {

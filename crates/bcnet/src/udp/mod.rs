@@ -62,12 +62,12 @@ pub(crate) enum Received {
 }
 
 impl Socket {
-    /// A socket for talking to anybody.
+    /// Returns a socket for talking to anybody.
     pub(crate) fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
         Self::new(address, io, address.ip().is_unspecified())
     }
 
-    /// A socket for talking to `remote` only, which costs the system less. What others send does not arrive.
+    /// Returns a socket for talking to `remote` only, which costs the system less. What others send does not arrive.
     pub(crate) fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
         let mut socket = Self::new(address, io, false)?;
         socket.socket.connect(remote)?;
@@ -117,7 +117,7 @@ impl Socket {
         }
     }
 
-    /// Sends the datagrams `range` of `batch`. How many the system did not take, with its last reason.
+    /// Sends the datagrams `range` of `batch`. Returns how many the system did not take, with its last reason.
     pub(crate) fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
         let mut slots = batch.part(range);
         let (mut unsent, is_connected) = (Unsent { datagrams: 0, reason: None }, self.remote.is_some());

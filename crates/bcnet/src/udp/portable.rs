@@ -5,7 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 
 use super::{Batch, Head, ROOM};
 
-/// Fills slots with what has arrived, from anybody or from whom the socket is connected to. How many, and how many it could have been.
+/// Fills slots with what has arrived, from anybody or from whom the socket is connected to. Returns how many, and how
+/// many it could have been.
 pub(super) fn receive(
     socket: &UdpSocket,
     heads: &mut [Head],
@@ -29,7 +30,7 @@ pub(super) fn receive(
     Ok((asked, asked))
 }
 
-/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. How many.
+/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. Returns how many.
 pub(super) fn send(
     socket: &UdpSocket,
     is_connected: bool,

@@ -18,7 +18,7 @@ fn any(ip: Ipv4Addr, io: Io) -> Socket {
     Socket::bind(SocketAddrV4::new(ip, 0), io).expect("a free port")
 }
 
-/// A client that waits for its answers.
+/// Returns a client that waits for its answers.
 fn client() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");

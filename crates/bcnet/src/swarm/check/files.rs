@@ -2,7 +2,7 @@
 
 use bcnet_lab::Rng;
 
-/// The answer to a round of the file check: the sizes that an untouched game has. `None` for an unknown round.
+/// Returns the answer to a round of the file check: the sizes that an untouched game has. `None` for an unknown round.
 pub(super) fn answer(round: u8) -> Option<Vec<u8>> {
     let mut reply = vec![0x21, round];
     let mut rng = Rng::new(round.into());

@@ -34,7 +34,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::slow("T-56", "a client that is silent for 45 seconds is gone, and everyone is told", silence),
 ];
 
-/// An error if nobody is there, or does not want anybody.
+/// Returns an error if nobody is there, or does not want anybody.
 pub(super) fn greet(target: &Target) -> anyhow::Result<()> {
     let mut guest = target.stranger()?;
     let joined = guest.connect(&target.password);
