@@ -12,7 +12,7 @@ use bcnet_session::validate;
 use bcnet_transport::Time;
 
 use super::text::{Challenge, Pairs};
-use crate::query::STATUS;
+use crate::query::{FIRST_PORT, STATUS};
 
 /// A datagram to send.
 pub(crate) type Outgoing = (SocketAddrV4, Vec<u8>);
@@ -198,7 +198,7 @@ impl List {
 /// Returns the port in a heartbeat. Stock servers say 0 and mean their usual one.
 fn listed_port(text: &[u8]) -> Option<u16> {
     match std::str::from_utf8(text).ok()?.parse().ok()? {
-        0 => Some(USUAL_PORT),
+        0 => Some(FIRST_PORT),
         port => Some(port),
     }
 }
@@ -225,7 +225,6 @@ pub(crate) fn plain(servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
 /// The only game that is listed.
 pub(crate) const GAME: &[u8] = b"bcommander";
 const END: &[u8] = b"\\final\\";
-const USUAL_PORT: u16 = 22101;
 /// How long a server stays without a sign of life.
 const LIFETIME: Duration = Duration::from_secs(1800);
 /// How long a server may take to prove itself.

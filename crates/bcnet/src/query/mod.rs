@@ -206,5 +206,6 @@ pub(crate) const STATUS: &[u8] = b"\\status\\";
 const ATTEMPTS: u32 = 3;
 /// How many servers of a network are listened to.
 const MAX_SERVERS: usize = 1024;
-const FIRST_PORT: u16 = 22101;
-const LAST_PORT: u16 = 22201;
+/// Where the game looks for servers in the local network.
+pub(crate) const FIRST_PORT: u16 = 22101;
+pub(crate) const LAST_PORT: u16 = 22201;

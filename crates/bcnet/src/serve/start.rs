@@ -12,6 +12,7 @@ use super::session_host::SessionHost;
 use crate::config::{self, Settings};
 use crate::log;
 use crate::manifest;
+use crate::query::{FIRST_PORT, LAST_PORT};
 use crate::random::unguessable;
 use crate::recorder::Ring;
 use crate::udp::{Io, Socket};
@@ -156,9 +157,6 @@ pub(super) fn ring(settings: &Settings) -> Option<Ring> {
     let files = capture.files.get().into();
     capture.file.clone().map(|path| Ring { path, size: capture.size.0, files })
 }
-
-const FIRST_PORT: u16 = 22101;
-const LAST_PORT: u16 = 22201;
 
 #[cfg(test)]
 mod tests {
