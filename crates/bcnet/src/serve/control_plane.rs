@@ -173,7 +173,7 @@ impl ControlPlane {
             Ok(network) => Ok(network),
             Err(problem) if looks_like_address(&target) => Err(Refusal(problem)),
             Err(_) => {
-                let player = self.ask(session, move |chosen, now| chosen.find(&target, now))?;
+                let player = self.ask(session, move |chosen, _| chosen.find(&target))?;
                 Ok(Network::around(*player.address.ip(), 32))
             }
         }

@@ -41,7 +41,7 @@ impl SessionGroup {
 impl Chosen<'_> {
     /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
     /// themselves.
-    pub(super) fn find(&self, player: &str, now: Time) -> Result<Player, Refusal> {
+    pub(super) fn find(&self, player: &str) -> Result<Player, Refusal> {
         self.find_in(player).map(|(_, player)| player)
     }
 
