@@ -3,13 +3,14 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-use crate::inbox::Hold;
 use crate::time::micros;
 use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 
 /// How an endpoint behaves. The defaults suit a game server and stock peers.
+///
+/// `D` is how times are told: as durations, or inside the engine in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct Config<D = Duration> {
     /// Cipher datagrams. Without it they are not wire-compatible, unless the caller does it (in batches, say).
     pub cipher: bool,
     /// The own address as far as it is known: peers are told it with a connect request, a name and a goodbye.
@@ -24,30 +25,30 @@ pub struct Config {
     /// The most connection attempts that wait for [`admit`](crate::Engine::admit) at once.
     pub pending: usize,
     /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
-    pub keepalive: Duration,
+    pub keepalive: D,
     /// A peer of which nothing is heard for this long is gone (T-56).
-    pub silence: Duration,
+    pub silence: D,
     /// How long a connection attempt waits for the caller's decision.
-    pub pending_timeout: Duration,
+    pub pending_timeout: D,
     /// A reliable message that nobody acknowledges for this long ends the connection (T-64).
-    pub undeliverable: Duration,
+    pub undeliverable: D,
     /// How long leaving takes at most (T-57). The last words to a peer are repeated until then, and wait half as long for
     /// what was queued before them.
-    pub linger: Duration,
+    pub linger: D,
     /// An ACK waits for company at most this long, if this side has sent data within [`ack_company`](Self::ack_company).
-    pub ack_delay: Duration,
+    pub ack_delay: D,
     /// Whoever sent data this recently is likely to send again soon.
-    pub ack_company: Duration,
+    pub ack_company: D,
     /// The time to a retransmission before any round trip is known (T-61).
-    pub first_timeout: Duration,
+    pub first_timeout: D,
     /// The least and the most time to a retransmission. The least is more than the peer may take to answer: its
     /// [`ack_delay`](Self::ack_delay) and a frame of a game at 60 Hz.
-    pub min_timeout: Duration,
+    pub min_timeout: D,
     /// See [`min_timeout`](Self::min_timeout).
-    pub max_timeout: Duration,
+    pub max_timeout: D,
     /// How often the caller services the endpoint, if it does so at fixed times (a game loop); zero if it keeps to
     /// [`next_timeout`](crate::Engine::next_timeout). A retransmission happens at the service nearest to its time.
-    pub tick: Duration,
+    pub tick: D,
     /// The most messages that wait for one peer, parts counted singly; more is an error at `send`. So are, in any case,
     /// more than 16,384 reliable payloads from the oldest that is not acknowledged on (T-69).
     pub queue_messages: usize,
@@ -99,68 +100,38 @@ impl Default for Config {
     }
 }
 
-/// A [`Config`] as the engine uses it: times in the unit of [`Time`](crate::Time), so that nothing is converted for
-/// every datagram.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) cipher: bool,
-    pub(crate) address: Ipv4Addr,
-    pub(crate) datagram_limit: usize,
-    pub(crate) message_limit: usize,
-    pub(crate) peers: usize,
-    pub(crate) pending: usize,
-    pub(crate) keepalive: u64,
-    pub(crate) silence: u64,
-    pub(crate) pending_timeout: u64,
-    pub(crate) undeliverable: u64,
-    pub(crate) linger: u64,
-    pub(crate) ack_delay: u64,
-    pub(crate) ack_company: u64,
-    pub(crate) first_timeout: u64,
-    pub(crate) min_timeout: u64,
-    pub(crate) max_timeout: u64,
-    /// T-61: a retransmission happens at the service nearest to its time, so as much too early.
-    pub(crate) half_tick: u64,
-    pub(crate) queue_messages: usize,
-    pub(crate) queue_bytes: usize,
-    pub(crate) hold: Hold,
-    pub(crate) event_bytes: usize,
-    pub(crate) first_budget: usize,
-    pub(crate) max_budget: usize,
-    pub(crate) short_ways: bool,
-}
-
-impl From<Config> for Settings {
-    fn from(config: Config) -> Self {
-        let datagram_limit = config.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP);
-        let most_message = MAX_WIRE_LEN.min(datagram_limit - DATAGRAM_HEADER);
-        let message_limit = config.message_limit.clamp(MIN_MESSAGE, most_message);
+impl Config {
+    /// The same as the engine uses it: every number within its bounds, and times in the unit of [`Time`](crate::Time), so that
+    /// nothing is converted for every datagram.
+    pub(crate) fn resolve(self) -> Config<u64> {
+        let datagram_limit = self.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP);
+        let max_message = MAX_WIRE_LEN.min(datagram_limit - DATAGRAM_HEADER);
         let micros = |time| micros(time).min(FOREVER);
-        Self {
-            cipher: config.cipher,
-            address: config.address,
+        Config {
+            cipher: self.cipher,
+            address: self.address,
             datagram_limit,
-            message_limit,
-            peers: config.peers.min(MAX_PEERS),
-            pending: config.pending.min(MAX_PENDING),
-            keepalive: micros(config.keepalive).max(MIN_KEEPALIVE),
-            silence: micros(config.silence),
-            pending_timeout: micros(config.pending_timeout),
-            undeliverable: micros(config.undeliverable),
-            linger: micros(config.linger),
-            ack_delay: micros(config.ack_delay),
-            ack_company: micros(config.ack_company),
-            first_timeout: micros(config.first_timeout),
-            min_timeout: micros(config.min_timeout),
-            max_timeout: micros(config.max_timeout),
-            half_tick: micros(config.tick) / 2,
-            queue_messages: config.queue_messages,
-            queue_bytes: config.queue_bytes.min(MAX_BYTES),
-            hold: Hold::new(config.hold_bytes, message_limit),
-            event_bytes: config.event_bytes.min(MAX_BYTES),
-            first_budget: config.first_budget,
-            max_budget: config.max_budget,
-            short_ways: config.short_ways,
+            message_limit: self.message_limit.clamp(MIN_MESSAGE, max_message),
+            peers: self.peers.min(MAX_PEERS),
+            pending: self.pending.min(MAX_PENDING),
+            keepalive: micros(self.keepalive).max(MIN_KEEPALIVE),
+            silence: micros(self.silence),
+            pending_timeout: micros(self.pending_timeout),
+            undeliverable: micros(self.undeliverable),
+            linger: micros(self.linger),
+            ack_delay: micros(self.ack_delay),
+            ack_company: micros(self.ack_company),
+            first_timeout: micros(self.first_timeout),
+            min_timeout: micros(self.min_timeout),
+            max_timeout: micros(self.max_timeout),
+            tick: micros(self.tick),
+            queue_messages: self.queue_messages,
+            queue_bytes: self.queue_bytes.min(MAX_BYTES),
+            hold_bytes: self.hold_bytes,
+            event_bytes: self.event_bytes.min(MAX_BYTES),
+            first_budget: self.first_budget,
+            max_budget: self.max_budget,
+            short_ways: self.short_ways,
         }
     }
 }

@@ -14,7 +14,7 @@ use core::net::SocketAddrV4;
 use core::time::Duration;
 
 use crate::cipher;
-use crate::config::{Config, Settings};
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::{Event, Events, Leave};
 use crate::fragment::Pool;
@@ -32,7 +32,7 @@ use table::{Handle, Table};
 /// One end of any number of conversations over one UDP socket, without the socket. [`Engine`] says how it is driven.
 #[derive(Debug)]
 pub struct Endpoint {
-    config: Settings,
+    config: Config<u64>,
     role: Role,
     /// The own id; a client has none until the host gives it one.
     id: PeerId,
@@ -92,7 +92,7 @@ impl Endpoint {
 
     fn new(config: Config, role: Role, id: PeerId) -> Self {
         Self {
-            config: config.into(),
+            config: config.resolve(),
             role,
             id,
             left: false,

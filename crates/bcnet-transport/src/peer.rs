@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
 
-use crate::config::Settings;
+use crate::config::Config;
 use crate::inbox::{Inbox, WINDOW};
 use crate::outbox::{Outbox, ResendPolicy};
 use crate::retry::{Budget, RoundTrip};
@@ -75,7 +75,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(address: SocketAddrV4, id: PeerId, state: State, config: &Settings, now: Time) -> Self {
+    pub(crate) fn new(
+        address: SocketAddrV4,
+        id: PeerId,
+        state: State,
+        config: &Config<u64>,
+        now: Time,
+    ) -> Self {
         let mut peer = Self {
             address,
             id,
@@ -136,7 +142,7 @@ impl Peer {
     }
 
     /// The pause after so many sends of a message, in microseconds.
-    pub(crate) fn interval(&self, sends: u8, config: &Settings) -> u64 {
+    pub(crate) fn interval(&self, sends: u8, config: &Config<u64>) -> u64 {
         let policy = resend_policy(self.state, self.timeout(config));
         policy.timeout.saturating_mul(1 + u64::from(policy.patience(sends)))
     }
@@ -153,7 +159,7 @@ impl Peer {
 
     /// Whether one old message that is not acknowledged keeps too many later ones from being forgotten.
     #[inline]
-    pub(crate) fn is_held_up(&self, config: &Settings) -> bool {
+    pub(crate) fn is_held_up(&self, config: &Config<u64>) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| {
             let (numbers, bytes) = outbox.retained();
             numbers >= WINDOW || bytes / 2 > config.queue_bytes
@@ -194,7 +200,7 @@ impl Peer {
 
     /// `count` game messages, the first with this number, have been taken as they came.
     #[inline]
-    pub(crate) fn note_taken(&mut self, first: Seq, count: u8, config: &Settings, now: Time) {
+    pub(crate) fn note_taken(&mut self, first: Seq, count: u8, config: &Config<u64>, now: Time) {
         let id = MessageId { channel: Channel::Game, seq: first, part: None };
         self.counters.messages_in.add(Kind::DATA, count.into());
         self.owe(id, count, config, now);
@@ -203,7 +209,7 @@ impl Peer {
     /// T-60: the ACK leaves now, or soon in company if this side is sending anyway. `count` is that of
     /// [`Outbox::owe`].
     #[inline(always)]
-    pub(crate) fn owe(&mut self, first: MessageId, count: u8, config: &Settings, now: Time) {
+    pub(crate) fn owe(&mut self, first: MessageId, count: u8, config: &Config<u64>, now: Time) {
         if self.outbox().owe(first, count) && self.ack_due.is_none() {
             let company =
                 now.micros_since(self.last_data) <= config.ack_company && self.last_data > Time::ZERO;
@@ -212,7 +218,7 @@ impl Peer {
     }
 
     #[inline]
-    pub(crate) fn heard(&mut self, len: usize, config: &Settings, now: Time) {
+    pub(crate) fn heard(&mut self, len: usize, config: &Config<u64>, now: Time) {
         self.last_heard = now;
         if self.backoff > 0 {
             self.backoff = 0;
@@ -224,7 +230,7 @@ impl Peer {
 
     /// After a datagram or a timeout: what was lost?
     #[inline]
-    pub(crate) fn find_lost(&mut self, config: &Settings, now: Time) {
+    pub(crate) fn find_lost(&mut self, config: &Config<u64>, now: Time) {
         let Some(outbox) = &self.outbox else { return };
         if outbox.has_sent() {
             self.find_lost_of(config, now);
@@ -234,7 +240,7 @@ impl Peer {
 
     /// As [`find_lost`](Self::find_lost), for a peer that was sent something.
     #[inline(never)]
-    fn find_lost_of(&mut self, config: &Settings, now: Time) {
+    fn find_lost_of(&mut self, config: &Config<u64>, now: Time) {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.resend_after;
         let asks = self.state == State::Connecting;
@@ -251,18 +257,18 @@ impl Peer {
         }
     }
 
-    pub(crate) fn timeout(&self, config: &Settings) -> u64 {
+    pub(crate) fn timeout(&self, config: &Config<u64>) -> u64 {
         (self.trip.timeout(config) << self.backoff).min(config.max_timeout)
     }
 
     /// After a change of the round trip or of the backoff.
-    fn set_timeout(&mut self, config: &Settings) {
+    fn set_timeout(&mut self, config: &Config<u64>) {
         // Never at once: what was looked at is not looked at again before time has passed.
-        self.resend_after = self.timeout(config).saturating_sub(config.half_tick).max(1);
+        self.resend_after = self.timeout(config).saturating_sub(config.tick / 2).max(1);
     }
 
     /// T-55: a sign of life is due.
-    pub(crate) fn keep_alive(&mut self, config: &Settings, now: Time) {
+    pub(crate) fn keep_alive(&mut self, config: &Config<u64>, now: Time) {
         if self.state == State::Live && now >= self.last_queued.plus(config.keepalive) {
             self.last_queued = now;
             self.keepalive = true;
@@ -277,12 +283,12 @@ impl Peer {
         }
     }
 
-    pub(crate) fn is_silent(&self, config: &Settings, now: Time) -> bool {
+    pub(crate) fn is_silent(&self, config: &Config<u64>, now: Time) -> bool {
         now >= self.last_heard.plus(config.silence)
     }
 
     /// T-64: a reliable message stays unacknowledged, or one that others wait for does not come.
-    pub(crate) fn is_undeliverable(&self, config: &Settings, now: Time) -> bool {
+    pub(crate) fn is_undeliverable(&self, config: &Config<u64>, now: Time) -> bool {
         self.undeliverable_at(config).is_some_and(|at| at <= now)
     }
 
@@ -294,7 +300,7 @@ impl Peer {
         })
     }
 
-    fn undeliverable_at(&self, config: &Settings) -> Option<Time> {
+    fn undeliverable_at(&self, config: &Config<u64>) -> Option<Time> {
         if self.is_deaf() {
             return Some(Time::ZERO);
         }
@@ -313,7 +319,7 @@ impl Peer {
     /// What happens often moves deadlines into the future, all but two; only those are looked at here, and nothing is
     /// worked out if they are later than the alarm.
     #[inline]
-    pub(crate) fn set_alarm(&mut self, config: &Settings) -> Option<Time> {
+    pub(crate) fn set_alarm(&mut self, config: &Config<u64>) -> Option<Time> {
         let resend = self.outbox.as_ref().and_then(|outbox| outbox.next_timeout(self.resend_after));
         let soonest = Time::earliest(resend, self.ack_due);
         if let Some(alarm) = self.alarm {
@@ -336,7 +342,7 @@ impl Peer {
 
     /// The next time at which something is due.
     #[inline(never)]
-    pub(crate) fn next_timeout(&self, config: &Settings) -> Time {
+    pub(crate) fn next_timeout(&self, config: &Config<u64>) -> Time {
         let silence = self.last_heard.plus(config.silence);
         let own = match self.state {
             State::Pending { since } => since.plus(config.pending_timeout),

@@ -2,7 +2,7 @@
 //!
 //! Owns T-61 and T-63. Times are microseconds.
 
-use crate::config::Settings;
+use crate::config::Config;
 use crate::time::Time;
 
 /// The measured round trip to one peer (RFC 6298), and the timeout that follows from it.
@@ -48,7 +48,7 @@ impl RoundTrip {
     }
 
     /// How long to wait for an ACK.
-    pub(crate) fn timeout(&self, config: &Settings) -> u64 {
+    pub(crate) fn timeout(&self, config: &Config<u64>) -> u64 {
         if self.smoothed == 0 {
             return config.first_timeout;
         }
@@ -73,7 +73,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(config: &Settings) -> Self {
+    pub(crate) fn new(config: &Config<u64>) -> Self {
         let bytes = u32::try_from(config.first_budget).unwrap_or(u32::MAX);
         Self { bytes, delivered: 0, lost: 0, since: Time::ZERO }
     }
@@ -89,7 +89,7 @@ impl Budget {
         in_flight: usize,
         sample: Option<u64>,
         trip: &RoundTrip,
-        config: &Settings,
+        config: &Config<u64>,
     ) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.delivered = self.delivered.saturating_add(bytes);
@@ -110,14 +110,14 @@ impl Budget {
 
     /// Once per round trip: is what is under way too much?
     #[inline]
-    pub(crate) fn review(&mut self, trip: &mut RoundTrip, config: &Settings, now: Time) {
+    pub(crate) fn review(&mut self, trip: &mut RoundTrip, config: &Config<u64>, now: Time) {
         if now.micros_since(self.since) < u64::from(trip.smoothed).max(SHORTEST_REVIEW) {
             return;
         }
         self.review_now(trip, config, now);
     }
 
-    fn review_now(&mut self, trip: &mut RoundTrip, config: &Settings, now: Time) {
+    fn review_now(&mut self, trip: &mut RoundTrip, config: &Config<u64>, now: Time) {
         let queued = trip.smoothed.saturating_sub(trip.least);
         let queue = u64::from(queued) > u64::from(trip.least).max(QUEUE_HURTS);
         let total = self.delivered.saturating_add(self.lost);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::config::Settings;
+use crate::config::Config;
 use crate::inbox::Inbox;
 use crate::peer::Peer;
 use crate::time::Time;
@@ -68,7 +68,7 @@ pub struct Receiving {
 }
 
 impl Peer {
-    pub(crate) fn snapshot(&self, config: &Settings, now: Time) -> Snapshot {
+    pub(crate) fn snapshot(&self, config: &Config<u64>, now: Time) -> Snapshot {
         let [control, game] = &self.inbox;
         let outbox = self.outbox_ref();
         let list = |channel, inbox: &Inbox| {

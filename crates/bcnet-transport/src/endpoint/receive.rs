@@ -5,7 +5,7 @@ use core::net::SocketAddrV4;
 use super::table::Handle;
 use super::{Endpoint, list, short};
 use crate::event::{Event, Leave};
-use crate::inbox::{Accepted, Refusal};
+use crate::inbox::{Accepted, Hold, Refusal};
 use crate::peer::{AckSummary, CONTROL_ROOM, Peer, State};
 use crate::stats::Cause;
 use crate::time::Time;
@@ -196,7 +196,8 @@ impl Endpoint {
         now: Time,
     ) -> Option<Accepted> {
         let peer = self.peers.get_mut(handle)?;
-        let accepted = peer.inbox(channel).accept(seq, part, bytes, self.config.hold, &mut self.pool);
+        let hold = Hold::new(self.config.hold_bytes, self.config.message_limit);
+        let accepted = peer.inbox(channel).accept(seq, part, bytes, hold, &mut self.pool);
         if !matches!(accepted, Accepted::Refused(Refusal::Full | Refusal::Contradiction)) {
             peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
         }

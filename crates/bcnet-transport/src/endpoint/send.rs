@@ -3,7 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU8;
 
-use crate::config::Settings;
+use crate::config::Config;
 use crate::fragment;
 use crate::peer::{Peer, State};
 use crate::time::Time;
@@ -68,7 +68,7 @@ pub(super) fn queue(
     peer: &mut Peer,
     payload: &[u8],
     quality: Quality,
-    config: &Settings,
+    config: &Config<u64>,
     now: Time,
 ) -> Result<(), SendError> {
     check_live(peer)?;
@@ -103,7 +103,7 @@ pub(super) const fn check_live(peer: &Peer) -> Result<(), SendError> {
 
 /// Whether so many more messages with so many bytes may wait for a peer.
 #[inline(always)]
-fn check_room(peer: &Peer, more: usize, len: usize, config: &Settings) -> Result<(), SendError> {
+fn check_room(peer: &Peer, more: usize, len: usize, config: &Config<u64>) -> Result<(), SendError> {
     let (messages, bytes) = peer.queued();
     let bytes_full = bytes.saturating_add(len + 7 * more) > config.queue_bytes;
     if messages + more > config.queue_messages || bytes_full || peer.is_held_up(config) {

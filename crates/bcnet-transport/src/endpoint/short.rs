@@ -7,7 +7,7 @@
 use core::net::SocketAddrV4;
 
 use super::{Endpoint, list};
-use crate::config::Settings;
+use crate::config::Config;
 use crate::event::{Event, Events};
 use crate::outbox::{Outbox, Settled};
 use crate::peer::{AckSummary, Peer, State};
@@ -57,7 +57,7 @@ pub(super) fn take_frequent(
     messages: &mut Messages<'_>,
     acks: &mut AckSummary,
     events: &mut Events,
-    config: &Settings,
+    config: &Config<u64>,
     now: Time,
 ) {
     if !config.short_ways {
@@ -117,7 +117,7 @@ impl Peer {
         &mut self,
         buffer: &mut [u8],
         from: PeerId,
-        config: &Settings,
+        config: &Config<u64>,
         now: Time,
     ) -> Option<usize> {
         let outbox = self.outbox.as_deref_mut().filter(|_| !self.keepalive && config.short_ways)?;

@@ -36,7 +36,7 @@ impl Outbox {
         let Sent { seq, part, channel, .. } = sent;
         let Some(Found::Split(split)) = self.stream(channel).find(seq) else { return 0 };
         let quiet = now.micros_since(split.last) >= policy.timeout.saturating_mul(2).max(split.pause());
-        let alone = split.asked == Some(part);
+        let alone = split.phase.asks(part);
         let Some(segment) = split.segments.get_mut(usize::from(part)) else { return 0 };
         let (waits, len) = (segment.state == State::Waiting, segment.len());
         let patient = match (waits, alone) {
@@ -74,8 +74,7 @@ impl Outbox {
     #[cold]
     pub(super) fn go_on(&mut self, channel: Channel, seq: Seq, now: Time) {
         let Some(Found::Split(split)) = self.stream(channel).find(seq) else { return };
-        if split.one_by_one || split.rounds >= MAX_ROUNDS {
-            split.one_by_one = true;
+        if !split.phase.begin_round() {
             let mut parts = (0..=u8::MAX).zip(&mut split.segments);
             let Some((part, segment)) = parts.find(|(_, segment)| segment.state == State::Waiting) else {
                 return;
@@ -85,7 +84,7 @@ impl Outbox {
             let datagram = segment.datagram;
             return self.sent.push(Sent { at: now, datagram, seq, part, count: 1, channel });
         }
-        (split.rounds, split.waiting, split.sends, split.answers) = (split.rounds + 1, 0, 0, 0);
+        split.waiting = 0;
         let parts = u8::try_from(split.segments.len()).unwrap_or(u8::MAX);
         for part in 0..parts {
             if let Some(Found::Split(split)) = self.stream(channel).find(seq)
@@ -102,9 +101,11 @@ impl Outbox {
 impl SplitMessage {
     /// A part leaves in `datagram`.
     pub(super) fn send(&mut self, part: u8, datagram: u32, now: Time) {
-        self.sends = self.sends.saturating_add(1);
         self.last = now;
-        self.asked = self.one_by_one.then_some(part);
+        match &mut self.phase {
+            Phase::Rounds { sends, .. } => *sends = sends.saturating_add(1),
+            Phase::OneByOne { asked } => *asked = Some(part),
+        }
         if let Some(segment) = self.segments.get_mut(usize::from(part)) {
             segment.send(datagram, now);
         }
@@ -127,17 +128,20 @@ impl SplitMessage {
     fn note_plain(&mut self, now: Time) -> Option<(usize, usize)> {
         let silent = now.micros_since(self.last);
         (self.plain, self.last) = (true, now);
-        if !self.one_by_one {
-            self.answers = self.answers.saturating_add(1);
-            // As many sends as parts may have been repeats of a few.
-            let sent = || self.segments.iter().all(|segment| segment.state != State::Fresh);
-            self.one_by_one = self.sends >= u16::from(self.left) && self.answers >= self.sends && sent();
-            if self.one_by_one {
-                self.hold_back();
+        let asked = match &mut self.phase {
+            Phase::Rounds { sends, answers, .. } => {
+                *answers = answers.saturating_add(1);
+                let all = *sends >= u16::from(self.left) && *answers >= *sends;
+                // As many sends as parts may have been repeats of a few.
+                if all && self.segments.iter().all(|segment| segment.state != State::Fresh) {
+                    self.phase = Phase::OneByOne { asked: None };
+                    self.hold_back();
+                }
+                return None;
             }
-            return None;
-        }
-        let asked = self.asked.take().and_then(|part| self.segments.get_mut(usize::from(part)));
+            Phase::OneByOne { asked } => asked.take(),
+        };
+        let asked = asked.and_then(|part| self.segments.get_mut(usize::from(part)));
         let arrived = asked.and_then(|segment| Some((segment.arrive()?, segment.len())));
         if arrived.is_some() {
             self.left -= 1;
@@ -160,6 +164,41 @@ impl SplitMessage {
             segment.state = State::Waiting;
             self.waiting += 1;
         }
+    }
+}
+
+/// How the parts of a message are sent again to a peer that answers them with plain ACKs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Phase {
+    /// All together: how many rounds there were before, and the sends and plain ACKs of this one.
+    Rounds { before: u8, sends: u16, answers: u16 },
+    /// One after the other: which of them is under way, if one is.
+    OneByOne { asked: Option<u8> },
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self::Rounds { before: 0, sends: 0, answers: 0 }
+    }
+}
+
+impl Phase {
+    /// Returns whether this part is under way alone.
+    fn asks(&self, part: u8) -> bool {
+        matches!(self, Self::OneByOne { asked } if *asked == Some(part))
+    }
+
+    /// Begins another round. Returns `false` if there were enough, and parts are sent one by one from now on.
+    fn begin_round(&mut self) -> bool {
+        match *self {
+            Self::Rounds { before, .. } if before < MAX_ROUNDS => {
+                *self = Self::Rounds { before: before + 1, sends: 0, answers: 0 };
+                return true;
+            }
+            Self::Rounds { .. } => *self = Self::OneByOne { asked: None },
+            Self::OneByOne { .. } => {}
+        }
+        false
     }
 }
 

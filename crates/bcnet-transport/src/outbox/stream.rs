@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::plain::Habit;
+use super::plain::{Habit, Phase};
 use crate::queue::Queue;
 use crate::ring::ByteRing;
 use crate::time::Time;
@@ -59,13 +59,7 @@ pub(super) struct SplitMessage {
     pub(super) waiting: u8,
     /// The peer answers parts with plain ACKs (T-65).
     pub(super) plain: bool,
-    /// Sends and plain ACKs in this round, and how many rounds there were before.
-    pub(super) sends: u16,
-    pub(super) answers: u16,
-    pub(super) rounds: u8,
-    /// Whether only one part is under way at a time, and if one is, which.
-    pub(super) one_by_one: bool,
-    pub(super) asked: Option<u8>,
+    pub(super) phase: Phase,
     pub(super) habit: Habit,
     /// When a part was last sent, or a plain ACK came.
     pub(super) last: Time,

@@ -1,7 +1,7 @@
 //! ACKs arrive: what they settle, and what they tell about the link.
 
 use super::Peer;
-use crate::config::Settings;
+use crate::config::Config;
 use crate::outbox::Settled;
 use crate::time::Time;
 use crate::wire::{Kind, MessageId};
@@ -50,7 +50,7 @@ impl Peer {
     /// After a datagram: what do its ACKs tell, and what was lost? Without any there is no news: what is overdue is the
     /// timer's.
     #[inline(always)]
-    pub(crate) fn learn(&mut self, acks: &AckSummary, config: &Settings, now: Time) {
+    pub(crate) fn learn(&mut self, acks: &AckSummary, config: &Config<u64>, now: Time) {
         if acks.count == 0 {
             return;
         }
@@ -64,7 +64,7 @@ impl Peer {
 
     /// The round trip is measured once for a datagram, by the last of its ACKs that can tell.
     #[inline]
-    fn measure(&mut self, acks: &AckSummary, config: &Settings) {
+    fn measure(&mut self, acks: &AckSummary, config: &Config<u64>) {
         if let Some(outbox) = &mut self.outbox {
             outbox.trim();
         }

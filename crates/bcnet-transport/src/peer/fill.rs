@@ -1,7 +1,7 @@
 //! What leaves: datagrams are filled and counted.
 
 use super::Peer;
-use crate::config::Settings;
+use crate::config::Config;
 use crate::outbox::{Filled, Readiness};
 use crate::time::Time;
 use crate::wire::{Kind, PeerId, Writer};
@@ -14,7 +14,7 @@ impl Peer {
         &mut self,
         buffer: &mut [u8],
         from: PeerId,
-        config: &Settings,
+        config: &Config<u64>,
         now: Time,
     ) -> Option<usize> {
         let lone = self.fill_lone(buffer, from, config, now);
@@ -23,7 +23,13 @@ impl Peer {
 
     /// As [`fill`](Self::fill), whatever there is to send.
     #[inline(never)]
-    fn fill_any(&mut self, buffer: &mut [u8], from: PeerId, config: &Settings, now: Time) -> Option<usize> {
+    fn fill_any(
+        &mut self,
+        buffer: &mut [u8],
+        from: PeerId,
+        config: &Config<u64>,
+        now: Time,
+    ) -> Option<usize> {
         let budget = self.budget.bytes();
         let ack_now = self.ack_due.is_some_and(|due| due <= now);
         let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));

@@ -243,7 +243,13 @@ impl Cursor<'_> {
 
     fn data(&mut self, size: u16, data: &Data<'_>) {
         let (head, len) = data_header(data.delivery, size | flag(data.urgent, URGENT));
-        self.put_slice(head.get(..len).unwrap_or_default());
+        let rest = core::mem::take(&mut self.rest);
+        match rest.first_chunk_mut() {
+            // In one piece, whatever its length: the payload goes over what is too much.
+            Some(front) => *front = head,
+            None => rest.iter_mut().zip(head).for_each(|(byte, head)| *byte = head),
+        }
+        self.rest = rest.get_mut(len..).unwrap_or_default();
         self.put_slice(data.payload);
     }
 }
