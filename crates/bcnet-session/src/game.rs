@@ -1,7 +1,7 @@
 //! Game messages: what is said in the payloads of the transport.
 //!
 //! The table in `game/table.rs` has a row for each message: its opcode, its name, who says it, what a host does with
-//! it, how well it is known, and its fields. [`Message`] reads and writes them, [`describe`] shows them, and
+//! it, how well it is known, and its fields. [`Message`] reads and writes them, [`describe()`] shows them, and
 //! [`Opcode::rule`] is what a host goes by.
 //!
 //! ```
