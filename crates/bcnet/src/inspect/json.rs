@@ -168,17 +168,26 @@ impl Json {
         self.member("name", payload.opcode.and_then(game::Opcode::name));
         self.name("values");
         self.object(|json| {
+            // Which of the first fields stand in a list that is written already: most payloads have no more.
+            let mut told = 0_u128;
             for (place, field) in payload.fields.iter().enumerate() {
                 if !field.listed {
                     json.name(field.name);
                     json.field(&field.value);
                     continue;
                 }
-                let same = |other: &&game::Field<'_>| other.name == field.name;
-                if !payload.fields.iter().take(place).any(|other| same(&other)) {
+                let same = |other: &game::Field<'_>| other.name == field.name;
+                let is_told = match 1_u128.checked_shl(place as u32) {
+                    Some(bit) => told & bit != 0,
+                    None => payload.fields.iter().take(place).any(same),
+                };
+                if !is_told {
                     json.name(field.name);
-                    let list = payload.fields.iter().filter(same);
-                    json.array(list, |json, field| json.field(&field.value));
+                    let list = payload.fields.iter().enumerate().skip(place).filter(|(_, it)| same(it));
+                    json.array(list, |json, (place, field)| {
+                        told |= 1_u128.checked_shl(place as u32).unwrap_or(0);
+                        json.field(&field.value);
+                    });
                 }
             }
         });
