@@ -1,6 +1,7 @@
 //! The ACKs that one side owes, counted as the stock engine counts them.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::sent::Key;
 use crate::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
@@ -39,7 +40,7 @@ impl OwedAck {
 pub(crate) struct AckOutbox {
     owed: VecDeque<OwedAck>,
     /// What each is found by: every message and every ACK looks for one, and these alone are searched fast.
-    keys: VecDeque<Key>,
+    keys: Vec<Key>,
     /// Behind the one that was sent last: ACKs leave in the order in which they are owed.
     next: usize,
     style: AckStyle,
@@ -53,7 +54,7 @@ impl AckOutbox {
     pub(crate) const fn new() -> Self {
         Self {
             owed: VecDeque::new(),
-            keys: VecDeque::new(),
+            keys: Vec::new(),
             next: 0,
             style: AckStyle::Unknown,
             earliest: Time::ZERO,
@@ -83,8 +84,11 @@ impl AckOutbox {
         if self.keys.get(self.next) == Some(&key) {
             return Some(self.next);
         }
-        let (front, back) = self.keys.as_slices();
-        position(front, key).or_else(|| position(back, key).map(|place| front.len() + place))
+        // Who repeats what it has just sent does not go far back.
+        let near = self.next.saturating_sub(NEAR);
+        let close = self.keys.get(near..self.next).unwrap_or_default();
+        let place = close.iter().position(|other| *other == key).map(|place| near + place);
+        place.or_else(|| position(&self.keys, key))
     }
 
     fn remove(&mut self, place: usize) {
@@ -117,7 +121,7 @@ impl AckOutbox {
         }
         self.earliest = self.earliest.min(at);
         self.owed.push_back(OwedAck { id, sends: 0, last: at });
-        self.keys.push_back(Key::new(id));
+        self.keys.push(Key::new(id));
         0
     }
 
@@ -185,5 +189,6 @@ fn position(keys: &[Key], key: Key) -> Option<usize> {
 }
 
 const PIECE: usize = 32;
+const NEAR: usize = 4;
 /// So many ACKs that were not repeated are no accident.
 const ENOUGH: u32 = 4;

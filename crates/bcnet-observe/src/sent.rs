@@ -85,6 +85,8 @@ pub(crate) struct Unexplained {
 struct Messages {
     keys: VecDeque<Key>,
     sent: VecDeque<SentMessage>,
+    /// Behind the one that was looked for last: ACKs come in the order of what they acknowledge.
+    next: usize,
 }
 
 impl Messages {
@@ -93,7 +95,10 @@ impl Messages {
     }
 
     fn get_mut(&mut self, key: Key) -> Option<&mut SentMessage> {
-        self.keys.binary_search(&key).ok().and_then(|place| self.sent.get_mut(place))
+        let is_next = self.keys.get(self.next) == Some(&key);
+        let place = if is_next { self.next } else { self.keys.binary_search(&key).ok()? };
+        self.next = place + 1;
+        self.sent.get_mut(place)
     }
 
     fn range_mut(&mut self, from: Key, to: Key) -> impl Iterator<Item = &mut SentMessage> {
@@ -132,7 +137,7 @@ pub(crate) struct SentMessages {
 impl SentMessages {
     pub(crate) const fn new() -> Self {
         Self {
-            messages: Messages { keys: VecDeque::new(), sent: VecDeque::new() },
+            messages: Messages { keys: VecDeque::new(), sent: VecDeque::new(), next: 0 },
             queue: VecDeque::new(),
             settled: VecDeque::new(),
             unexplained: VecDeque::new(),

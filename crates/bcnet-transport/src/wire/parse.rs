@@ -7,6 +7,7 @@
 //! The frequent kinds are inlined into their callers on purpose: a caller that only checks or only looks at one field
 //! then never builds the message, which halves the cost.
 
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
 
@@ -50,6 +51,31 @@ pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Messag
         Kind::IDENTITY | Kind::CONNECT | Kind::BOOT | Kind::DISCONNECT => control(bytes, at, origin),
         unknown => Err(WireError { at, field: Field::Type, reason: Reason::UnknownType(unknown) }),
     }
+}
+
+/// As [`message`], but adds it to `messages`. Each kind has a way of its own, so that it is built where it is kept.
+#[inline(always)]
+pub(super) fn add_message<'a>(
+    bytes: &'a [u8],
+    at: usize,
+    origin: Origin,
+    messages: &mut Vec<Message<'a>>,
+) -> Result<&'a [u8], WireError> {
+    let (message, rest) = match bytes.first().map(|kind| Kind(*kind)) {
+        Some(Kind::DATA) => {
+            let (message, rest) = data(bytes, at)?;
+            messages.push(message);
+            return Ok(rest);
+        }
+        Some(Kind::ACK) => {
+            let (message, rest) = ack(bytes, at)?;
+            messages.push(message);
+            return Ok(rest);
+        }
+        _ => message(bytes, at, origin)?,
+    };
+    messages.push(message);
+    Ok(rest)
 }
 
 /// As [`message`], but only for an ACK of a whole message, which asks fewer questions. What is not well formed is none.

@@ -82,9 +82,7 @@ impl<'a> MessageBuffer<'a> {
         self.messages.clear();
         self.messages.reserve(usize::from(count));
         for _ in 0..count {
-            let (message, after) = parse::message(rest, bytes.len() - rest.len(), origin)?;
-            self.messages.push(message);
-            rest = after;
+            rest = parse::add_message(rest, bytes.len() - rest.len(), origin, &mut self.messages)?;
         }
         check_end(bytes, rest)?;
         Ok(Parsed { datagram: Datagram::checked(bytes, origin), messages: &self.messages })
