@@ -14,6 +14,8 @@
 
 #[cfg(target_os = "linux")]
 mod forward;
+#[cfg(target_os = "linux")]
+mod raw;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -28,18 +30,19 @@ mod linux {
     use std::io::{BufRead, BufReader};
     use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
     use std::ops::Range;
-    use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, ExitCode, Stdio};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
-    use std::{env, fs, mem, ptr, thread};
+    use std::{env, fs, mem, thread};
 
     use bcnet_transport::cipher;
     use bcnet_transport::wire::{
         Ack, Body, Channel, Control, Data, Delivery, Message, MessageId, PeerId, Seq, Text, Writer,
     };
+
+    use super::raw::{BURST, Burst, raw_loop, send_all};
 
     const NAMES: [&str; 5] = ["raw loop", "forwarder", "proxy --observe", "proxy --heal", "before, --heal"];
     /// The place of `proxy --heal` among them.
@@ -159,13 +162,13 @@ mod linux {
         }
     }
 
-    fn local() -> UdpSocket {
+    pub(super) fn local() -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
         socket
     }
 
-    fn address(socket: &UdpSocket) -> SocketAddrV4 {
+    pub(super) fn address(socket: &UdpSocket) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().expect("bound").port())
     }
 
@@ -360,96 +363,6 @@ mod linux {
         values[values.len() / 2]
     }
 
-    /// Many datagrams for one system call.
-    struct Burst {
-        headers: [libc::mmsghdr; BURST],
-        parts: [libc::iovec; BURST],
-    }
-
-    impl Burst {
-        const fn new() -> Self {
-            // SAFETY: all zeroes is a valid value of each: integers and null pointers.
-            unsafe { mem::zeroed() }
-        }
-
-        /// Points one header to its bytes.
-        fn point(&mut self, i: usize, bytes: *mut u8, len: usize) {
-            self.parts[i] = libc::iovec { iov_base: bytes.cast(), iov_len: len };
-            self.headers[i].msg_hdr.msg_iov = &raw mut self.parts[i];
-            self.headers[i].msg_hdr.msg_iovlen = 1;
-        }
-
-        /// Points every header to its room.
-        fn point_all(&mut self, room: &mut [[u8; 2048]]) {
-            for (i, room) in room.iter_mut().enumerate() {
-                self.point(i, room.as_mut_ptr(), room.len());
-            }
-        }
-
-        /// What has arrived at a socket, if anything has. How many; their lengths are in the headers.
-        fn receive(&mut self, socket: &UdpSocket) -> usize {
-            // SAFETY: every header points to one part, and every part to bytes that outlive the call.
-            let got = unsafe {
-                libc::recvmmsg(
-                    socket.as_raw_fd(),
-                    self.headers.as_mut_ptr(),
-                    BURST as u32,
-                    libc::MSG_DONTWAIT as _,
-                    ptr::null_mut(),
-                )
-            };
-            usize::try_from(got).unwrap_or(0)
-        }
-
-        /// Sends what has arrived at one socket out of another. How many.
-        fn pass_on(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
-            self.point_all(room);
-            let got = self.receive(from);
-            for i in 0..got {
-                self.parts[i].iov_len = self.headers[i].msg_len as usize;
-            }
-            self.send(to, got);
-            got
-        }
-
-        fn send(&mut self, socket: &UdpSocket, count: usize) {
-            // SAFETY: as in `receive`; the bytes are only read.
-            unsafe { libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as u32, 0) };
-        }
-    }
-
-    fn send_all(socket: &UdpSocket, datagrams: &[Vec<u8>]) {
-        let mut burst = Burst::new();
-        for (i, datagram) in datagrams.iter().enumerate() {
-            burst.point(i, datagram.as_ptr().cast_mut(), datagram.len());
-        }
-        burst.send(socket, datagrams.len());
-    }
-
-    /// The yardstick of the yardstick: as little as can be done with two sockets, each connected to its only peer.
-    fn raw_loop(upstream: SocketAddrV4) -> ! {
-        let (client_side, server_side) = (local(), local());
-        server_side.connect(upstream).expect("loopback");
-        println!("raw ready port={}", address(&client_side).port());
-        client_side.set_read_timeout(None).expect("no timeout");
-        let mut first = [0; 2048];
-        let (len, client) = client_side.recv_from(&mut first).expect("a datagram");
-        client_side.connect(client).expect("loopback");
-        server_side.send(&first[..len]).expect("sent");
-        let readable =
-            |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let mut wait = [readable(&client_side), readable(&server_side)];
-        let (mut burst, mut room) = (Burst::new(), vec![[0_u8; 2048]; BURST]);
-        loop {
-            // SAFETY: the structures outlive the call, and there are two.
-            unsafe { libc::poll(wait.as_mut_ptr(), 2, -1) };
-            while burst.pass_on(&client_side, &server_side, &mut room) == BURST {}
-            while burst.pass_on(&server_side, &client_side, &mut room) == BURST {}
-        }
-    }
-
-    /// Datagrams per system call.
-    const BURST: usize = 64;
     /// Datagrams on the way at most; a socket has room for some more.
     const AHEAD: usize = 192;
     /// What has not arrived after so long will not.

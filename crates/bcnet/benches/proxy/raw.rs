@@ -1,0 +1,98 @@
+//! System calls by hand: many datagrams in one, and the least that can be done with them.
+
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::{mem, ptr};
+
+use super::linux::{address, local};
+
+/// Many datagrams for one system call.
+pub(super) struct Burst {
+    pub(super) headers: [libc::mmsghdr; BURST],
+    parts: [libc::iovec; BURST],
+}
+
+impl Burst {
+    pub(super) const fn new() -> Self {
+        // SAFETY: all zeroes is a valid value of each: integers and null pointers.
+        unsafe { mem::zeroed() }
+    }
+
+    /// Points one header to its bytes.
+    fn point(&mut self, i: usize, bytes: *mut u8, len: usize) {
+        self.parts[i] = libc::iovec { iov_base: bytes.cast(), iov_len: len };
+        self.headers[i].msg_hdr.msg_iov = &raw mut self.parts[i];
+        self.headers[i].msg_hdr.msg_iovlen = 1;
+    }
+
+    /// Points every header to its room.
+    pub(super) fn point_all(&mut self, room: &mut [[u8; 2048]]) {
+        for (i, room) in room.iter_mut().enumerate() {
+            self.point(i, room.as_mut_ptr(), room.len());
+        }
+    }
+
+    /// What has arrived at a socket, if anything has. How many; their lengths are in the headers.
+    pub(super) fn receive(&mut self, socket: &UdpSocket) -> usize {
+        // SAFETY: every header points to one part, and every part to bytes that outlive the call.
+        let got = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                BURST as u32,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(got).unwrap_or(0)
+    }
+
+    /// Sends what has arrived at one socket out of another. How many.
+    fn pass_on(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
+        self.point_all(room);
+        let got = self.receive(from);
+        for i in 0..got {
+            self.parts[i].iov_len = self.headers[i].msg_len as usize;
+        }
+        self.send(to, got);
+        got
+    }
+
+    fn send(&mut self, socket: &UdpSocket, count: usize) {
+        // SAFETY: as in `receive`; the bytes are only read.
+        unsafe { libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as u32, 0) };
+    }
+}
+
+pub(super) fn send_all(socket: &UdpSocket, datagrams: &[Vec<u8>]) {
+    let mut burst = Burst::new();
+    for (i, datagram) in datagrams.iter().enumerate() {
+        burst.point(i, datagram.as_ptr().cast_mut(), datagram.len());
+    }
+    burst.send(socket, datagrams.len());
+}
+
+/// The yardstick of the yardstick: as little as can be done with two sockets, each connected to its only peer.
+pub(super) fn raw_loop(upstream: SocketAddrV4) -> ! {
+    let (client_side, server_side) = (local(), local());
+    server_side.connect(upstream).expect("loopback");
+    println!("raw ready port={}", address(&client_side).port());
+    client_side.set_read_timeout(None).expect("no timeout");
+    let mut first = [0; 2048];
+    let (len, client) = client_side.recv_from(&mut first).expect("a datagram");
+    client_side.connect(client).expect("loopback");
+    server_side.send(&first[..len]).expect("sent");
+    let readable =
+        |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut wait = [readable(&client_side), readable(&server_side)];
+    let (mut burst, mut room) = (Burst::new(), vec![[0_u8; 2048]; BURST]);
+    loop {
+        // SAFETY: the structures outlive the call, and there are two.
+        unsafe { libc::poll(wait.as_mut_ptr(), 2, -1) };
+        while burst.pass_on(&client_side, &server_side, &mut room) == BURST {}
+        while burst.pass_on(&server_side, &client_side, &mut room) == BURST {}
+    }
+}
+
+/// Datagrams per system call.
+pub(super) const BURST: usize = 64;
