@@ -88,7 +88,7 @@ impl Guest<'_> {
                     }
                     Event::Load => "load",
                     Event::Entered => {
-                        remark = format!("{} there", count(self.wire.client.players().count()));
+                        remark = others(self.wire.client.players().count().saturating_sub(1));
                         "enter"
                     }
                     Event::Gone { step, end } => {
@@ -126,8 +126,12 @@ impl Guest<'_> {
     }
 }
 
-fn count(players: usize) -> String {
-    if players == 1 { "1 player".into() } else { format!("{players} players") }
+fn others(count: usize) -> String {
+    match count {
+        0 => "nobody else there".into(),
+        1 => "1 other there".into(),
+        _ => format!("{count} others there"),
+    }
 }
 
 /// The step that a client in this state is at.
