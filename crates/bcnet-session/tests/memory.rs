@@ -3,9 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use bcnet_session::client::{Client, Event, Options};
 use bcnet_session::{Config, Session};
-use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Connect, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::wire::Text;
+use bcnet_transport::{Connect, Quality, Time};
 
 #[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
 mod heap;
@@ -34,7 +35,7 @@ struct Hall {
     session: Session,
     /// What the session alone has taken.
     taken: Taken,
-    clients: Vec<(SocketAddrV4, Endpoint)>,
+    clients: Vec<(SocketAddrV4, Client)>,
     received: u64,
     in_game: usize,
 }
@@ -49,9 +50,10 @@ impl Hall {
     fn connect(&mut self, n: u32) {
         let address = SocketAddrV4::new(Ipv4Addr::from(0x0A00_0000 + n), 22101);
         let own = *address.ip();
-        let client = Endpoint::connect(
+        let client = Client::connect(
             bcnet_transport::Config { address: own, ..bcnet_transport::Config::default() },
             Connect { host: HOST, nonce: n, password: Text::default() },
+            Options::named("Player"),
             self.now,
         );
         self.clients.push((address, client));
@@ -88,27 +90,17 @@ impl Hall {
         let (_, client) = &mut self.clients[at];
         client.handle_timeout(self.now);
         let mut payload = Vec::new();
-        while let Some(event) = client.poll_event(&mut payload) {
-            let answer: &[u8] = match (event, payload.as_slice()) {
-                (Event::Joined { .. }, _) => {
-                    let name = Text::encode("Player").expect("no NUL");
-                    let name = Text::new(&name).expect("whole");
-                    client.identify(name, self.now).expect("it has joined");
-                    continue;
+        while let Some(event) = client.poll_event(&mut payload, self.now) {
+            match event {
+                // No files at all.
+                Event::FileCheck(check) => {
+                    let version: &[u8] = if check.index == 0 { b"vvvv" } else { b"" };
+                    let answer = [&[0x21, check.index], version, b"dddd\0\0\0"].concat();
+                    client.answer(&answer, self.now).expect("room");
                 }
-                (Event::Received { .. }, [0x20, 0, ..]) => b"\x21\x00vvvvdddd\x00\x00\x00",
-                (Event::Received { .. }, [0x20, 1, ..]) => b"\x21\x01dddd\x00\x00\x00",
-                (Event::Received { .. }, [0x20, 2, ..]) => b"\x21\x02dddd\x00\x00\x00",
-                (Event::Received { .. }, [0x20, 3, ..]) => b"\x21\x03dddd\x00\x00\x00",
-                (Event::Received { .. }, [0x20, ..]) => b"\x21\xFFdddd\x00\x00\x00",
-                (Event::Received { .. }, [0x01]) => b"\x2A\x20",
-                (Event::Received { .. }, _) => {
-                    self.received += 1;
-                    continue;
-                }
-                _ => continue,
-            };
-            client.send(PeerId::HOST, answer, Quality::Reliable, self.now).expect("room");
+                Event::Load => client.enter(self.now).expect("room"),
+                _ => self.received += u64::from(!payload.is_empty()),
+            }
         }
     }
 
@@ -133,9 +125,9 @@ fn passing_on_allocates_nothing() {
                 let object = (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("few")).to_le_bytes();
                 let update =
                     [&[0x1C][..], &object, &[0, 0, 0x80, 0x3F, 0x9D], &[7; 12], &[0x21; 17]].concat();
-                client.send(PeerId::HOST, &update, Quality::Unreliable, hall.now).expect("room");
+                client.send(&update, Quality::Unreliable, hall.now).expect("room");
                 if step % 4 == 0 {
-                    client.send(PeerId::HOST, &[0xCD; 25], Quality::Reliable, hall.now).expect("room");
+                    client.send(&[0xCD; 25], Quality::Reliable, hall.now).expect("room");
                 }
             }
             (0..5).for_each(|_| hall.tick());
