@@ -221,7 +221,11 @@ impl<E: Engine> Session<E> {
             match event {
                 transport::Event::Received { peer, reliable } => {
                     let quality = if reliable { Quality::Reliable } else { Quality::Unreliable };
-                    self.received(peer, &mut received, quality, now);
+                    match self.member(peer).map(|member| member.state) {
+                        Some(State::InGame) => self.play(peer, &mut received, quality, now),
+                        Some(_) => self.handshake(peer, &received, now),
+                        None => {}
+                    }
                 }
                 transport::Event::Request { from, .. } => self.requested(from, &received, now),
                 transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
@@ -234,15 +238,6 @@ impl<E: Engine> Session<E> {
             self.serve_waiting(now);
         }
         self.received = received;
-    }
-
-    /// A game message arrived in this quality.
-    fn received(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
-        match self.member(peer).map(|member| member.state) {
-            Some(State::InGame) => self.play(peer, payload, quality, now),
-            Some(_) => self.handshake(peer, payload, now),
-            None => {}
-        }
     }
 
     /// Serves whatever is due, and notes what is due next.

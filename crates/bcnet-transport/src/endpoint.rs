@@ -149,7 +149,8 @@ impl Endpoint {
             self.ready.skip(1);
             return None;
         };
-        let len = peer.fill(buffer, self.id, &self.config, now);
+        let lone = peer.fill_lone(buffer, self.id, &self.config, now);
+        let len = if lone.is_some() { lone } else { peer.fill(buffer, self.id, &self.config, now) };
         let to = peer.address;
         if !peer.listed {
             self.ready.skip(1);

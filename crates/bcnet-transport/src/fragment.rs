@@ -8,17 +8,14 @@ use core::num::NonZeroU8;
 
 use crate::wire::Part;
 
-/// T-67: how many parts a payload of `len` bytes takes if no message may be larger than `limit`. `Some(0)` if it fits one
-/// message as it is, `None` if 255 parts are not enough. `header` is the header of the message in one piece.
-pub(crate) fn parts(len: usize, header: usize, limit: usize) -> Option<u8> {
-    if header + len <= limit {
-        return Some(0);
-    }
+/// T-67: returns how many parts a payload of `len` bytes takes that does not fit one message of `limit` bytes, or `None` if
+/// 255 are not enough.
+pub(crate) fn parts(len: usize, limit: usize) -> Option<NonZeroU8> {
     let (first, later) = (limit.saturating_sub(FIRST_HEADER), limit.saturating_sub(LATER_HEADER));
     if later == 0 {
         return None;
     }
-    u8::try_from(1 + len.saturating_sub(first).div_ceil(later)).ok()
+    NonZeroU8::new(u8::try_from(1 + len.saturating_sub(first).div_ceil(later)).ok()?)
 }
 
 /// The largest payload that 255 parts can hold.

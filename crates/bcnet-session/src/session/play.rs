@@ -47,49 +47,59 @@ impl<E: Engine> Session<E> {
         if !member.relay.take(cost, rate, now) {
             return Err(Anomaly::Flood);
         }
-        match rule {
-            Rule::Relay(check) => relay::check(check, payload, slot, mods)?,
+        let quality = match rule {
+            Rule::Relay(check) => {
+                relay::check(check, payload, slot, mods)?;
+                Quality::Reliable
+            }
             Rule::StateUpdate => {
                 prepare_update(payload, slot)?;
-                self.relay(peer, payload, Quality::Unreliable, now);
-                return Ok(());
+                Quality::Unreliable
             }
-            Rule::Create => self.create(peer, payload, now)?,
+            Rule::Create => {
+                self.create(peer, payload, now)?;
+                Quality::Reliable
+            }
+            Rule::Team => {
+                self.join_team(peer, payload)?;
+                Quality::Reliable
+            }
+            // A mod has its reason for what it does not send reliably.
+            Rule::Unknown if self.config.forward_unknown => quality,
+            Rule::Unknown => return Err(Anomaly::Unknown),
+            Rule::HostOnly => return Err(Anomaly::HostOnly),
+            Rule::RequestObject => return self.send_object(peer, payload, now),
+            Rule::Chat | Rule::TeamChat => return self.chat(peer, payload, rule == Rule::TeamChat, now),
             Rule::SelfDestruct => {
                 self.self_destruct(peer, now);
                 return Ok(());
             }
-            Rule::RequestObject => return self.send_object(peer, payload, now),
-            Rule::Chat | Rule::TeamChat => return self.chat(peer, payload, rule == Rule::TeamChat, now),
-            Rule::Team => self.join_team(peer, payload)?,
-            Rule::Unknown if !self.config.forward_unknown => return Err(Anomaly::Unknown),
-            Rule::Unknown => {
-                // A mod has its reason for what it does not send reliably.
-                self.relay(peer, payload, quality, now);
-                return Ok(());
-            }
-            Rule::Absorb => {}
-            Rule::HostOnly => return Err(Anomaly::HostOnly),
-        }
-        self.relay(peer, payload, Quality::Reliable, now);
+            Rule::Absorb => return Ok(()),
+        };
+        self.relay(payload, quality, |_, to| to != peer, now);
         Ok(())
     }
 
-    /// S-33: a copy for everyone else in the game.
-    fn relay(&mut self, from: PeerId, payload: &[u8], quality: Quality, now: Time) {
-        for peer in self.in_game.iter().filter(|peer| *peer != from) {
-            self.copy(peer, payload, quality, now);
-        }
-    }
-
-    fn copy(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) {
-        match self.endpoint.send(to, payload, quality, now) {
-            Ok(()) => self.counters.relayed += 1,
-            // What may be lost is lost where too much waits already.
-            Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
-                self.counters.not_queued += 1;
+    /// S-33: a copy for everyone in the game who is meant.
+    fn relay(
+        &mut self,
+        payload: &[u8],
+        quality: Quality,
+        is_meant: impl Fn(&Self, PeerId) -> bool,
+        now: Time,
+    ) {
+        for to in self.in_game.iter() {
+            if !is_meant(self, to) {
+                continue;
             }
-            sent => self.note_sent(to, sent, now),
+            match self.endpoint.send(to, payload, quality, now) {
+                Ok(()) => self.counters.relayed += 1,
+                // What may be lost is lost where too much waits already.
+                Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
+                    self.counters.not_queued += 1;
+                }
+                sent => self.note_sent(to, sent, now),
+            }
         }
     }
 
@@ -149,12 +159,10 @@ impl<E: Engine> Session<E> {
         if is_odd {
             self.odd(peer, Anomaly::ControlCharacters);
         }
-        for to in self.in_game.iter() {
-            let same_team = || self.member(to).is_some_and(|member| member.team == own_team);
-            if !team || to == peer || same_team() {
-                self.copy(to, payload, Quality::Reliable, now);
-            }
-        }
+        let is_meant = |session: &Self, to| {
+            !team || to == peer || session.member(to).is_some_and(|member| member.team == own_team)
+        };
+        self.relay(payload, Quality::Reliable, is_meant, now);
         self.tell(Event::Chat { peer, name, text, team });
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Payloads become messages that wait to be sent.
 
 use core::fmt;
-use core::num::NonZeroU8;
 
 use crate::config::Config;
 use crate::fragment;
@@ -73,20 +72,21 @@ pub(super) fn queue(
 ) -> Result<(), SendError> {
     check_live(peer)?;
     // T-67: what does not fit one message is reliable, and that is decided before it gets its number.
-    let header = if quality == Quality::Unreliable { 3 } else { 5 };
-    let Some(parts) = fragment::parts(payload.len(), header, config.message_limit) else {
-        let max = fragment::largest(config.message_limit);
-        return Err(SendError::TooLarge { len: payload.len(), max });
-    };
-    match NonZeroU8::new(parts) {
-        None => {
-            check_room(peer, 1, payload.len(), config)?;
-            queue_whole(peer, payload, quality, now);
-        }
-        Some(total) => {
-            check_room(peer, total.get().into(), payload.len(), config)?;
-            queue_parts(peer, payload, total, quality, config.message_limit, now);
-        }
+    let header_len = if quality == Quality::Unreliable { 3 } else { 5 };
+    if header_len + payload.len() > config.message_limit {
+        return queue_parts(peer, payload, quality, config, now);
+    }
+    check_room(peer, 1, payload.len(), config)?;
+    if quality == Quality::Unreliable {
+        queue_unreliable(peer, payload, now);
+        return Ok(());
+    }
+    let seq = peer.take_seq(Channel::Game);
+    let outbox = peer.start_queueing(now);
+    let (head, len) = header(Delivery::Reliable(seq), payload);
+    outbox.queue(Channel::Game, seq, head.get(..len).unwrap_or_default(), payload);
+    if quality == Quality::Urgent {
+        outbox.hurry(seq);
     }
     Ok(())
 }
@@ -112,21 +112,6 @@ fn check_room(peer: &Peer, more: usize, len: usize, config: &Config<u64>) -> Res
     Ok(())
 }
 
-/// Queues a payload that fits one message.
-#[inline(always)]
-fn queue_whole(peer: &mut Peer, payload: &[u8], quality: Quality, now: Time) {
-    if quality == Quality::Unreliable {
-        return queue_unreliable(peer, payload, now);
-    }
-    let seq = peer.take_seq(Channel::Game);
-    let outbox = peer.start_queueing(now);
-    let (head, len) = header(Delivery::Reliable(seq), payload);
-    outbox.queue(Channel::Game, seq, head.get(..len).unwrap_or_default(), payload);
-    if quality == Quality::Urgent {
-        outbox.hurry(seq);
-    }
-}
-
 /// Queues an unreliable payload that fits one message.
 #[inline(never)]
 fn queue_unreliable(peer: &mut Peer, payload: &[u8], now: Time) {
@@ -137,7 +122,17 @@ fn queue_unreliable(peer: &mut Peer, payload: &[u8], now: Time) {
 
 /// T-67: queues a payload in parts, which all have one sequence number.
 #[inline(never)]
-fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quality, limit: usize, now: Time) {
+fn queue_parts(
+    peer: &mut Peer,
+    payload: &[u8],
+    quality: Quality,
+    config: &Config<u64>,
+    now: Time,
+) -> Result<(), SendError> {
+    let limit = config.message_limit;
+    let too_large = || SendError::TooLarge { len: payload.len(), max: fragment::largest(limit) };
+    let total = fragment::parts(payload.len(), limit).ok_or_else(too_large)?;
+    check_room(peer, total.get().into(), payload.len(), config)?;
     let seq = peer.take_seq(Channel::Game);
     let outbox = peer.start_queueing(now);
     for (part, body) in fragment::split(payload, total, limit) {
@@ -147,6 +142,7 @@ fn queue_parts(peer: &mut Peer, payload: &[u8], total: NonZeroU8, quality: Quali
     if quality == Quality::Urgent {
         outbox.hurry(seq);
     }
+    Ok(())
 }
 
 /// The header in front of a payload or a part, which is not longer than a message may be.

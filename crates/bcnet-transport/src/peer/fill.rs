@@ -7,23 +7,10 @@ use crate::time::Time;
 use crate::wire::{Kind, PeerId, Writer};
 
 impl Peer {
-    /// Fills one datagram. How long it is; `None` if there is nothing to send now. If nothing is left to send, it is not
-    /// [`listed`](Self::listed) any more.
-    #[inline]
-    pub(crate) fn fill(
-        &mut self,
-        buffer: &mut [u8],
-        from: PeerId,
-        config: &Config<u64>,
-        now: Time,
-    ) -> Option<usize> {
-        let lone = self.fill_lone(buffer, from, config, now);
-        if lone.is_some() { lone } else { self.fill_any(buffer, from, config, now) }
-    }
-
-    /// As [`fill`](Self::fill), whatever there is to send.
+    /// Fills one datagram. Returns how long it is, or `None` if there is nothing to send now. If nothing is left to send, it
+    /// is not [`listed`](Self::listed) any more.
     #[inline(never)]
-    fn fill_any(
+    pub(crate) fn fill(
         &mut self,
         buffer: &mut [u8],
         from: PeerId,

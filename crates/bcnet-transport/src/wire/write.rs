@@ -127,29 +127,26 @@ pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
 /// whole message and whether it is urgent.
 #[inline(always)]
 pub(crate) const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
-    let flags = match delivery {
-        Delivery::Unreliable => 0,
-        Delivery::Reliable(_) => RELIABLE,
-        Delivery::Fragment(..) => RELIABLE | FRAGMENT,
-        Delivery::UnreliablePart(_) => FRAGMENT,
-    };
-    let (kind, [low, high]) = (Kind::DATA.0, (word | flags).to_le_bytes());
-    let bytes = match delivery {
-        Delivery::Unreliable => [kind, low, high, 0, 0, 0, 0],
+    let kind = Kind::DATA.0;
+    match delivery {
+        Delivery::Unreliable => {
+            let [low, high] = word.to_le_bytes();
+            ([kind, low, high, 0, 0, 0, 0], 3)
+        }
         Delivery::Reliable(Seq(seq)) => {
-            let [a, b] = seq.to_le_bytes();
-            [kind, low, high, a, b, 0, 0]
+            let ([low, high], [a, b]) = ((word | RELIABLE).to_le_bytes(), seq.to_le_bytes());
+            ([kind, low, high, a, b, 0, 0], 5)
         }
         Delivery::Fragment(Seq(seq), part) => {
-            let ([a, b], [index, total]) = (seq.to_le_bytes(), part.to_bytes());
-            [kind, low, high, a, b, index, total]
+            let ([low, high], [a, b]) = ((word | RELIABLE | FRAGMENT).to_le_bytes(), seq.to_le_bytes());
+            let [index, total] = part.to_bytes();
+            ([kind, low, high, a, b, index, total], 5 + part.wire_len())
         }
         Delivery::UnreliablePart(part) => {
-            let [index, total] = part.to_bytes();
-            [kind, low, high, index, total, 0, 0]
+            let ([low, high], [index, total]) = ((word | FRAGMENT).to_le_bytes(), part.to_bytes());
+            ([kind, low, high, index, total, 0, 0], 3 + part.wire_len())
         }
-    };
-    (bytes, delivery.header_len())
+    }
 }
 
 /// Writes `message` into `out`, which is exactly its size. `false` if the size does not fit its word.
