@@ -46,7 +46,7 @@ fn every_golden_message_decodes_alone() {
 #[test]
 fn payloads_show_their_opcode() {
     let run = inspect("S> 17 66 08 00 00\n19 0D\nD3\n32 0", &["--json", "--payload"]);
-    let head = json!({"line": 1, "direction": "S", "opcode": 23, "name": "PlayerListEvent", "values": {"class": 2150}, "truncated": "event", "len": 5, "payload": "1766080000"});
+    let head = json!({"line": 1, "direction": "S", "opcode": 23, "name": "PlayerListEvent", "values": {"class": 2150, "class_name": "PlayerEvent"}, "truncated": "event", "len": 5, "payload": "1766080000"});
     assert_eq!(run.json()[0], head);
     assert_eq!((&run.json()[1]["name"], &run.json()[2]["name"]), (&json!("TorpedoFire"), &Value::Null));
     assert_eq!((run.json()[3]["error"]["reason"].as_str(), run.code), (Some("bad_hex"), 1));
