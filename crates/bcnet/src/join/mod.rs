@@ -86,7 +86,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     let mut guest = Guest { wire, args, server, files, failure: Failure::default(), lines: Vec::new() };
     let out = &mut io::stdout().lock();
-    if args.check { guest.check(out) } else { guest.visit(out) }
+    let verdict = if args.check { guest.check(out) } else { guest.visit(out) };
+    // Whoever reads no more, say, is no reason to stay in the game.
+    if verdict.is_err() {
+        guest.wire.leave()?;
+    }
+    verdict
 }
 
 /// Somebody at a server.
@@ -125,7 +130,11 @@ impl Guest<'_> {
                 Some(Input::End) => self.lines.push(None),
                 Some(Input::Interrupt) => {
                     self.wire.leave()?;
-                    return Ok(if self.args.say.is_some() { Verdict::Findings } else { Verdict::Clean });
+                    if self.args.say.is_none() {
+                        return Ok(Verdict::Clean);
+                    }
+                    eprintln!("bcnet: {}: interrupted before it was said", self.server);
+                    return Ok(Verdict::Findings);
                 }
                 Some(Input::Datagram(_) | Input::Unreachable) | None => {}
             }
