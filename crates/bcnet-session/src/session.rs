@@ -60,7 +60,7 @@ pub struct Session<E: Engine = Endpoint> {
     counters: Counters,
     /// When something of the session is due, the transport's timers aside.
     due: Option<Time>,
-    /// S-24, S-28: somebody waits until something has arrived; when to look again.
+    /// S-24, S-28: a client waits until something has arrived; when to look again.
     waiting: Option<Time>,
     /// What came last, and what is written next; kept for their memory.
     received: Vec<u8>,
@@ -310,7 +310,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Has the transport throw somebody out, who may be gone already.
+    /// Has the transport throw a client out, which may be gone already.
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) {
         let _ = self.endpoint.boot(peer, reason, now);
     }

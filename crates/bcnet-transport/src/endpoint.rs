@@ -118,7 +118,7 @@ impl Endpoint {
         self.peer(peer).map(|peer| peer.address)
     }
 
-    /// Who asks to be let in from this address.
+    /// Returns who asks to be let in from this address.
     fn find_request(&self, from: SocketAddrV4) -> Result<Handle, AdmitError> {
         let asks = |handle: &Handle| {
             self.peers.get(*handle).is_some_and(|peer| matches!(peer.state, State::Pending { .. }))
@@ -378,7 +378,7 @@ fn too_short(len: usize, limit: usize) -> ! {
     panic!("a buffer of {len} bytes is too short for datagrams of {limit}")
 }
 
-/// The first `max` bytes of a text.
+/// Returns the first `max` bytes of a text.
 fn cut(text: Text<'_>, max: usize) -> Text<'_> {
     let bytes = text.as_bytes();
     Text::new(bytes.get(..max).unwrap_or(bytes)).unwrap_or_default()

@@ -119,7 +119,7 @@ impl Events {
         Some(room)
     }
 
-    /// The bytes that wait, each event counted with a little for itself.
+    /// Returns the bytes that wait, each event counted with a little for itself.
     #[inline]
     pub(crate) const fn waiting(&self) -> usize {
         self.bytes.used() + COST * self.queue.len()

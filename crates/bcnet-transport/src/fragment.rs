@@ -18,7 +18,7 @@ pub(crate) fn parts(len: usize, limit: usize) -> Option<NonZeroU8> {
     NonZeroU8::new(u8::try_from(1 + len.saturating_sub(first).div_ceil(later)).ok()?)
 }
 
-/// The largest payload that 255 parts can hold.
+/// Returns the largest payload that 255 parts can hold.
 pub(crate) const fn largest(limit: usize) -> usize {
     limit.saturating_sub(FIRST_HEADER) + 254 * limit.saturating_sub(LATER_HEADER)
 }
@@ -71,14 +71,14 @@ impl Chain {
         self.len as usize
     }
 
-    /// What it takes of the pool.
+    /// Returns what it takes of the pool.
     pub(crate) const fn cost(self) -> usize {
         self.len().div_ceil(BLOCK) * size_of::<Block>()
     }
 }
 
 impl Pool {
-    /// What storing `len` bytes takes.
+    /// Returns what storing `len` bytes takes.
     pub(crate) const fn cost(len: usize) -> usize {
         len.div_ceil(BLOCK) * size_of::<Block>()
     }
@@ -149,7 +149,7 @@ impl Pool {
         self.sets.push(set);
     }
 
-    /// How many blocks are in use.
+    /// Returns how many blocks are in use.
     #[cfg(test)]
     pub(crate) const fn used(&self) -> usize {
         self.used
@@ -249,7 +249,7 @@ impl Set {
         pool.free_set(self);
     }
 
-    /// What it takes of the pool.
+    /// Returns what it takes of the pool.
     pub(crate) fn cost(&self) -> usize {
         self.parts.iter().flatten().map(|chain| chain.cost()).sum::<usize>() + size_of::<Self>()
     }

@@ -63,8 +63,8 @@ impl Inbox {
         self.expected
     }
 
-    /// T-69: what [`accept`](Self::accept) does if the message is next and nothing is held. `false`, and nothing changed,
-    /// if it is not so.
+    /// T-69: what [`accept`](Self::accept) does if the message is next and nothing is held. Returns `false`, and
+    /// nothing changed, if it is not so.
     #[inline]
     pub(crate) fn accept_next(&mut self, seq: Seq) -> bool {
         let next = seq == self.expected && !self.is_waiting();
@@ -127,7 +127,7 @@ impl Inbox {
         Accepted::Kept
     }
 
-    /// What is next in order, if it is complete.
+    /// Returns what is next in order, if it is complete.
     pub(crate) fn next_ready(&mut self) -> Option<Held> {
         let held = self.held.as_mut()?;
         let entry = held.entries.front_mut()?;
@@ -142,7 +142,7 @@ impl Inbox {
         Some(entry)
     }
 
-    /// How many messages are held, whole or in parts, and how many bytes of memory that takes.
+    /// Returns how many messages are held, whole or in parts, and how many bytes of memory that takes.
     pub(crate) fn held(&self) -> (usize, usize) {
         let count =
             |held: &Ahead| held.entries.iter().filter(|entry| !matches!(entry, Held::Nothing)).count();
@@ -159,7 +159,7 @@ impl Inbox {
     }
 
     /// Remembers since when what is held waits for an earlier message. `progress` says whether something was delivered.
-    /// Whether this is the first that waits.
+    /// Returns whether this is the first that waits.
     pub(crate) fn note_stall(&mut self, progress: bool, now: Time) -> bool {
         let Some(held) = &mut self.held else { return false };
         let old = held.since;
@@ -167,12 +167,12 @@ impl Inbox {
         old.is_none() && held.since.is_some()
     }
 
-    /// Since when what is held waits for an earlier message.
+    /// Returns since when what is held waits for an earlier message.
     pub(crate) fn stalled(&self) -> Option<Time> {
         self.held.as_ref().and_then(|held| held.since)
     }
 
-    /// Whether something is held.
+    /// Returns whether something is held.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.entries.is_empty())
@@ -217,7 +217,7 @@ impl Inbox {
 }
 
 impl Ahead {
-    /// What speaks against keeping a message or part in this place.
+    /// Returns what speaks against keeping a message or part in this place.
     fn check(&self, ahead: usize, part: Option<Part>) -> Option<Accepted> {
         match (self.entries.get(ahead), part) {
             (None | Some(Held::Nothing), None) => None,

@@ -71,8 +71,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// T-60: an ACK is owed once per receipt, here for a part, or for `count` messages with numbers from that of `first`
-    /// on. `false` if there are too many already; the peer will ask again.
+    /// T-60: an ACK is owed once per receipt, here for a part, or for `count` messages with numbers from that of
+    /// `first` on. Returns `false` if there are too many already; the peer will ask again.
     #[inline(always)]
     pub(crate) fn owe(&mut self, first: MessageId, count: u8) -> bool {
         let count = u8::try_from(MAX_ACKS - self.owed).unwrap_or(u8::MAX).min(count);
@@ -133,24 +133,24 @@ impl Outbox {
         self.owed > 0
     }
 
-    /// Whether something was sent of which it is not known that it arrived.
+    /// Returns whether something was sent of which it is not known that it arrived.
     #[inline]
     pub(crate) const fn has_sent(&self) -> bool {
         !self.sent.is_empty()
     }
 
-    /// When the oldest transmission times out.
+    /// Returns when the oldest transmission times out.
     #[inline]
     pub(crate) fn next_timeout(&self, timeout: u64) -> Option<Time> {
         self.sent.front().map(|sent| sent.at.plus(timeout))
     }
 
-    /// When the oldest reliable message that is not acknowledged was sent first.
+    /// Returns when the oldest reliable message that is not acknowledged was sent first.
     pub(crate) fn oldest(&self) -> Option<Time> {
         Time::earliest(self.control.oldest(), self.game.oldest().or_else(|| self.oldest_urgent()))
     }
 
-    /// What is urgent may be under way before the first message has left: when one of that was sent first.
+    /// Returns when an urgent message was sent first: it may be under way before the first message has left.
     fn oldest_urgent(&self) -> Option<Time> {
         let sent = self.sent.front().map(|sent| (sent.channel, sent.seq));
         let (channel, seq) = sent.or_else(|| self.lost.front().map(|(channel, seq, _)| (*channel, *seq)))?;
@@ -161,18 +161,18 @@ impl Outbox {
         self.acks.iter().flat_map(|run| (0..run.count).map(|place| run.after(place).first))
     }
 
-    /// How many messages and parts were never sent.
+    /// Returns how many messages and parts were never sent.
     pub(crate) const fn fresh(&self) -> usize {
         self.fresh
     }
 
-    /// Whether something waits to be sent, be it for want of room, budget or company.
+    /// Returns whether something waits to be sent, be it for want of room, budget or company.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.fresh > 0 || self.owed > 0 || !self.lost.is_empty()
     }
 
-    /// What was sent and is not acknowledged: id, sends, time of the first send.
+    /// Returns what was sent and is not acknowledged: id, sends, time of the first send.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (MessageId, u8, Time)> {
         let channels = [(Channel::Control, &self.control), (Channel::Game, &self.game)];
         channels.into_iter().flat_map(|(channel, stream)| {
@@ -196,7 +196,7 @@ impl Outbox {
         self.in_flight
     }
 
-    /// Whether nothing waits here, so that the memory can go.
+    /// Returns whether nothing waits here, so that the memory can go.
     pub(crate) fn is_empty(&self) -> bool {
         self.queued == 0 && self.owed == 0
     }
@@ -207,12 +207,12 @@ impl Outbox {
         self.game.retained()
     }
 
-    /// How many control messages wait, from the oldest that is not acknowledged on, and the bytes they lie in.
+    /// Returns how many control messages wait, from the oldest that is not acknowledged on, and the bytes they lie in.
     pub(crate) fn control_backlog(&self) -> (usize, usize) {
         self.control.retained()
     }
 
-    /// Whether every reliable message of a channel was acknowledged.
+    /// Returns whether every reliable message of a channel was acknowledged.
     pub(crate) fn is_settled(&self, channel: Channel) -> bool {
         match channel {
             Channel::Control => self.control.is_empty(),
@@ -237,7 +237,7 @@ impl Outbox {
 }
 
 impl Owed {
-    /// Whether so many more from `first` on can be added.
+    /// Returns whether so many more from `first` on can be added.
     fn goes_on_with(&self, first: MessageId, count: u8) -> bool {
         let whole = first.part.is_none() && self.first.part.is_none();
         whole && self.after(self.count).first == first && self.count.checked_add(count).is_some()

@@ -125,7 +125,7 @@ impl Naive {
         assert!(!fits, "there was room for more after {size} bytes");
     }
 
-    /// Whether something besides ACKs may be sent.
+    /// Returns whether something besides ACKs may be sent.
     fn is_ready(&self, budget: usize) -> bool {
         let first = self.order().into_iter().find_map(|next| match next {
             Next::Ack(_) => None,
@@ -153,7 +153,7 @@ fn number(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload[..4].try_into().expect("a number"))
 }
 
-/// A message as it goes over the wire.
+/// Returns a message as it goes over the wire.
 fn encoded(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, PeerId(2));

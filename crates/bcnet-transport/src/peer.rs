@@ -141,7 +141,7 @@ impl Peer {
         self.outbox.as_deref()
     }
 
-    /// The pause after so many sends of a message, in microseconds.
+    /// Returns the pause after so many sends of a message, in microseconds.
     pub(crate) fn interval(&self, sends: u8, config: &Config<u64>) -> u64 {
         let policy = resend_policy(self.state, self.timeout(config));
         policy.timeout.saturating_mul(1 + u64::from(policy.patience(sends)))
@@ -157,7 +157,7 @@ impl Peer {
         self.outbox.as_ref().map_or((0, 0), |outbox| (outbox.queued(), outbox.queued_bytes()))
     }
 
-    /// Whether one old message that is not acknowledged keeps too many later ones from being forgotten.
+    /// Returns whether one old message that is not acknowledged keeps too many later ones from being forgotten.
     #[inline]
     pub(crate) fn is_held_up(&self, config: &Config<u64>) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| {
@@ -185,7 +185,7 @@ impl Peer {
         }
     }
 
-    /// The outbox, to queue something of which T-55 shall know.
+    /// Returns the outbox, to queue something of which T-55 shall know.
     #[inline]
     pub(crate) fn start_queueing(&mut self, now: Time) -> &mut Outbox {
         self.last_queued = now;
@@ -309,7 +309,7 @@ impl Peer {
         Time::earliest(oldest, stalled).map(|since| since.plus(config.undeliverable))
     }
 
-    /// Whether everything that must be acknowledged before leaving is.
+    /// Returns whether everything that must be acknowledged before leaving is.
     pub(crate) fn is_settled(&self) -> bool {
         self.outbox.as_ref().is_none_or(|outbox| outbox.is_settled(Channel::Control) && !outbox.owes())
     }
@@ -360,7 +360,7 @@ impl Peer {
         due.map_or(own, |due| own.min(due))
     }
 
-    /// Gives memory back that was not used for a while. `false` if it was.
+    /// Gives memory back that was not used for a while. Returns `false` if it was.
     pub(crate) fn shrink(&mut self, now: Time) -> bool {
         if now < self.last_queued.max(self.last_heard).plus(IDLE) {
             return false;
@@ -372,7 +372,7 @@ impl Peer {
         true
     }
 
-    /// Whether nothing waits for it or from it.
+    /// Returns whether nothing waits for it or from it.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queued() == (0, 0) && !self.inbox.iter().any(Inbox::is_waiting)
     }

@@ -31,7 +31,7 @@ impl<T: Copy> Queue<T> {
         self.len == 0
     }
 
-    /// The value at `index`, counted from the front.
+    /// Returns the value at `index`, counted from the front.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         if index >= self.len {

@@ -47,7 +47,7 @@ impl RoundTrip {
         self.least
     }
 
-    /// How long to wait for an ACK.
+    /// Returns how long to wait for an ACK.
     pub(crate) fn timeout(&self, config: &Config<u64>) -> u64 {
         if self.smoothed == 0 {
             return config.first_timeout;

@@ -15,7 +15,7 @@ pub(crate) struct ByteRing {
 }
 
 impl ByteRing {
-    /// Room for `len` bytes in one piece, and where it is. `None` if `len` is more than [`LONGEST`].
+    /// Room for `len` bytes in one piece, and where it is. Returns `None` if `len` is more than [`LONGEST`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, len: usize) -> Option<(u32, &mut [u8])> {
         if len > LONGEST as usize {
@@ -46,14 +46,14 @@ impl ByteRing {
         Some((at, len))
     }
 
-    /// The `len` bytes at `at`.
+    /// Returns the `len` bytes at `at`.
     #[inline]
     pub(crate) fn get(&self, at: u32, len: usize) -> &[u8] {
         let start = self.index(at);
         self.buffer.get(start..start + len).unwrap_or_default()
     }
 
-    /// How many bytes there are from `at` to the end of the ring, which nothing in one piece crosses.
+    /// Returns how many bytes there are from `at` to the end of the ring, which nothing in one piece crosses.
     #[inline]
     pub(crate) const fn left_from(&self, at: u32) -> usize {
         self.buffer.len().saturating_sub(self.index(at))
@@ -69,13 +69,13 @@ impl ByteRing {
         self.tail = self.head;
     }
 
-    /// The bytes between the oldest piece and the newest.
+    /// Returns the bytes between the oldest piece and the newest.
     #[inline]
     pub(crate) const fn used(&self) -> usize {
         self.head.wrapping_sub(self.tail) as usize
     }
 
-    /// Where a piece of `len` bytes would go, if there is room.
+    /// Returns where a piece of `len` bytes would go, if there is room.
     #[inline(always)]
     fn fit(&self, len: u32) -> Option<u32> {
         let size = self.size;

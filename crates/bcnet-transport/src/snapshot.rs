@@ -133,7 +133,7 @@ pub struct QueuedAck {
 }
 
 impl Snapshot {
-    /// The part that dumps of the original show.
+    /// Returns the part that dumps of the original show.
     #[must_use]
     pub fn queues(&self) -> Queues {
         let retransmit = self.unacknowledged.iter().map(|message| QueuedMessage {

@@ -15,7 +15,7 @@ pub enum Cause {
     WrongAddress,
     /// Something that only the other role, or only an admitted peer, may say.
     NotAllowed,
-    /// A message that speaks for somebody else.
+    /// A message that speaks for another peer.
     Impostor,
     /// No room for another connection attempt.
     Crowded,
@@ -44,7 +44,7 @@ impl Cause {
         Self::Flood,
     ];
 
-    /// A short name for logs and metrics.
+    /// Returns a short name for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,13 +73,13 @@ impl fmt::Display for Cause {
 pub struct Rejected([u64; Cause::ALL.len()]);
 
 impl Rejected {
-    /// How often `cause` occurred.
+    /// Returns how often `cause` occurred.
     #[must_use]
     pub fn count(&self, cause: Cause) -> u64 {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// How often any cause occurred.
+    /// Returns how often any cause occurred.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -97,7 +97,7 @@ impl Rejected {
 pub struct Kinds([u64; 7]);
 
 impl Kinds {
-    /// How many messages of `kind`.
+    /// Returns how many messages of `kind`.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
         Self::index(kind).and_then(|index| self.0.get(index)).copied().unwrap_or(0)
@@ -110,7 +110,7 @@ impl Kinds {
         }
     }
 
-    /// How many messages of any kind.
+    /// Returns how many messages of any kind.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

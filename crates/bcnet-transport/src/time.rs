@@ -28,19 +28,19 @@ impl Time {
         self.0
     }
 
-    /// How long ago `earlier` was; nothing if it is still to come.
+    /// Returns how long ago `earlier` was; nothing if it is still to come.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.micros_since(earlier))
     }
 
-    /// How many microseconds ago `earlier` was; none if it is still to come.
+    /// Returns how many microseconds ago `earlier` was; none if it is still to come.
     #[must_use]
     pub const fn micros_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The earlier of two times that need not exist.
+    /// Returns the earlier of two times that need not exist.
     #[inline]
     pub(crate) fn earliest(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         match (a, b) {

@@ -18,13 +18,13 @@ use crate::stats::Anomaly;
 use crate::text;
 
 impl<E: Engine> Session<E> {
-    /// S-13: whether somebody without an id is listened to: who asks to be let in, or is in and did not hear of it.
+    /// S-13: whether a client without an id is listened to: one that asks to be let in, or is in and did not hear of it.
     pub(super) fn is_heard(&mut self, from: SocketAddrV4, now: Time) -> bool {
         let known = self.members.iter().flatten().any(|member| member.address == from);
         known || self.connect_limiter.allow(*from.ip(), now)
     }
 
-    /// S-10 to S-13: somebody asks to be let in.
+    /// S-10 to S-13: a client asks to be let in.
     pub(super) fn requested(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
         if let Err(reason) = self.may_join(from, password, now) {
             return self.refuse(from, reason, now);

@@ -1,4 +1,4 @@
-//! Somebody is gone.
+//! A client is gone.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;

@@ -132,7 +132,7 @@ impl<E: Engine> Session<E> {
         self.send_all(None, &message::died(peer.0, deaths), now);
     }
 
-    /// S-38: somebody lacks an object.
+    /// S-38: a player lacks an object.
     fn send_object(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
         let object = game::first_object(payload)?;
         let has = |member: &&Member| member.ship.alive && member.ship.object == object;

@@ -10,7 +10,7 @@ use crate::master::heartbeat;
 use crate::query::{Query, Reply, validate};
 
 impl<E: Engine> Session<E> {
-    /// S-05, S-07: somebody asks what is played here.
+    /// S-05, S-07: a browser or a list server asks what is played here.
     pub(super) fn queried(&mut self, from: SocketAddrV4, text: &[u8], now: Time) {
         self.counters.queries += 1;
         if let Some(master) = self.masters.heard(from, now) {

@@ -60,7 +60,7 @@ fn encrypt_block(state: State, block: &mut [[u8; LENGTH]; SEGMENTS], rows: &mut 
     State { carried: into, key }
 }
 
-/// The spread key that each segment starts with, and the key after the block.
+/// Returns the spread key that each segment starts with, and the key after the block.
 #[inline(always)]
 fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; LENGTH]) -> ([u16; SEGMENTS], u8) {
     // One byte per segment: first its own XOR, then that of all segments up to it.

@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// The mask byte, twice: once for the byte and, beside it, once more to keep a spread key spread.
+    /// Returns the mask byte, twice: once for the byte and, beside it, once more to keep a spread key spread.
     #[inline(always)]
     pub(super) const fn mask(self) -> u16 {
         let [s0, s1, s2, s3, s4] = self.sums;
@@ -64,24 +64,24 @@ impl Step {
     }
 }
 
-/// A byte in both halves of a word, as it meets the key bytes.
+/// Returns a byte in both halves of a word, as it meets the key bytes.
 #[inline(always)]
 pub(super) const fn spread(byte: u8) -> u16 {
     u16::from_ne_bytes([byte; 2])
 }
 
-/// What a sum is multiplied by in the course of `rounds` rounds; a byte step has five.
+/// Returns what a sum is multiplied by in the course of `rounds` rounds; a byte step has five.
 pub(super) const fn weight(rounds: u32) -> u16 {
     MULTIPLIER.wrapping_pow(rounds)
 }
 
-/// A word's contribution to the sums, and the word after its round.
+/// Returns a word's contribution to the sums, and the word after its round.
 #[inline(always)]
 const fn word(word: u16) -> (u16, u16) {
     (word.wrapping_mul(CARRY_FACTOR), word.wrapping_mul(MULTIPLIER).wrapping_add(1))
 }
 
-/// What goes from a sum and the carry beside it into round `round`.
+/// Returns what goes from a sum and the carry beside it into round `round`.
 #[inline(always)]
 const fn carry(sum: u16, round: u16, carry: u16) -> u16 {
     sum.wrapping_mul(MULTIPLIER).wrapping_add(carry.wrapping_add(round.wrapping_mul(MULTIPLIER)))

@@ -11,7 +11,7 @@ pub enum AdmitError {
     /// Nobody at this address waits for an answer: answer each [`Event::Request`](crate::Event::Request) once, within
     /// [`pending_timeout`](crate::Config::pending_timeout).
     NoRequest(SocketAddrV4),
-    /// All ids are taken, or as many as [`peers`](crate::Config::peers): refuse it, or try again when somebody has left.
+    /// All ids are taken, or as many as [`peers`](crate::Config::peers): refuse it, or try again when a peer has left.
     Full(SocketAddrV4),
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for AdmitError {
                 write!(f, "{from} does not wait to be let in: it has given up, or has its answer")
             }
             Self::Full(from) => {
-                write!(f, "no id is free for {from}: refuse it, or try again when somebody has left")
+                write!(f, "no id is free for {from}: refuse it, or try again when a peer has left")
             }
         }
     }

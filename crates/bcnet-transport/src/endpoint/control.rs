@@ -106,7 +106,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// To a client: somebody is gone. If it is the host or this client, so is the session.
+    /// To a client: a peer is gone. If it is the host or this client, so is the session.
     fn gone(&mut self, handle: Handle, who: PeerId, reason: Leave, now: Time) {
         self.events.push(Event::Left { peer: who, reason }, &[]);
         if who == self.id || who == PeerId::HOST || who == PeerId::UNASSIGNED {
@@ -174,7 +174,7 @@ impl Endpoint {
         self.touch(handle);
     }
 
-    /// T-57: somebody leaves, and may have come a step further.
+    /// T-57: a peer leaves, and may have come a step further.
     pub(super) fn finish_leaving(&mut self, handle: Handle, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
         match peer.state {

@@ -184,8 +184,8 @@ impl Endpoint {
         }
     }
 
-    /// Hands a reliable message to its inbox and owes the ACK, whatever the window says (T-69). `None` if it was refused or
-    /// is a duplicate.
+    /// Hands a reliable message to its inbox and owes the ACK, whatever the window says (T-69). Returns `None` if it
+    /// was refused or is a duplicate.
     fn accept(
         &mut self,
         handle: Handle,
@@ -215,7 +215,7 @@ impl Endpoint {
         None
     }
 
-    /// Delivers the game messages that waited for what has just arrived. `false` if there are none.
+    /// Delivers the game messages that waited for what has just arrived. Returns `false` if there are none.
     #[inline]
     fn deliver_ready(&mut self, handle: Handle, live: bool) -> bool {
         let Some(peer) = self.peers.get_mut(handle) else { return false };
@@ -315,7 +315,7 @@ impl Endpoint {
     }
 }
 
-/// What a peer without an id may say.
+/// Returns whether a peer without an id may say this.
 const fn is_first_word(body: &Body<'_>) -> bool {
     matches!(body, Body::ConnectRequest { .. } | Body::Disconnect { .. })
 }

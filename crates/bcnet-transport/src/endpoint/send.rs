@@ -91,7 +91,7 @@ pub(super) fn queue(
     Ok(())
 }
 
-/// Whether messages can be sent to a peer.
+/// Checks that messages can be sent to a peer.
 #[inline(always)]
 pub(super) const fn check_live(peer: &Peer) -> Result<(), SendError> {
     match peer.state {
@@ -101,7 +101,7 @@ pub(super) const fn check_live(peer: &Peer) -> Result<(), SendError> {
     }
 }
 
-/// Whether so many more messages with so many bytes may wait for a peer.
+/// Checks that so many more messages with so many bytes may wait for a peer.
 #[inline(always)]
 fn check_room(peer: &Peer, more: usize, len: usize, config: &Config<u64>) -> Result<(), SendError> {
     let (messages, bytes) = peer.queued();

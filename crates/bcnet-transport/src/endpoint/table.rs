@@ -11,7 +11,7 @@ use crate::wire::PeerId;
 pub(super) struct Handle(u8);
 
 impl Handle {
-    /// The key of its deadline.
+    /// Returns the key of its deadline.
     pub(super) fn key(self) -> u32 {
         self.0.into()
     }
@@ -62,7 +62,7 @@ impl Table {
         self.peers.iter().flatten()
     }
 
-    /// All handles that may stand for a peer.
+    /// Returns all handles that may stand for a peer.
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> + use<> {
         (0..u8::try_from(self.peers.len()).unwrap_or(u8::MAX)).map(Handle)
     }

@@ -35,7 +35,7 @@ struct Filling<'w, 'b> {
 }
 
 impl Outbox {
-    /// Whether there is something to send besides ACKs, as far as the budget allows.
+    /// Returns whether there is something to send besides ACKs, as far as the budget allows.
     #[inline]
     pub(crate) fn readiness(&mut self, budget: usize) -> Readiness {
         if self.fresh == 0 && self.lost.is_empty() {
@@ -101,7 +101,7 @@ impl Outbox {
         filled
     }
 
-    /// Writes owed ACKs, `max` of them. How many.
+    /// Writes owed ACKs, `max` of them. Returns how many.
     #[inline]
     fn fill_acks(&mut self, writer: &mut Writer<'_>, max: u32) -> u32 {
         let mut acks = 0;
@@ -189,7 +189,8 @@ impl Outbox {
         }
     }
 
-    /// Writes game messages that lie in one piece, as many as fit. How many, and whether there is no room for the next.
+    /// Writes game messages that lie in one piece, as many as fit. Returns how many, and whether there is no room for
+    /// the next.
     #[inline]
     fn send_run(&mut self, filling: &mut Filling<'_, '_>) -> (u8, bool) {
         let Filling { writer, datagram, budget, now } = filling;
@@ -203,7 +204,7 @@ impl Outbox {
         (run.count, run.full)
     }
 
-    /// Writes the next game message, or part, if it fits. How many.
+    /// Writes the next game message, or part, if it fits. Returns how many.
     #[inline(never)]
     fn send_next(&mut self, filling: &mut Filling<'_, '_>) -> u8 {
         u8::from(match (self.unreliable.front().copied(), self.game.next_fresh()) {
@@ -232,14 +233,14 @@ impl Outbox {
         true
     }
 
-    /// How many bytes may be sent, of which the first message or part takes `first`.
+    /// Returns how many bytes may be sent, of which the first message or part takes `first`.
     #[inline]
     fn allowance(&self, first: usize, budget: usize) -> usize {
         // Something must always be under way, or nothing would ever bring the news that there is room again.
         if self.in_flight == 0 { budget.max(first) } else { budget.saturating_sub(self.in_flight) }
     }
 
-    /// Writes a segment. `false` if there is no room in the datagram or in the budget.
+    /// Writes a segment. Returns `false` if there is no room in the datagram or in the budget.
     #[inline]
     fn send(&mut self, channel: Channel, seq: Seq, part: u8, filling: &mut Filling<'_, '_>) -> bool {
         let Some(len) = self.segment(channel, seq, part).map(Segment::len) else { return true };

@@ -111,12 +111,12 @@ impl SplitMessage {
         }
     }
 
-    /// Whether all parts that are left wait to be sent again.
+    /// Returns whether all parts that are left wait to be sent again.
     pub(super) const fn all_wait(&self) -> bool {
         self.waiting > 0 && self.waiting == self.left
     }
 
-    /// How long it must be quiet before the next part is sent alone.
+    /// Returns how long it must be quiet before the next part is sent alone.
     const fn pause(&self) -> u64 {
         match self.habit {
             Habit::Once => PAUSE,

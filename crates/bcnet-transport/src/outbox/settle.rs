@@ -132,7 +132,7 @@ impl Outbox {
         bytes
     }
 
-    /// What is left of a transmission after what was acknowledged, or sent again, at its beginning.
+    /// Returns what is left of a transmission after what was acknowledged, or sent again, at its beginning.
     #[inline]
     fn first_waiting(&mut self, mut sent: Sent) -> Option<Sent> {
         let stream = self.stream(sent.channel);

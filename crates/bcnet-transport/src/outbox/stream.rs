@@ -114,7 +114,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Takes a message. How many bytes it has, or `None` if it is too long to be kept.
+    /// Takes a message. Returns how many bytes it has, or `None` if it is too long to be kept.
     #[inline(always)]
     pub(super) fn queue(&mut self, seq: Seq, head: &[u8], body: &[u8]) -> Option<usize> {
         let segment = self.store(seq, head, body)?;
@@ -167,30 +167,31 @@ impl Stream {
         self.entries.is_empty()
     }
 
-    /// The number of the first entry.
+    /// Returns the number of the first entry.
     pub(super) const fn base(&self) -> Seq {
         self.base
     }
 
-    /// How many numbers are in use from the oldest that is not acknowledged on, and the bytes their messages lie in.
+    /// Returns how many numbers are in use from the oldest that is not acknowledged on, and the bytes their messages
+    /// lie in.
     #[inline]
     pub(super) fn retained(&self) -> (usize, usize) {
         (self.entries.len(), self.bytes.used())
     }
 
-    /// Whether a number still stands for something.
+    /// Returns whether a number still stands for something.
     #[inline]
     pub(super) fn has(&self, seq: Seq) -> bool {
         self.index(seq) < self.entries.len()
     }
 
-    /// How many numbers `seq` is behind the first that is still here.
+    /// Returns how many numbers `seq` is behind the first that is still here.
     #[inline]
     pub(super) const fn behind(&self, seq: Seq) -> u16 {
         self.base.0.wrapping_sub(seq.0)
     }
 
-    /// What a number stands for.
+    /// Returns what a number stands for.
     #[inline]
     pub(super) fn find(&mut self, seq: Seq) -> Option<Found<'_>> {
         let index = self.index(seq);
@@ -217,7 +218,7 @@ impl Stream {
         self.bytes.get(run.at, run.len)
     }
 
-    /// Whether something may never have been sent.
+    /// Returns whether something may never have been sent.
     #[inline]
     pub(super) fn has_fresh(&self) -> bool {
         usize::from(self.fresh.0) < self.entries.len()
@@ -335,7 +336,7 @@ impl Stream {
         }
     }
 
-    /// When the first message was sent first, if it was, or when something of it was settled since.
+    /// Returns when the first message was sent first, if it was, or when something of it was settled since.
     #[inline]
     pub(super) fn oldest(&self) -> Option<Time> {
         self.since(self.base)
@@ -354,7 +355,7 @@ impl Stream {
         (segment.sends > 0).then(|| segment.first_sent.max(settled))
     }
 
-    /// All segments with their number and part.
+    /// Returns all segments with their number and part.
     pub(super) fn segments(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &Segment)> {
         (0_u16..).zip(self.entries.iter()).flat_map(|(index, entry)| {
             let seq = Seq(self.base.0.wrapping_add(index));
@@ -380,7 +381,7 @@ impl Segment {
         usize::from(self.len)
     }
 
-    /// Whether the last that became of it is that it was sent so, or has waited since then.
+    /// Returns whether the last that became of it is that it was sent so, or has waited since then.
     #[inline]
     pub(super) fn is_awaited_since(&self, datagram: u32, at: Time) -> bool {
         let awaited = matches!(self.state, State::Flying | State::Waiting);
@@ -397,7 +398,7 @@ impl Segment {
         (self.last_sent, self.datagram, self.state) = (now, datagram, State::Flying);
     }
 
-    /// It has arrived. How many of its bytes were under way, or `None` if it was not waited for.
+    /// It has arrived. Returns how many of its bytes were under way, or `None` if it was not waited for.
     #[inline]
     pub(super) fn arrive(&mut self) -> Option<usize> {
         let flown = if self.state == State::Flying { self.len() } else { 0 };

@@ -49,7 +49,7 @@ impl Peer {
         self.note_datagram(len)
     }
 
-    /// Counts control messages that leave, by kind. How many.
+    /// Counts control messages that leave, by kind. Returns how many.
     #[cold]
     fn note_control(&mut self, kinds: [u8; 6]) -> u64 {
         for (kind, count) in (0..).zip(kinds) {

@@ -44,31 +44,31 @@ impl<'a> Datagram<'a> {
         Self { bytes, origin }
     }
 
-    /// Who sent it.
+    /// Returns who sent it.
     #[must_use]
     pub fn sender(&self) -> PeerId {
         self.origin.sender.unwrap_or(PeerId::NULL)
     }
 
-    /// Its messages, in order.
+    /// Returns its messages, in order.
     #[must_use]
     pub fn messages(&self) -> Messages<'a> {
         Messages { rest: self.bytes.get(DATAGRAM_HEADER..).unwrap_or_default(), origin: self.origin }
     }
 
-    /// How many messages it holds, 1 to 255.
+    /// Returns how many messages it holds, 1 to 255.
     #[must_use]
     pub fn count(&self) -> u8 {
         self.bytes.get(1).copied().unwrap_or(0)
     }
 
-    /// Its deciphered bytes.
+    /// Returns its deciphered bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What a stock sender would not have done with the datagram as a whole; each message tells its own.
+    /// Returns what a stock sender would not have done with the datagram as a whole; each message tells its own.
     #[must_use]
     pub fn non_stock(&self) -> NonStock {
         NonStock::when(!self.sender().is_stock_sender(), NonStock::SENDER)
@@ -95,7 +95,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The sender and the number of messages, in front of them (T-01).
+/// Returns the sender and the number of messages, in front of them (T-01).
 #[inline(always)]
 pub(super) fn head(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
     match bytes {

@@ -38,7 +38,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A short name for logs, counters and JSON.
+    /// Returns a short name for logs, counters and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ macro_rules! fields {
         pub enum Field { $($(#[$doc])* $variant,)* }
 
         impl Field {
-            /// Its name in PROTOCOL.md, logs and JSON.
+            /// Returns its name in PROTOCOL.md, logs and JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }

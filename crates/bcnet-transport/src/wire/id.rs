@@ -35,13 +35,13 @@ impl PeerId {
     /// The sender has no id yet.
     pub const UNASSIGNED: Self = Self(0xFF);
 
-    /// Whether a host gives this id to a client.
+    /// Returns whether a host gives this id to a client.
     #[must_use]
     pub const fn is_assignable(self) -> bool {
         matches!(self.0, 0x02..=0x7E) && self.0 != Self::GAMESPY.0
     }
 
-    /// Whether a stock sender ever puts this id in front of a datagram.
+    /// Returns whether a stock sender ever puts this id in front of a datagram.
     #[must_use]
     pub(crate) const fn is_stock_sender(self) -> bool {
         self.is_assignable() || self.0 == Self::HOST.0 || self.0 == Self::UNASSIGNED.0
@@ -79,13 +79,13 @@ impl Kind {
     /// A game payload, whole or in parts.
     pub const DATA: Self = Self(0x32);
 
-    /// The channel whose sequence numbers this kind uses (T-11).
+    /// Returns the channel whose sequence numbers this kind uses (T-11).
     #[must_use]
     pub const fn channel(self) -> Channel {
         if self.0 < Self::DATA.0 { Channel::Control } else { Channel::Game }
     }
 
-    /// The name of a known kind.
+    /// Returns the name of a known kind.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -120,7 +120,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Its name in texts and in JSON.
+    /// Returns its name in texts and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,7 +147,7 @@ impl Seq {
         Self(self.0.wrapping_add(1))
     }
 
-    /// How far this number is ahead of `earlier` (negative: behind), by the shorter way round.
+    /// Returns how far this number is ahead of `earlier` (negative: behind), by the shorter way round.
     #[must_use]
     pub const fn distance_from(self, earlier: Self) -> i16 {
         self.0.wrapping_sub(earlier.0).cast_signed()
@@ -176,7 +176,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its place, counted from 0.
+    /// Returns its place, counted from 0.
     #[must_use]
     pub const fn index(self) -> u8 {
         match self {
@@ -185,7 +185,7 @@ impl Part {
         }
     }
 
-    /// How many parts there are, if this one tells.
+    /// Returns how many parts there are, if this one tells.
     #[must_use]
     pub const fn total(self) -> Option<NonZeroU8> {
         match self {
@@ -194,7 +194,7 @@ impl Part {
         }
     }
 
-    /// What it adds to a header, and a zero behind it if that is one byte.
+    /// Returns what it adds to a header, and a zero behind it if that is one byte.
     pub(super) const fn to_bytes(self) -> [u8; 2] {
         match self {
             Self::First { total } => [0, total.get()],
@@ -202,7 +202,7 @@ impl Part {
         }
     }
 
-    /// The bytes it adds to a header.
+    /// Returns the bytes it adds to a header.
     pub(super) const fn wire_len(self) -> usize {
         match self {
             Self::First { .. } => 2,
@@ -252,7 +252,7 @@ impl Delivery {
         }
     }
 
-    /// The bytes of a data header with this delivery.
+    /// Returns the bytes of a data header with this delivery.
     pub(crate) const fn header_len(self) -> usize {
         match self {
             Self::Unreliable => 3,

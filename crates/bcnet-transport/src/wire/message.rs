@@ -129,7 +129,7 @@ impl BootReason {
     /// The address is on the host's ban list.
     pub const BANNED: Self = Self(5);
 
-    /// The name of a known reason.
+    /// Returns the name of a known reason.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -145,7 +145,7 @@ impl BootReason {
 }
 
 impl Message<'_> {
-    /// The type byte.
+    /// Returns the type byte.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -167,7 +167,7 @@ impl Message<'_> {
         }
     }
 
-    /// What identifies it if it is reliable, and what an ACK for it must name.
+    /// Returns what identifies it if it is reliable, and what an ACK for it must name.
     #[must_use]
     pub fn id(&self) -> Option<MessageId> {
         match self {
@@ -182,7 +182,7 @@ impl Message<'_> {
         }
     }
 
-    /// What a stock sender would not have done.
+    /// Returns what a stock sender would not have done.
     #[must_use]
     pub fn non_stock(&self) -> NonStock {
         let large = NonStock::when(self.wire_len() > MAX_MESSAGE, NonStock::LARGE_MESSAGE);
@@ -209,7 +209,7 @@ impl Message<'_> {
 }
 
 impl Body<'_> {
-    /// The type byte that announces this body.
+    /// Returns the type byte that announces this body.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -220,7 +220,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether it ends in text, so that everything behind it is text as well.
+    /// Returns whether it ends in text, so that everything behind it is text as well.
     pub(super) const fn has_text(&self) -> bool {
         matches!(self, Self::Identity { .. } | Self::ConnectRequest { .. })
     }

@@ -48,13 +48,13 @@ impl NonStock {
         if present { oddity } else { Self::NONE }
     }
 
-    /// Whether there is nothing odd.
+    /// Returns whether there is nothing odd.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` is in this set.
+    /// Returns whether all of `other` is in this set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

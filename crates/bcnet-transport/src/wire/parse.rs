@@ -168,7 +168,7 @@ fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
     Some((Some(Seq(u16::from_le_bytes(*seq))), body))
 }
 
-/// The index of a part and, with index 0, the total (T-20, T-22). `index_at` is where the index lies.
+/// Returns the index of a part and, with index 0, the total (T-20, T-22). `index_at` is where the index lies.
 #[inline(always)]
 fn part(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Part, &[u8]), WireError> {
     let too_small = || bad_size(at, size, size + 1);
@@ -242,7 +242,7 @@ fn body(kind: Kind, reply: bool, bytes: &[u8]) -> Option<(Body<'_>, &[u8])> {
     })
 }
 
-/// The least length and the name of each field of a control message, in order.
+/// Returns the least length and the name of each field of a control message, in order.
 fn layout(kind: Kind, reply: bool) -> &'static [(u16, Field)] {
     const HEAD: [(u16, Field); 3] = [(1, Field::Type), (2, Field::Size), (2, Field::Sequence)];
     const IDENTITY: &[(u16, Field)] =
@@ -280,8 +280,8 @@ fn cut_data(bytes: &[u8], at: usize, word: u16) -> WireError {
     cut(bytes, at, &fields)
 }
 
-/// The datagram ends before the message does. The first field that is not whole in its least form was cut; if all
-/// are, the last one goes on.
+/// Returns the datagram ends before the message does. The first field that is not whole in its least form was cut; if
+/// all are, the last one goes on.
 #[cold]
 fn cut(bytes: &[u8], at: usize, fields: &[(u16, Field)]) -> WireError {
     let mut end = 0;

@@ -26,19 +26,19 @@ impl<'a> Text<'a> {
         Some((Self { units }, rest.as_flattened().get(NUL.len()..)?))
     }
 
-    /// UTF-16LE bytes for [`Text::new`]. `None` if `text` holds a NUL, which would end it early.
+    /// UTF-16LE bytes for [`Text::new`]. Returns `None` if `text` holds a NUL, which would end it early.
     #[must_use]
     pub fn encode(text: &str) -> Option<Vec<u8>> {
         (!text.contains('\0')).then(|| text.encode_utf16().flat_map(u16::to_le_bytes).collect())
     }
 
-    /// Its bytes, without the terminator.
+    /// Returns its bytes, without the terminator.
     #[must_use]
     pub fn as_bytes(self) -> &'a [u8] {
         self.units.as_flattened()
     }
 
-    /// Its characters.
+    /// Returns its characters.
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
         decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit)))
             .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))

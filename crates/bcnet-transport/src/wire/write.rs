@@ -32,8 +32,9 @@ impl<'b> Writer<'b> {
         Self { buffer, len: DATAGRAM_HEADER, count: 0 }
     }
 
-    /// Appends a message. `false`, and nothing changed, if it does not fit, if there are 255 already, if its size is more
-    /// than its header can say, or if it has a tail that no reader would accept (an odd one behind text, T-39).
+    /// Appends a message. Returns `false`, and nothing changed, if it does not fit, if there are 255 already, if its
+    /// size is more than its header can say, or if it has a tail that no reader would accept (an odd one behind text,
+    /// T-39).
     #[must_use]
     pub fn push(&mut self, message: &Message<'_>) -> bool {
         let Some(count) = self.count.checked_add(1) else { return false };
@@ -48,7 +49,7 @@ impl<'b> Writer<'b> {
         true
     }
 
-    /// Appends `count` ACKs, the numbers counting up from that of `first`. How many fit.
+    /// Appends `count` ACKs, the numbers counting up from that of `first`. Returns how many fit.
     #[must_use]
     #[inline]
     pub(crate) fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
@@ -67,14 +68,14 @@ impl<'b> Writer<'b> {
         written
     }
 
-    /// Appends a message that is encoded already. `false`, and nothing changed, if it does not fit.
+    /// Appends a message that is encoded already. Returns `false`, and nothing changed, if it does not fit.
     #[must_use]
     #[inline]
     pub(crate) fn push_encoded(&mut self, message: &[u8]) -> bool {
         self.push_run(message, 1)
     }
 
-    /// Appends `count` messages that are encoded already. `false`, and nothing changed, if they do not all fit.
+    /// Appends `count` messages that are encoded already. Returns `false`, and nothing changed, if they do not all fit.
     #[must_use]
     #[inline]
     pub(crate) fn push_run(&mut self, messages: &[u8], count: u8) -> bool {
@@ -86,13 +87,13 @@ impl<'b> Writer<'b> {
         true
     }
 
-    /// Whether it holds no message.
+    /// Returns whether it holds no message.
     #[must_use]
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many messages it can still take, however short.
+    /// Returns how many messages it can still take, however short.
     #[must_use]
     pub(crate) const fn room_messages(&self) -> u8 {
         u8::MAX - self.count
@@ -116,7 +117,7 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// The ACK of a whole message (T-30, T-31).
+/// Returns the ACK of a whole message (T-30, T-31).
 #[inline]
 pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     let [low, high] = seq.0.to_le_bytes();
@@ -149,7 +150,7 @@ pub(crate) const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usiz
     }
 }
 
-/// Writes `message` into `out`, which is exactly its size. `false` if the size does not fit its word.
+/// Writes `message` into `out`, which is exactly its size. Returns `false` if the size does not fit its word.
 fn put(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
     let kind = message.kind().0;
     let mut out = Cursor { rest: out };
