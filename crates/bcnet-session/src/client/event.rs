@@ -82,7 +82,7 @@ impl From<Leave> for End {
             Leave::Booted(reason) => Self::Booted(reason),
             Leave::Silent => Self::HostSilent,
             Leave::Undeliverable => Self::Undeliverable,
-            _ => Self::HostLeft,
+            Leave::Disconnected | Leave::Replaced => Self::HostLeft,
         }
     }
 }

@@ -20,11 +20,11 @@ impl<E: Engine> Client<E> {
         payload: &mut Vec<u8>,
         now: Time,
     ) -> Option<Event> {
-        if let transport::Event::Received { reliable, .. } = event {
-            let heard = self.hear(payload, Event::Received { reliable });
-            return heard.map_or_else(|nonsense| self.count(nonsense), Some);
-        }
         let event = match event {
+            transport::Event::Received { reliable, .. } => {
+                let heard = self.hear(payload, Event::Received { reliable });
+                return heard.map_or_else(|nonsense| self.count(nonsense), Some);
+            }
             transport::Event::Joined { peer } if peer == self.engine.id() => Some(self.connected(peer, now)),
             transport::Event::Identity { peer, .. } => {
                 let name = text::name(payload);
@@ -33,7 +33,10 @@ impl<E: Engine> Client<E> {
             }
             transport::Event::Left { peer, reason } => Some(self.left(peer, reason)),
             transport::Event::Rejected { cause, .. } => self.count(Nonsense::Datagram(cause)),
-            _ => None,
+            // Others are the host's business, and browsers do not ask clients.
+            transport::Event::Joined { .. }
+            | transport::Event::Request { .. }
+            | transport::Event::Query { .. } => None,
         };
         payload.clear();
         event
