@@ -3,6 +3,7 @@
 //! It is written as it is read, without a tree of values in between: captures have millions of messages. [`text`] has the
 //! grammar, here is what a datagram looks like in it.
 
+mod floats;
 mod text;
 
 use std::num::NonZeroU8;
@@ -165,7 +166,7 @@ impl Json {
 
     fn game(&mut self, payload: &Description<'_>) {
         self.member("opcode", payload.opcode.map(|opcode| opcode.0));
-        self.member("name", payload.opcode.and_then(game::Opcode::name));
+        self.member("name", payload.opcode.and_then(game::Opcode::name).map(Word));
         self.name("values");
         self.object(|json| {
             // Which of the first fields stand in a list that is written already: most payloads have no more.
@@ -176,7 +177,10 @@ impl Json {
                     json.field(&field.value);
                     continue;
                 }
-                let same = |other: &game::Field<'_>| other.name == field.name;
+                // Nearly always the name is the very same text, which needs no look at its letters.
+                let same = |other: &game::Field<'_>| {
+                    std::ptr::eq(other.name, field.name) || other.name == field.name
+                };
                 let is_told = match 1_u128.checked_shl(place as u32) {
                     Some(bit) => told & bit != 0,
                     None => payload.fields.iter().take(place).any(same),
@@ -203,7 +207,7 @@ impl Json {
             game::Value::Flag(flag) => self.value(*flag),
             game::Value::Float(number) | game::Value::Packed { number, .. } => self.value(*number),
             game::Value::Raw(bits) => self.value(*bits),
-            game::Value::Name(name) => self.value(*name),
+            game::Value::Name(name) => self.value(Word(name)),
             game::Value::Text(text) => self.value(latin1(text).as_str()),
             game::Value::Bytes(bytes) => self.hex(bytes),
         }

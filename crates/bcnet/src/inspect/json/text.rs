@@ -8,12 +8,15 @@ use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
 
+use super::floats::Floats;
+
 /// Lines of JSON that wait to be written.
 #[derive(Default)]
 pub(in crate::inspect) struct Json {
     /// Written up to `len`; what is behind is room.
     text: Vec<u8>,
     len: usize,
+    pub(super) floats: Floats,
 }
 
 impl Json {
@@ -65,7 +68,7 @@ impl Json {
 
     /// The next bytes to fill; [`used`](Self::used) tells how many were.
     #[inline(always)]
-    fn room<const N: usize>(&mut self) -> &mut [u8; N] {
+    pub(super) fn room<const N: usize>(&mut self) -> &mut [u8; N] {
         if self.text.len() - self.len < N {
             self.grow(N);
         }
@@ -74,8 +77,18 @@ impl Json {
     }
 
     #[inline(always)]
-    fn used(&mut self, bytes: usize) {
+    pub(super) fn used(&mut self, bytes: usize) {
         self.len += bytes;
+    }
+
+    /// Returns how many bytes there are.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns what was added since there were `len` bytes.
+    pub(super) fn since(&self, len: usize) -> &[u8] {
+        self.text.get(len..self.len).unwrap_or_default()
     }
 
     #[cold]
@@ -86,7 +99,7 @@ impl Json {
 
     /// Adds bytes as they are.
     #[inline(always)]
-    fn put(&mut self, bytes: &[u8]) {
+    pub(super) fn put(&mut self, bytes: &[u8]) {
         if self.text.len() - self.len < bytes.len() {
             self.grow(bytes.len());
         }
@@ -211,20 +224,14 @@ impl Value for i64 {
     }
 }
 
-macro_rules! float {
-    ($($number:ty)*) => {
-        /// In as few digits as tell it from every other; what is no number becomes null.
-        $(impl Value for $number {
-            fn add(self, json: &mut Json) {
-                // Writing to memory does not fail.
-                let _ = serde_json::to_writer(&mut *json, &self);
-                json.put(b",");
-            }
-        })*
-    };
+/// In as few digits as tell it from every other; what is no number becomes null.
+impl Value for f64 {
+    fn add(self, json: &mut Json) {
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut *json, &self);
+        json.put(b",");
+    }
 }
-
-float!(f32 f64);
 
 impl Value for bool {
     #[inline(always)]
@@ -388,6 +395,8 @@ mod tests {
         fn same<T: Value + serde::Serialize + Copy>(value: T) {
             let expected = serde_json::to_string(&value).expect("a value");
             assert_eq!(line(|json| json.value(value)), format!("{{{expected}}}\n"));
+            let twice = line(|json| [value; 2].into_iter().for_each(|value| json.value(value)));
+            assert_eq!(twice, format!("{{{expected},{expected}}}\n"));
         }
         for number in [0, 9, 10, 99, 100, 101, 65_535, 1_000_000, u64::MAX] {
             same(number);
@@ -396,11 +405,16 @@ mod tests {
             same(-(number.cast_signed() / 2));
             same(number as f64 / 8.0);
             same(number as f32 / 8.0);
+            same(f32::from_bits(number as u32));
         }
         for text in ["", "plain", "Žofie 🚀", "a\"b", "a\\b", "\u{1}\n\u{7f}"] {
             same(text);
         }
         same(f64::NAN);
+        same(f32::NAN);
+        same(-0.0_f32);
+        same(f32::MIN_POSITIVE);
+        same(-f32::MAX);
         same(i64::MIN);
         same(true);
         same(false);
