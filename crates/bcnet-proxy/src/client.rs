@@ -7,7 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{Body, Control, Message, Parsed, PeerId};
 
 use crate::heal::{Direction, Healed, Healer, Inbound};
-use crate::proxy::Source;
+use crate::output::Source;
 
 /// The clients of one address.
 #[derive(Debug)]

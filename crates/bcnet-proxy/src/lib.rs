@@ -8,11 +8,13 @@
 
 mod client;
 mod heal;
+mod output;
 mod proxy;
 mod tracker;
 
 pub use heal::{Bytes, Direction, Healed, Healer, Inbound, Passed};
-pub use proxy::{Config, Event, Leg, MAX_PER_ADDRESS, Output, Player, Proxy, Refusal, Source};
+pub use output::{Event, Leg, Output, Player, Refusal, Source};
+pub use proxy::{Config, MAX_PER_ADDRESS, Proxy};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
