@@ -142,16 +142,20 @@ impl<E: Engine> Session<E> {
         [self.endpoint.next_timeout(), self.due].into_iter().flatten().min()
     }
 
-    /// Writes the next datagram to send into `buffer`, which should have 2048 bytes. It is ciphered, if the transport's
-    /// `cipher` is on and it does not begin with `\`.
+    /// Writes the next datagram to send into `buffer`. It is ciphered, if the transport's `cipher` is on and it does not
+    /// begin with `\`.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than the largest datagram there can be: 2048 bytes are enough, unless the transport's
+    /// `datagram_limit` is more.
     pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
-        while let Some((to, text)) = self.texts.pop_front() {
-            if let Some(room) = buffer.get_mut(..text.len()) {
-                room.copy_from_slice(&text);
-                return Some(Transmit { to, len: text.len() });
-            }
-        }
-        self.endpoint.poll_transmit(buffer, now)
+        let Some((to, text)) = self.texts.pop_front() else {
+            return self.endpoint.poll_transmit(buffer, now);
+        };
+        let len = text.len();
+        assert!(len <= buffer.len(), "a buffer of {} bytes is too short for a reply of {len}", buffer.len());
+        buffer.get_mut(..len)?.copy_from_slice(&text);
+        Some(Transmit { to, len })
     }
 
     /// The next thing that happened.

@@ -3,11 +3,12 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::{Config, Mission, System};
+use bcnet_session::{Config, Mission, Session, System};
+use bcnet_transport::Time;
 
 use crate::play::playing;
 use crate::vectors::bytes;
-use crate::world::World;
+use crate::world::{HOST, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -149,4 +150,13 @@ fn no_datagram_leaves_by_surprise() {
     assert_eq!(world.session.next_timeout(), None);
     world.run(1000 * SECOND);
     assert_eq!(world.elsewhere, []);
+}
+
+/// S-06: a buffer that is too short for a reply is a mistake of the caller, not a reply that is lost.
+#[test]
+#[should_panic(expected = "a buffer of 16 bytes is too short for a reply of")]
+fn a_short_buffer_is_a_mistake_of_the_caller() {
+    let mut session = Session::new(Config::default(), 1);
+    session.handle_datagram(HOST, &mut b"\\status\\".to_owned(), Time::ZERO);
+    session.poll_transmit(&mut [0; 16], Time::ZERO);
 }
