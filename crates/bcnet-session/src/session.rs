@@ -142,6 +142,13 @@ impl<E: Engine> Session<E> {
         [self.endpoint.next_timeout(), self.due].into_iter().flatten().min()
     }
 
+    /// Returns whether something is to be sent or done that must not wait: anything but copies of state updates (S-33), which
+    /// lose little if they share a datagram with what comes next.
+    #[must_use]
+    pub fn has_urgent(&self, now: Time) -> bool {
+        !self.texts.is_empty() || self.due.is_some_and(|due| due <= now) || self.endpoint.has_urgent(now)
+    }
+
     /// Writes the next datagram to send into `buffer`. It is ciphered, if the transport's `cipher` is on and it does not
     /// begin with `\`.
     ///

@@ -220,6 +220,11 @@ impl Engine for Endpoint {
         if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
     }
 
+    fn has_urgent(&self, now: Time) -> bool {
+        let mut ready = self.ready.iter().filter_map(|handle| self.peers.get(*handle));
+        ready.any(|peer| peer.is_urgent(now)) || self.deadlines.first().is_some_and(|(due, _)| due <= now)
+    }
+
     #[inline]
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         if buffer.len() < self.config.datagram_limit {

@@ -30,6 +30,11 @@ pub trait Engine: Debug {
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
 
+    /// Returns whether anything waits to be sent, or a timer to be served, that must not wait for company. Unreliable
+    /// messages may, and so may ACKs for a while (T-60): they share a datagram with what comes next.
+    #[must_use]
+    fn has_urgent(&self, now: Time) -> bool;
+
     /// Writes the next datagram to send into `buffer`.
     ///
     /// # Panics

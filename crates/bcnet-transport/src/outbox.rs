@@ -172,6 +172,12 @@ impl Outbox {
         self.fresh > 0 || self.owed > 0 || !self.lost.is_empty()
     }
 
+    /// Returns whether something other than unreliable messages waits, and the budget lets it go.
+    pub(crate) fn has_urgent(&self, budget: usize) -> bool {
+        let waits = self.fresh > self.unreliable.len() || !self.lost.is_empty();
+        waits && (self.in_flight == 0 || self.in_flight < budget)
+    }
+
     /// Returns what was sent and is not acknowledged: id, sends, time of the first send.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (MessageId, u8, Time)> {
         let channels = [(Channel::Control, &self.control), (Channel::Game, &self.game)];

@@ -372,6 +372,12 @@ impl Peer {
         true
     }
 
+    /// Returns whether something must leave now: anything but unreliable messages, and ACKs that wait for company (T-60).
+    pub(crate) fn is_urgent(&self, now: Time) -> bool {
+        let fresh = || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.budget.bytes()));
+        self.state != State::Live || self.keepalive || self.ack_due.is_some_and(|due| due <= now) || fresh()
+    }
+
     /// Returns whether nothing waits for it or from it.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queued() == (0, 0) && !self.inbox.iter().any(Inbox::is_waiting)

@@ -7,7 +7,6 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::Duration;
 
 use bcnet_transport::Time;
@@ -18,9 +17,6 @@ use crate::clock::Clock;
 
 /// What an event loop drives.
 pub(crate) trait Service: Sized {
-    /// Turns begin at most this often: taking many datagrams at once costs less than waking up for each.
-    const TURN_EVERY: Duration = Duration::ZERO;
-
     /// Returns when the next turn is due, whatever arrives.
     fn next_timeout(&self) -> Option<Time>;
 
@@ -77,10 +73,6 @@ impl<S: Service> EventLoop<S> {
 
     /// Waits until something is to be done, and has it done.
     pub(crate) fn turn(&mut self, service: &mut S) -> io::Result<()> {
-        let pause = (self.turned + S::TURN_EVERY).since(self.clock.now());
-        if !pause.is_zero() {
-            thread::sleep(pause);
-        }
         let wait = service
             .next_timeout()
             .map_or(LONGEST_WAIT, |next| next.since(self.clock.now()).min(LONGEST_WAIT));
@@ -170,6 +162,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// Counts its turns.

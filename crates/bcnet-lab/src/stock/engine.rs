@@ -26,6 +26,11 @@ impl Engine for Stock {
         self.next_due()
     }
 
+    /// It sends when its frame comes, whatever it is.
+    fn has_urgent(&self, now: Time) -> bool {
+        self.next_due().is_some_and(|due| due <= now)
+    }
+
     fn poll_transmit(&mut self, buffer: &mut [u8], _: Time) -> Option<Transmit> {
         Self::poll_transmit(self, buffer)
     }

@@ -108,6 +108,13 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// Returns whether a datagram is from somebody in the game, as its address and the id in it tell.
+    #[must_use]
+    pub fn is_in_game(&self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+        let sender = bytes.first().and_then(|id| self.member(PeerId(*id)));
+        sender.is_some_and(|member| member.address == from && member.state == State::InGame)
+    }
+
     /// The session at this moment.
     #[must_use]
     pub fn status(&self, now: Time) -> Status {

@@ -74,6 +74,15 @@ table! {
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
         masters: Vec<Master> = Vec::new(),
+        /// How much of a core relaying may take before state updates wait for company, in percent. Below three quarters of
+        /// it every update is passed on at once; above that, one datagram carries several.
+        cpu_budget: Within<1, 100> = Within::new(50),
+        /// How long a state update waits for company at the most, when the budget is used up. Chat, orders and all else
+        /// never wait.
+        coalesce_max: Duration = Duration::from_millis(20),
+        /// How long a state update always waits for company. `"50ms"` takes about a third off what a line must carry; it
+        /// counts even if it is above `coalesce_max`.
+        coalesce_min: Duration = Duration::ZERO,
     }
 }
 

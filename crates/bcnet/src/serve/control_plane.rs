@@ -206,7 +206,9 @@ impl ControlPlane {
         let is_moved = state.settings.server.masters != loaded.settings.server.masters;
         *state = State { settings: loaded.settings, bans };
         self.enforce(&state);
+        let limits = start::limits(&state.settings);
         self.commands.give(move |group, now| {
+            group.coalescing.limits = limits;
             for (host, mut config) in group.hosts.iter_mut().zip(configs.drain(..)) {
                 config.masters.clone_from(&host.session.config().masters);
                 host.reconfigure(config, now);

@@ -4,6 +4,7 @@
 //! session, its socket and its log. The [`control_plane`] decides what needs files and names, in the threads of the
 //! [`control_socket`] and of signals, and hands the group commands.
 
+mod coalescing;
 mod control_plane;
 mod control_socket;
 mod event_log;
@@ -76,7 +77,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         })
         .collect();
     let mut event_loop = EventLoop::new(clock)?;
-    let mut group = SessionGroup::new(hosts, &event_loop.registrar()?, clock, recorder)?;
+    let mut group =
+        SessionGroup::new(hosts, start::limits(&settings), &event_loop.registrar()?, clock, recorder)?;
     let control = control::path(&settings);
     let (refresh, housekeeping) = Background::new();
     let plane = ControlPlane::new(flags, settings, bans, event_loop.commands(), refresh.clone());

@@ -7,6 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{BootReason, PeerId};
 use serde_json::{Value, json};
 
+use super::coalescing::Coalescing;
 use super::session_group::SessionGroup;
 use super::session_host::SessionHost;
 use crate::control::Refusal;
@@ -16,6 +17,7 @@ pub(super) struct Chosen<'a> {
     hosts: Vec<&'a mut SessionHost>,
     /// How many datagrams are not in the capture, if there is one.
     capture_left_out: Option<u64>,
+    coalescing: &'a Coalescing,
 }
 
 impl SessionGroup {
@@ -33,7 +35,7 @@ impl SessionGroup {
             Some(wanted) if hosts.is_empty() => {
                 Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
             }
-            _ => Ok(Chosen { hosts, capture_left_out }),
+            _ => Ok(Chosen { hosts, capture_left_out, coalescing: &self.coalescing }),
         }
     }
 }
@@ -153,6 +155,9 @@ impl Chosen<'_> {
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(Time::ZERO).as_secs(),
             "capture_left_out": self.capture_left_out,
+            "relaying_share": (self.coalescing.share() * 1000.0).round() / 1000.0,
+            "cpu_budget": self.coalescing.limits.budget,
+            "coalescing_ms": millis(self.coalescing.window()),
             "sessions": sessions,
         })
     }

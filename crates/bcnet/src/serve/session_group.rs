@@ -1,10 +1,7 @@
 //! All sessions of one thread, driven by one event loop.
 //!
-//! A session to which something arrived is due at once, but not before [`FLUSH_EVERY`] has passed since its last
-//! datagrams left: an idle server answers at once, and in a busy one what would leave in many small datagrams leaves in
-//! few. Until then its arrivals wait in the socket, so that a turn takes the arrivals of each session that is due in
-//! one go, deciphers all together, and sends while what it has just touched is still in the cache. Only where more
-//! arrives than a socket might hold, it is emptied every turn.
+//! A turn takes all that has arrived everywhere, deciphers it together, hands it out, and sends in the same turn what came
+//! of it, ciphered together. Only state updates may wait for a later turn, as far as [`Coalescing`] says.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,6 +9,7 @@ use std::time::Duration;
 
 use bcnet_transport::{Deadlines, Time, cipher};
 
+use super::coalescing::{Coalescing, Limits};
 use super::session_host::SessionHost;
 use crate::clock::Clock;
 use crate::event_loop::{CommandSender, Registrar, Service};
@@ -22,14 +20,17 @@ use crate::udp::{Batch, Received};
 pub(super) struct SessionGroup {
     pub(super) hosts: Vec<SessionHost>,
     pub(super) recorder: Option<Recorder>,
+    pub(super) coalescing: Coalescing,
     clock: Clock,
     deadlines: Deadlines,
-    /// Sessions whose sockets are to be emptied now.
+    /// Sessions whose sockets are to be emptied.
     unread: VecDeque<u32>,
-    /// Sessions that are to be served in this turn.
-    due: Vec<u32>,
+    /// Sessions to look at in this turn.
+    touched: Vec<u32>,
     inbound: Batch,
     outbound: Batch,
+    /// What this turn did so far.
+    work: Work,
     /// When to go, even if somebody has not heard the goodbye.
     leaving: Option<Time>,
 }
@@ -37,9 +38,23 @@ pub(super) struct SessionGroup {
 /// Hands commands to the sessions, from any thread.
 pub(super) type Commands = CommandSender<SessionGroup>;
 
-impl Service for SessionGroup {
-    const TURN_EVERY: Duration = Duration::from_millis(5);
+/// What a turn did: datagrams, those of them that relaying is made of, and how long the capture took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Work {
+    all: u32,
+    relayed: u32,
+    recording: Duration,
+}
 
+impl Work {
+    /// Returns how much of a time relaying took.
+    fn relaying(&self, time: Duration) -> Duration {
+        let time = time.saturating_sub(self.recording);
+        if self.relayed == 0 { Duration::ZERO } else { time * self.relayed / self.all.max(1) }
+    }
+}
+
+impl Service for SessionGroup {
     fn next_timeout(&self) -> Option<Time> {
         if !self.unread.is_empty() {
             return Some(Time::ZERO);
@@ -51,11 +66,7 @@ impl Service for SessionGroup {
     fn note_readable(&mut self, socket: u32) {
         let Some(host) = self.hosts.get_mut(socket as usize).filter(|host| !host.is_unread) else { return };
         host.is_unread = true;
-        // What is recorded has the time at which it came.
-        if host.is_crowded || self.recorder.is_some() {
-            self.unread.push_back(socket);
-        }
-        self.deadlines.set(socket, Some(host.flushed + FLUSH_EVERY));
+        self.unread.push_back(socket);
     }
 
     fn note_commands(&mut self) {
@@ -63,15 +74,20 @@ impl Service for SessionGroup {
     }
 
     fn turn(&mut self, now: Time) {
+        self.coalescing.advance(now);
         self.call_due(now);
         for _ in 0..self.unread.len() {
             self.receive(now);
         }
         self.handle_inbound(now);
-        while let Some(index) = self.due.pop() {
-            self.serve(index, now);
+        let handed_out = self.clock.now();
+        self.note_work(handed_out.since(now));
+        for place in 0..self.touched.len() {
+            self.serve(self.touched[place], now);
         }
+        self.touched.clear();
         self.send(now);
+        self.note_work(self.clock.now().since(handed_out));
     }
 
     fn is_over(&self, now: Time) -> bool {
@@ -83,6 +99,7 @@ impl Service for SessionGroup {
 impl SessionGroup {
     pub(super) fn new(
         mut hosts: Vec<SessionHost>,
+        limits: Limits,
         registrar: &Registrar,
         clock: Clock,
         recorder: Option<Recorder>,
@@ -93,12 +110,14 @@ impl SessionGroup {
         let mut group = Self {
             hosts,
             recorder,
+            coalescing: Coalescing::new(limits),
             clock,
             deadlines: Deadlines::new(),
             unread: VecDeque::new(),
-            due: Vec::new(),
+            touched: Vec::new(),
             inbound: Batch::new(),
             outbound: Batch::new(),
+            work: Work::default(),
             leaving: None,
         };
         // A session may have something to do from the start: masters, say.
@@ -106,27 +125,24 @@ impl SessionGroup {
         Ok(group)
     }
 
-    /// Lists the sessions whose time has come, and the sockets to empty before that.
+    /// Lists the sessions whose time has come.
     fn call_due(&mut self, now: Time) {
         while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
             self.deadlines.set(index, None);
-            let Some(host) = self.hosts.get(index as usize) else { continue };
-            if host.is_unread && !host.is_crowded && self.recorder.is_none() {
-                self.unread.push_back(index);
-            }
-            self.due.push(index);
+            let Some(host) = self.hosts.get_mut(index as usize) else { continue };
+            host.is_due = true;
+            touch(host, index, &mut self.touched);
         }
     }
 
     /// Takes what has arrived at the next socket: a bounded amount, so that a flood at one does not starve the others.
     fn receive(&mut self, now: Time) {
         let Some(index) = self.unread.pop_front() else { return };
-        let (mut left, mut weight) = (SHARE, 0);
+        let mut left = SHARE;
         while let Some(host) = self.hosts.get_mut(index as usize) {
             let before = self.inbound.len();
             let received = host.socket.receive(&mut self.inbound, index, left);
             left -= self.inbound.len() - before;
-            weight += self.inbound.weight(before);
             let is_all = match received {
                 Ok(received) => received == Received::All,
                 // The network complains of something sent earlier; behind that, there may be datagrams.
@@ -137,7 +153,7 @@ impl SessionGroup {
                 }
             };
             if is_all || left == 0 {
-                host.note_emptying(weight, !is_all, now);
+                host.is_unread = !is_all;
                 self.unread.extend((!is_all).then_some(index));
                 return;
             }
@@ -149,50 +165,64 @@ impl SessionGroup {
 
     /// Hands a batch of arrivals to their sessions.
     fn handle_inbound(&mut self, now: Time) {
-        let Self { hosts, inbound, recorder, clock, .. } = self;
+        let Self { hosts, inbound, recorder, clock, work, touched, .. } = self;
         if let Some(recorder) = recorder {
+            let began = clock.now();
             for (head, bytes) in inbound.iter_mut() {
                 if let Some(host) = hosts.get(head.owner as usize) {
                     recorder.record(head.remote, host.local(head.local), clock.wall(now), bytes);
                 }
             }
+            work.recording += clock.now().since(began);
         }
         inbound.apply(cipher::decrypt_batch, |_| true);
+        work.all += inbound.len() as u32;
         for (head, bytes) in inbound.iter_mut() {
             if let Some(host) = hosts.get_mut(head.owner as usize) {
-                host.handle(head, bytes, now);
+                touch(host, head.owner, touched);
+                work.relayed += u32::from(host.handle(head, bytes, now));
             }
         }
         inbound.clear();
     }
 
-    /// Has a session do what is due, and puts all that it has to send into the batch.
+    /// Has a session do what is due, and puts all that it has to send into the batch, unless that may wait.
     fn serve(&mut self, index: u32, now: Time) {
         let Some(host) = self.hosts.get_mut(index as usize) else { return };
+        host.is_touched = false;
+        if let Some(until) = host.hold(self.coalescing.window(), now) {
+            host.report(now);
+            return self.deadlines.set(index, Some(until));
+        }
+        (host.is_due, host.held_since) = (false, None);
         host.session.handle_timeout(now);
         host.report(now);
-        host.flushed = now;
+        let is_relaying = std::mem::take(&mut host.has_relayed);
         while let Some(host) = self.hosts.get_mut(index as usize) {
             if self.outbound.is_full() {
                 self.send(now);
-            } else if !host.transmit(index, &mut self.outbound, now) {
-                let next = if host.is_unread { Some(now) } else { host.session.next_timeout() };
-                self.deadlines.set(index, next.map(|due| due.max(now + FLUSH_EVERY)));
-                return;
+            } else if host.transmit(index, &mut self.outbound, now) {
+                self.work.all += 1;
+                self.work.relayed += u32::from(is_relaying);
+            } else {
+                let next = host.session.next_timeout();
+                return self.deadlines.set(index, next.map(|due| due.max(now + PAUSE)));
             }
         }
     }
 
     /// Sends the batch of what is to leave.
     fn send(&mut self, now: Time) {
-        let Self { hosts, outbound, recorder, clock, .. } = self;
+        let Self { hosts, outbound, recorder, clock, work, .. } = self;
         outbound.apply(cipher::encrypt_batch, |_| true);
         if let Some(recorder) = recorder {
+            let began = clock.now();
             for (head, bytes) in outbound.iter_mut() {
                 if let Some(host) = hosts.get(head.owner as usize) {
                     recorder.record(host.local(head.local), head.remote, clock.wall(now), bytes);
                 }
             }
+            work.recording += clock.now().since(began);
         }
         for (index, range) in outbound.runs() {
             let Some(host) = hosts.get_mut(index as usize) else { continue };
@@ -201,6 +231,12 @@ impl SessionGroup {
             }
         }
         outbound.clear();
+    }
+
+    /// A part of the turn took so long.
+    fn note_work(&mut self, time: Duration) {
+        let work = std::mem::take(&mut self.work);
+        self.coalescing.add(work.relaying(time));
     }
 
     /// Says goodbye to everyone.
@@ -222,8 +258,16 @@ impl SessionGroup {
     }
 }
 
-/// A session sends at most this often: twice as often as a stock host was seen to send to each client.
-const FLUSH_EVERY: Duration = Duration::from_millis(50);
+/// Has a session looked at in this turn.
+fn touch(host: &mut SessionHost, index: u32, touched: &mut Vec<u32>) {
+    if !host.is_touched {
+        host.is_touched = true;
+        touched.push(index);
+    }
+}
+
+/// A session that nothing arrives at is not looked at again before this has passed, whatever it says.
+const PAUSE: Duration = Duration::from_millis(1);
 /// How many datagrams one socket may bring before others have their turn.
 const SHARE: usize = 256;
 /// How many datagrams an error at a socket counts for.
@@ -232,88 +276,4 @@ const ERROR_COST: usize = 16;
 const GOODBYE: Duration = Duration::from_millis(2000);
 
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-
-    use bcnet_transport::wire::Text;
-    use bcnet_transport::{Config, Connect, Endpoint, Engine as _};
-
-    use super::*;
-    use crate::allocations;
-    use crate::event_loop::EventLoop;
-    use crate::udp::{Io, Socket};
-
-    /// Returns a group of one session, for players at this machine, and its loop.
-    fn group(io: Io) -> (SessionGroup, EventLoop<SessionGroup>) {
-        let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
-        let address = socket.local().expect("bound");
-        let transport = Config { cipher: false, ..Config::default() };
-        let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
-        let hosts = vec![SessionHost::new(config, 7, socket, address)];
-        let event_loop = EventLoop::new(Clock::start()).expect("a loop");
-        let registrar = event_loop.registrar().expect("a loop");
-        (SessionGroup::new(hosts, &registrar, Clock::start(), None).expect("a group"), event_loop)
-    }
-
-    #[test]
-    fn arrivals_wait_until_their_session_is_due_unless_there_are_many() {
-        let (mut group, _) = group(Io::BEST);
-        let at = |millis: u64| Time::from_micros(millis * 1000);
-        group.turn(at(0));
-        group.hosts[0].flushed = at(100);
-        group.note_readable(0);
-        group.call_due(at(149));
-        assert_eq!((group.unread.len(), group.due.len()), (0, 0), "49 ms after the last datagrams left");
-        group.call_due(at(150));
-        assert_eq!((group.unread.len(), group.due.len()), (1, 1), "and when they are 50 ms ago");
-        group.turn(at(150));
-        assert_eq!(group.deadlines.first(), None, "nothing was there, and nothing is to be done");
-        // 16 players, each 20 times a second.
-        group.hosts[0].note_emptying(16, false, at(200));
-        assert!(!group.hosts[0].is_crowded);
-        // More than a small socket could hold until the next time.
-        group.hosts[0].note_emptying(201, false, at(250));
-        assert!(group.hosts[0].is_crowded);
-        group.note_readable(0);
-        assert_eq!(group.unread, [0], "to be taken now, whatever is due");
-        group.turn(at(251));
-        assert!(!group.hosts[0].is_crowded, "nothing was there");
-        group.hosts[0].note_emptying(SHARE, true, at(300));
-        assert!(group.hosts[0].is_unread && group.hosts[0].is_crowded);
-    }
-
-    #[test]
-    fn a_datagram_costs_no_allocation() {
-        for io in [Io::BEST, Io::Portable] {
-            let (mut group, mut event_loop) = group(io);
-            let address = group.hosts[0].address;
-            let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-            let mut player = Endpoint::connect(
-                Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
-                Connect { host: address, nonce: 7, password: Text::default() },
-                Time::ZERO,
-            );
-            let mut hello = [0; 512];
-            let hello_size = player.poll_transmit(&mut hello, Time::ZERO).expect("a connect request").len;
-            let mut counts = Vec::new();
-            for round in 0..40 {
-                // A connect request again and again, which is acknowledged each time, and nonsense.
-                for _ in 0..50 {
-                    client.send_to(&hello[..hello_size], address).expect("sent");
-                    client.send_to(&[9; 300], address).expect("sent");
-                }
-                let before = allocations::count();
-                let (wanted, sent) = ((round + 1) * 100, group.hosts[0].traffic.datagrams_out);
-                while group.hosts[0].traffic.datagrams_in < wanted
-                    || group.hosts[0].traffic.datagrams_out == sent
-                {
-                    event_loop.turn(&mut group).expect("a turn");
-                }
-                counts.push(allocations::count() - before);
-            }
-            // What grows with the load has grown by then, and lines of the log are few.
-            let late: u64 = counts[20..].iter().sum();
-            assert!(late < 40, "{io:?}: {late} allocations for 2000 datagrams; per round {counts:?}");
-        }
-    }
-}
+mod tests;

@@ -20,14 +20,16 @@ pub(super) struct SessionHost {
     pub(super) address: SocketAddrV4,
     pub(super) event_log: EventLog,
     pub(super) traffic: Traffic,
-    /// When datagrams left last.
-    pub(super) flushed: Time,
     /// Something has arrived at the socket and was not taken yet.
     pub(super) is_unread: bool,
-    /// More arrives than may wait until the session is due.
-    pub(super) is_crowded: bool,
-    /// When the socket was emptied last.
-    emptied: Time,
+    /// The session is to be looked at in this turn.
+    pub(super) is_touched: bool,
+    /// Something may be due in this turn, whether anything has arrived or not.
+    pub(super) is_due: bool,
+    /// Since when what may wait for company does.
+    pub(super) held_since: Option<Time>,
+    /// Players' datagrams have come since datagrams left last.
+    pub(super) has_relayed: bool,
     reply_addresses: Option<ReplyAddresses>,
     ineffective: Ineffective,
     rejections: LineLimit,
@@ -62,10 +64,11 @@ impl SessionHost {
             address,
             event_log: EventLog::new(address.port()),
             traffic: Traffic::default(),
-            flushed: Time::ZERO,
             is_unread: false,
-            is_crowded: false,
-            emptied: Time::ZERO,
+            is_touched: false,
+            is_due: false,
+            held_since: None,
+            has_relayed: false,
             reply_addresses: address.ip().is_unspecified().then(ReplyAddresses::new),
             ineffective: Ineffective::default(),
             rejections: LineLimit::new(5, LOG_EVERY),
@@ -88,25 +91,30 @@ impl SessionHost {
         }
     }
 
-    /// A deciphered datagram arrived.
-    pub(super) fn handle(&mut self, head: &Head, bytes: &mut [u8], now: Time) {
+    /// A deciphered datagram arrived. Returns whether it is a player's.
+    pub(super) fn handle(&mut self, head: &Head, bytes: &mut [u8], now: Time) -> bool {
         self.traffic.datagrams_in += 1;
         self.traffic.bytes_in += bytes.len() as u64;
         if head.cut {
             self.traffic.oversized += 1;
-            return;
+            return false;
         }
         if let (Some(reply_addresses), Some(local)) = (&mut self.reply_addresses, head.local) {
             reply_addresses.note(head.remote, local);
         }
+        let is_relayed = self.session.is_in_game(head.remote, bytes);
         self.session.handle_datagram(head.remote, bytes, now);
+        self.has_relayed |= is_relayed;
+        is_relayed
     }
 
-    /// The socket gave datagrams that took so much room there, and may have more.
-    pub(super) fn note_emptying(&mut self, weight: usize, is_more: bool, now: Time) {
-        self.is_unread = is_more;
-        self.is_crowded = is_more || weight as u128 * 1000 > CROWD * now.since(self.emptied).as_micros();
-        self.emptied = now;
+    /// Returns until when what is to be sent may wait for company, if it waits for so long; `None` if it may not.
+    pub(super) fn hold(&mut self, window: Duration, now: Time) -> Option<Time> {
+        if window.is_zero() || self.is_due || self.session.has_urgent(now) {
+            return None;
+        }
+        let until = *self.held_since.get_or_insert(now) + window;
+        (until > now).then_some(until)
     }
 
     /// Puts the next datagram to send into `batch`. Returns `false` if there is none, or no room.
@@ -192,7 +200,4 @@ fn advertise(config: &mut Config, address: SocketAddrV4) {
     }
 }
 
-/// More than so many datagrams of the game per millisecond, or larger ones that take their room, do not wait in the
-/// socket: sixteen players send half of one, and the room that Linux gives by default holds about three hundred.
-const CROWD: u128 = 4;
 const LOG_EVERY: Duration = Duration::from_secs(10);

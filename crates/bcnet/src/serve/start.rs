@@ -8,6 +8,7 @@ use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
 use tracing::level_filters::LevelFilter;
 
+use super::coalescing::Limits;
 use super::session_host::SessionHost;
 use crate::config::{self, Settings};
 use crate::log;
@@ -150,6 +151,16 @@ pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
     };
     let file = settings.log.file.as_deref().map(|path| (path, settings.log.keep.get().into()));
     log::Options { level, json: settings.log.format == config::Format::Json, file }
+}
+
+/// Returns how long state updates may wait for company.
+pub(super) fn limits(settings: &Settings) -> Limits {
+    let server = &settings.server;
+    Limits {
+        budget: f64::from(server.cpu_budget.get()) / 100.0,
+        min: server.coalesce_min,
+        max: server.coalesce_max,
+    }
 }
 
 pub(super) fn ring(settings: &Settings) -> Option<Ring> {

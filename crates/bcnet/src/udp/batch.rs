@@ -56,12 +56,6 @@ impl Batch {
         self.len = 0;
     }
 
-    /// Returns how much room the datagrams from `first` on took in their socket, in datagrams of the game.
-    pub(crate) fn weight(&self, first: usize) -> usize {
-        let weight = |head: &Head| if head.cut { LARGEST / GAME } else { 1 + head.len / GAME };
-        self.heads[..self.len].iter().skip(first).map(weight).sum()
-    }
-
     /// Returns the datagrams, with their bytes.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8])> {
         let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
@@ -163,8 +157,5 @@ fn is_clear(bytes: &[u8]) -> bool {
 pub(super) const SLOTS: usize = 128;
 /// The largest datagram taken whole. Games send up to 512 bytes, browsers and servers of text up to 1,400.
 pub(crate) const ROOM: usize = 2048;
-/// The largest datagram there is, which may have been what is [`cut`](Head::cut), and the largest of the game.
-const LARGEST: usize = 65_536;
-const GAME: usize = 512;
 /// As many as the cipher treats side by side.
 const LANES: usize = 16;

@@ -205,16 +205,6 @@ fn a_connected_socket_hears_one_peer_only() {
 }
 
 #[test]
-fn large_datagrams_weigh_more() {
-    let mut batch = Batch::new();
-    let anybody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
-    for (len, cut) in [(0, false), (511, false), (1400, false), (ROOM, true)] {
-        assert!(batch.push(|_| Some(Head { owner: 0, remote: anybody, local: None, len, cut })));
-    }
-    assert_eq!((batch.weight(0), batch.weight(2), batch.weight(4)), (1 + 1 + 3 + 128, 3 + 128, 0));
-}
-
-#[test]
 fn a_peer_that_was_not_there_gets_what_is_sent_when_it_is_again() {
     for &io in ALL {
         let peer = client();

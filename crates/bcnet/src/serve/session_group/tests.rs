@@ -1,0 +1,339 @@
+//! Sessions with real sockets in virtual time: loopback delivers before `send` returns.
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+
+use bcnet_session::Manifest;
+use bcnet_session::client::{Client, Event, Options};
+use bcnet_transport::wire::Text;
+use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Quality};
+
+use super::*;
+use crate::allocations;
+use crate::event_loop::EventLoop;
+use crate::udp::{Io, Socket};
+
+const LIMITS: Limits = Limits { budget: 0.5, min: Duration::ZERO, max: Duration::from_millis(20) };
+
+/// Returns a group of sessions, for players at this machine, and its loop.
+fn group(sessions: usize, io: Io) -> (SessionGroup, EventLoop<SessionGroup>) {
+    let host = |_| {
+        let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
+        let address = socket.local().expect("bound");
+        let transport = Config { cipher: false, ..Config::default() };
+        let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
+        SessionHost::new(config, 7, socket, address)
+    };
+    let hosts = (0..sessions).map(host).collect();
+    let event_loop = EventLoop::new(Clock::start()).expect("a loop");
+    let registrar = event_loop.registrar().expect("a loop");
+    (SessionGroup::new(hosts, LIMITS, &registrar, Clock::start(), None).expect("a group"), event_loop)
+}
+
+/// A player at one of the sessions.
+struct Player {
+    client: Client,
+    socket: UdpSocket,
+    server: SocketAddrV4,
+    /// What it has heard since somebody looked: what was said, and unknown game messages.
+    heard: Vec<String>,
+    /// How many datagrams brought that.
+    datagrams: usize,
+    is_in_game: bool,
+}
+
+/// Sessions, players and the time.
+struct World {
+    group: SessionGroup,
+    players: Vec<Player>,
+    now: Time,
+}
+
+impl World {
+    /// So many sessions with nobody in them.
+    fn new(sessions: usize) -> Self {
+        let (group, _) = group(sessions, Io::BEST);
+        Self { group, players: Vec::new(), now: Time::from_micros(1_000_000) }
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.now = self.now + Duration::from_millis(millis);
+    }
+
+    /// Lets the loop look once, at those sockets at which something was sent, and the players then hear.
+    fn turn(&mut self) {
+        for session in 0..self.group.hosts.len() as u32 {
+            self.group.note_readable(session);
+        }
+        self.group.turn(self.now);
+        self.players.iter_mut().for_each(|player| player.hear(self.now));
+    }
+
+    /// Has one more player join a session.
+    fn join(&mut self, session: u32) -> usize {
+        let server = self.group.hosts[session as usize].address;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        socket.set_nonblocking(true).expect("a socket");
+        let connect =
+            Connect { host: server, nonce: self.players.len() as u32 + 7, password: Text::default() };
+        let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
+        let client = Client::connect(config, connect, Options::named("Kirk"), self.now);
+        let (heard, datagrams, is_in_game) = (Vec::new(), 0, false);
+        self.players.push(Player { client, socket, server, heard, datagrams, is_in_game });
+        let newest = self.players.len() - 1;
+        for _ in 0..1000 {
+            if self.players[newest].is_in_game {
+                return newest;
+            }
+            self.players.iter_mut().for_each(|player| player.send(self.now));
+            self.turn();
+            self.wait(5);
+        }
+        panic!("nobody can join")
+    }
+
+    /// Lets all that waits be said and heard, and forgets it.
+    fn settle(&mut self) {
+        for _ in 0..40 {
+            self.wait(25);
+            self.players.iter_mut().for_each(|player| player.send(self.now));
+            self.turn();
+        }
+        self.players.iter_mut().for_each(|player| (player.heard, player.datagrams) = (Vec::new(), 0));
+    }
+
+    /// A player tells where its ship is, as a mod does that has messages of its own.
+    fn state(&mut self, player: usize, number: u8) {
+        let Player { client, .. } = &mut self.players[player];
+        client.send(&[MOD, number], Quality::Unreliable, self.now).expect("in the game");
+        self.players[player].send(self.now);
+    }
+
+    fn chat(&mut self, player: usize, text: &str) {
+        self.players[player].client.chat(text, self.now).expect("in the game");
+        self.players[player].send(self.now);
+    }
+
+    /// Returns what a player has heard, and in how many datagrams.
+    fn heard(&mut self, player: usize) -> (Vec<String>, usize) {
+        let player = &mut self.players[player];
+        (std::mem::take(&mut player.heard), std::mem::take(&mut player.datagrams))
+    }
+}
+
+impl Player {
+    fn send(&mut self, now: Time) {
+        self.client.handle_timeout(now);
+        let mut buffer = [0; 2048];
+        while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
+            self.socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
+        }
+    }
+
+    fn hear(&mut self, now: Time) {
+        let (mut buffer, mut payload) = ([0; 2048], Vec::new());
+        while let Ok(len) = self.socket.recv(&mut buffer) {
+            let before = self.heard.len();
+            self.client.handle_datagram(self.server, &mut buffer[..len], now);
+            while let Some(event) = self.client.poll_event(&mut payload, now) {
+                match event {
+                    Event::FileCheck(_) => {
+                        self.client.answer_from(&Manifest::stand_in(), now).expect("asked");
+                    }
+                    Event::Load => self.client.enter(now).expect("asked"),
+                    Event::Entered => self.is_in_game = true,
+                    Event::Chat { text, .. } => self.heard.push(text),
+                    Event::Gone { end, .. } => panic!("{end}"),
+                    _ if payload.first() == Some(&MOD) => self.heard.push(payload[1].to_string()),
+                    _ => {}
+                }
+            }
+            self.datagrams += usize::from(self.heard.len() > before);
+        }
+    }
+}
+
+/// An opcode that the stock game does not have.
+const MOD: u8 = 0xF0;
+
+#[test]
+fn with_time_to_spare_everything_is_passed_on_in_the_turn_in_which_it_came() {
+    let mut world = World::new(1);
+    let [kirk, spock] = [0, 0].map(|session| world.join(session));
+    world.settle();
+    for number in 0..10 {
+        world.state(kirk, number);
+        world.turn();
+        assert_eq!(world.heard(spock), (vec![number.to_string()], 1));
+        world.wait(3);
+    }
+    world.chat(kirk, "hailing");
+    world.turn();
+    assert_eq!(
+        (world.heard(spock), world.heard(kirk).0),
+        ((vec!["hailing".into()], 1), vec!["hailing".into()])
+    );
+}
+
+#[test]
+fn who_plays_alone_gets_the_echo_of_its_chat_at_once_whatever_else_it_sends() {
+    for min in [LIMITS.min, LIMITS.max] {
+        let mut world = World::new(1);
+        let kirk = world.join(0);
+        world.settle();
+        world.group.coalescing.limits.min = min;
+        for number in 0..10 {
+            world.state(kirk, number);
+            world.turn();
+            world.wait(3);
+        }
+        world.chat(kirk, "anybody here?");
+        world.turn();
+        assert_eq!(world.heard(kirk), (vec!["anybody here?".into()], 1), "{min:?}");
+    }
+}
+
+#[test]
+fn under_load_state_updates_wait_for_company_and_no_longer_than_the_window() {
+    let mut world = World::new(1);
+    let [kirk, spock] = [0, 0].map(|session| world.join(session));
+    world.settle();
+    world.group.coalescing.limits.min = Duration::from_millis(20);
+    for number in [1, 2] {
+        world.state(kirk, number);
+        world.turn();
+        assert_eq!(world.heard(spock), (vec![], 0));
+        world.wait(10);
+    }
+    world.now = Time::from_micros(world.now.as_micros() - 1);
+    world.turn();
+    assert_eq!(world.heard(spock), (vec![], 0), "a microsecond before the window is over");
+    world.now = world.now.plus(1);
+    assert_eq!(world.group.next_timeout(), Some(world.now), "the loop wakes up by itself");
+    world.turn();
+    assert_eq!(world.heard(spock), (vec!["1".into(), "2".into()], 1));
+    // A window that closes lets go what waits.
+    world.state(kirk, 3);
+    world.turn();
+    assert_eq!(world.heard(spock), (vec![], 0));
+    world.group.coalescing.limits.min = Duration::ZERO;
+    world.state(kirk, 4);
+    world.turn();
+    assert_eq!(world.heard(spock), (vec!["3".into(), "4".into()], 1));
+}
+
+#[test]
+fn under_load_nothing_else_waits_and_state_updates_ride_along() {
+    let mut world = World::new(1);
+    let [kirk, spock] = [0, 0].map(|session| world.join(session));
+    world.settle();
+    world.group.coalescing.limits.min = Duration::from_millis(20);
+    world.state(kirk, 1);
+    world.turn();
+    assert_eq!(world.heard(spock), (vec![], 0));
+    world.wait(5);
+    world.chat(kirk, "fire");
+    world.turn();
+    assert_eq!(world.heard(spock), (vec!["1".into(), "fire".into()], 1));
+    // A browser's question, a request to be let in, and the goodbye are answered in their turn.
+    world.state(kirk, 2);
+    world.turn();
+    let browser = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    browser.set_nonblocking(true).expect("a socket");
+    browser.send_to(b"\\status\\", world.players[kirk].server).expect("sent");
+    world.turn();
+    assert!(browser.recv(&mut [0; 2048]).is_ok());
+    let sent = world.group.hosts[0].traffic.datagrams_out;
+    let connect = Connect { host: world.players[kirk].server, nonce: 99, password: Text::default() };
+    let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
+    let mut stranger = Endpoint::connect(config, connect, world.now);
+    let mut request = [0; 512];
+    let len = stranger.poll_transmit(&mut request, world.now).expect("a request").len;
+    browser.send_to(&request[..len], connect.host).expect("sent");
+    world.turn();
+    assert!(world.group.hosts[0].traffic.datagrams_out > sent && browser.recv(&mut [0; 2048]).is_ok());
+    world.settle();
+    world.state(kirk, 3);
+    world.turn();
+    world.group.stop(world.now);
+    world.group.note_commands();
+    let sent = world.group.hosts[0].traffic.datagrams_out;
+    world.group.turn(world.now);
+    assert!(world.group.hosts[0].traffic.datagrams_out >= sent + 2, "both players are told");
+}
+
+#[test]
+fn only_what_players_send_counts_as_relaying() {
+    let mut world = World::new(1);
+    let [kirk, _] = [0, 0].map(|session| world.join(session));
+    world.settle();
+    let server = world.players[kirk].server;
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    // Nonsense, a player's id from another address, questions; and one datagram of a player.
+    for bytes in [&[9; 300][..], &[2, 1, 1], b"\\status\\", &[]] {
+        (0..5).for_each(|_| assert!(stranger.send_to(bytes, server).is_ok()));
+    }
+    world.state(kirk, 1);
+    world.group.note_readable(0);
+    world.group.receive(world.now);
+    world.group.handle_inbound(world.now);
+    let Work { all, relayed, .. } = world.group.work;
+    assert_eq!((all, relayed), (21, 1));
+    let turn = Duration::from_millis(2);
+    let work = Work { all: 40, relayed: 10, recording: Duration::from_millis(1) };
+    assert_eq!(work.relaying(turn), Duration::from_micros(250), "and the capture does not");
+    assert_eq!(Work { relayed: 0, ..work }.relaying(turn), Duration::ZERO);
+}
+
+#[test]
+fn a_flood_at_one_socket_does_not_starve_the_others() {
+    let mut world = World::new(2);
+    let [kirk, spock] = [1, 1].map(|session| world.join(session));
+    world.settle();
+    let before = world.group.hosts[0].traffic.datagrams_in;
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    for _ in 0..SHARE + 20 {
+        stranger.send_to(&[9; 40], world.group.hosts[0].address).expect("sent");
+    }
+    world.state(kirk, 1);
+    world.turn();
+    assert_eq!(world.heard(spock), (vec!["1".into()], 1));
+    let taken = world.group.hosts[0].traffic.datagrams_in - before;
+    assert_eq!((taken, world.group.next_timeout()), (SHARE as u64, Some(Time::ZERO)), "the rest comes next");
+    world.group.turn(world.now);
+    assert_eq!(world.group.hosts[0].traffic.datagrams_in - before, SHARE as u64 + 20);
+    assert!(world.group.next_timeout().is_some_and(|next| next > world.now), "and then it rests");
+}
+
+#[test]
+fn a_datagram_costs_no_allocation() {
+    for io in [Io::BEST, Io::Portable] {
+        let (mut group, mut event_loop) = group(1, io);
+        let address = group.hosts[0].address;
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let mut player = Endpoint::connect(
+            Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
+            Connect { host: address, nonce: 7, password: Text::default() },
+            Time::ZERO,
+        );
+        let mut hello = [0; 512];
+        let hello_size = player.poll_transmit(&mut hello, Time::ZERO).expect("a connect request").len;
+        let mut counts = Vec::new();
+        for round in 0..40 {
+            // A connect request again and again, which is acknowledged each time, and nonsense.
+            for _ in 0..50 {
+                client.send_to(&hello[..hello_size], address).expect("sent");
+                client.send_to(&[9; 300], address).expect("sent");
+            }
+            let before = allocations::count();
+            let (wanted, sent) = ((round + 1) * 100, group.hosts[0].traffic.datagrams_out);
+            while group.hosts[0].traffic.datagrams_in < wanted || group.hosts[0].traffic.datagrams_out == sent
+            {
+                event_loop.turn(&mut group).expect("a turn");
+            }
+            counts.push(allocations::count() - before);
+        }
+        // What grows with the load has grown by then, and lines of the log are few.
+        let late: u64 = counts[20..].iter().sum();
+        assert!(late < 40, "{io:?}: {late} allocations for 2000 datagrams; per round {counts:?}");
+    }
+}
