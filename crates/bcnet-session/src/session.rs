@@ -142,8 +142,8 @@ impl<E: Engine> Session<E> {
         [self.endpoint.next_timeout(), self.due].into_iter().flatten().min()
     }
 
-    /// Returns whether something is to be sent or done that must not wait: anything but copies of state updates (S-33), which
-    /// lose little if they share a datagram with what comes next.
+    /// Returns whether something is to be sent or done that must not wait: anything but copies of state updates (S-33),
+    /// which lose little if they share a datagram with what comes next.
     #[must_use]
     pub fn has_urgent(&self, now: Time) -> bool {
         !self.texts.is_empty() || self.due.is_some_and(|due| due <= now) || self.endpoint.has_urgent(now)
