@@ -53,17 +53,15 @@ impl NodeBehavior {
                 ack.id = MessageId { part: None, ..ack.id };
                 Some(Message::Ack(ack))
             }
-            other => Some(other),
+            Message::Keepalive | Message::Control(_) | Message::Data(_) => Some(message),
         })
     }
 
     /// Changes a datagram that was taken out of the socket.
     pub fn rewrite_incoming(&self, bytes: &mut Vec<u8>) {
         if self.deaf_to_part_acks {
-            let len = rewrite(bytes, |message| match message {
-                Message::Ack(ack) if ack.id.part.is_some() => None,
-                other => Some(other),
-            });
+            let is_of_part = |message: &Message<'_>| matches!(message, Message::Ack(ack) if ack.id.part.is_some());
+            let len = rewrite(bytes, |message| Some(message).filter(|message| !is_of_part(message)));
             bytes.truncate(len);
         }
     }

@@ -35,7 +35,7 @@ use bcnet_transport::{Queues, Time};
 pub use conversation::Conversation;
 pub use finding::{About, Finding, Missed, RetransmitCause, What};
 use state::ConversationState;
-pub use traffic::{Count, Traffic};
+pub use traffic::{Count, Traffic, opcode};
 
 /// How much an observer remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,11 @@ impl Observer {
             side,
             match error.reason {
                 Reason::UnknownType(kind) => What::UnknownType(kind),
-                _ => What::Malformed(error),
+                Reason::Truncated
+                | Reason::BadSize { .. }
+                | Reason::Trailing
+                | Reason::CountZero
+                | Reason::BadText => What::Malformed(error),
             },
         );
         Observed::Malformed(error, id, side)

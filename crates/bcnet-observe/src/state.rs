@@ -128,7 +128,10 @@ impl ConversationState {
                     self.sides.iter_mut().for_each(SideState::restart);
                 }
                 Body::ConnectReply { assigned } => self.side_state_mut(side.other()).id = Some(assigned),
-                _ => {}
+                Body::ConnectRequest { .. }
+                | Body::Identity { .. }
+                | Body::Boot { .. }
+                | Body::Disconnect { .. } => {}
             }
         }
     }
@@ -144,7 +147,11 @@ impl ConversationState {
                     let leaver = message.id().filter(|_| leaves).map(|id| (side, Key::new(id)));
                     self.goodbye = Some(Goodbye { at, gone, leaver });
                 }
-                _ => {}
+                Body::Disconnect { .. }
+                | Body::Boot { .. }
+                | Body::Identity { .. }
+                | Body::ConnectRequest { .. }
+                | Body::ConnectReply { .. } => {}
             }
         }
     }
@@ -188,7 +195,7 @@ impl ConversationState {
                     tell.tell(side, What::CaptureLoss(Missed::Side));
                 }
                 Quiet::TimedOut => tell.tell(side, What::Timeout { lasted }),
-                _ => tell.tell(side, What::Silence { lasted }),
+                Quiet::Silent | Quiet::No => tell.tell(side, What::Silence { lasted }),
             }
         }
     }

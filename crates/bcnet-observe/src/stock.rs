@@ -32,7 +32,7 @@ impl Rhythm {
             Message::Control(Control {
                 body: Body::ConnectRequest { .. } | Body::Disconnect { .. }, ..
             }) => Self::Even,
-            _ => Self::Sawtooth,
+            Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => Self::Sawtooth,
         }
     }
 

@@ -99,12 +99,9 @@ impl Traffic {
     }
 }
 
-/// The game's opcode: the first byte of a whole payload or of a first part.
-pub(crate) fn opcode(message: &Message<'_>) -> Option<u8> {
-    match message {
-        Message::Data(data) if data.delivery.part().is_none_or(|part| part.index() == 0) => {
-            data.payload.first().copied()
-        }
-        _ => None,
-    }
+/// Returns the game's opcode: the first byte of a whole payload or of a first part.
+#[must_use]
+pub fn opcode(message: &Message<'_>) -> Option<u8> {
+    let Message::Data(data) = message else { return None };
+    data.payload.first().copied().filter(|_| data.delivery.part().is_none_or(|part| part.index() == 0))
 }

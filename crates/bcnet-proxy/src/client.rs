@@ -64,6 +64,6 @@ fn says_goodbye(own: PeerId, direction: Direction, inbound: Inbound<'_>) -> bool
         Message::Control(Control { body: Body::Boot { target, .. }, .. }) => {
             direction == Direction::Down && ends(*target)
         }
-        _ => false,
+        Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => false,
     })
 }

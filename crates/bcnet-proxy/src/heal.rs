@@ -269,7 +269,7 @@ fn sift_one(
     }
     let part = match message {
         Message::Data(Data { delivery: Delivery::Fragment(_, part), .. }) => Some(*part),
-        _ => None,
+        Message::Data(_) | Message::Control(_) | Message::Ack(_) | Message::Keepalive => None,
     };
     near.sent.pass(id, part);
     true

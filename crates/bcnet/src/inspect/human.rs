@@ -60,7 +60,7 @@ pub(super) fn message(message: &Message<'_>) -> String {
             dump(data.payload)
         }
         Message::Data(data) => payload(data.payload),
-        _ => String::new(),
+        Message::Ack(_) | Message::Keepalive | Message::Control(_) => String::new(),
     };
     format!("{message}{shown}{}", odd(message.non_stock()))
 }
@@ -76,7 +76,7 @@ fn fields(out: &mut impl Write, message: &Message<'_>, at: usize, explain: bool)
             hex_dump(out, data.payload)
         }
         Message::Data(data) => game(out, data.payload, at + message.wire_len() - data.payload.len()),
-        _ => Ok(()),
+        Message::Ack(_) | Message::Keepalive | Message::Control(_) => Ok(()),
     }
 }
 

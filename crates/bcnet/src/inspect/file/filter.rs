@@ -86,7 +86,7 @@ impl Filter {
 
     pub(super) fn wants_message(&self, message: &Message<'_>) -> bool {
         self.kind.is_none_or(|KindIs(kind)| message.kind() == kind)
-            && self.opcode.is_none_or(|OpcodeIs(opcode)| super::opcode(message) == Some(opcode.0))
+            && self.opcode.is_none_or(|OpcodeIs(opcode)| bcnet_observe::opcode(message) == Some(opcode.0))
     }
 }
 

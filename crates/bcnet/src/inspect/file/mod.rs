@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, ensure};
 use bcnet_observe::{Finding, Limits, NO_MARK, Observed, Observer};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Content, Message, MessageBuffer, PeerId, Role};
+use bcnet_transport::wire::{Content, MessageBuffer, PeerId, Role};
 
 use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;
@@ -202,7 +202,7 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     let mut source = open(path, args.file.follow).with_context(|| name.clone())?;
     let mut run = Run::new(sink);
     // Followed files are shown as they grow; others are deciphered many at a time.
-    let most = if args.file.follow { 1 } else { BATCH };
+    let max = if args.file.follow { 1 } else { BATCH };
     let (mut batch, mut messages) = (Batch::default(), MessageBuffer::default());
     let mut progress = Progress::new(source.size);
     let mut failure = None;
@@ -210,7 +210,7 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
         batch.clear();
         let step = loop {
             match source.read(&mut batch) {
-                Ok(Step::More) if batch.len() < most => {}
+                Ok(Step::More) if batch.len() < max => {}
                 Ok(step) => break step,
                 // What was read before is shown first.
                 Err(error) => {
@@ -237,6 +237,11 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
         return Err(error)
             .with_context(|| format!("{name}: {} packets before this were read", source.packets));
     }
+    Ok(judge(args, &name, &run, &source, &end))
+}
+
+/// Says what is wrong with a capture that was read.
+fn judge(args: &InspectArgs, name: &str, run: &Run<impl Sink>, source: &Source, end: &Step) -> Verdict {
     let mut verdict = if run.malformed == 0 { Verdict::Clean } else { Verdict::Findings };
     if run.malformed > 0 {
         eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
@@ -257,7 +262,7 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
         eprintln!("bcnet: {name}: {damage}; {} packets before it were read", source.packets);
         verdict = Verdict::Findings;
     }
-    Ok(verdict)
+    verdict
 }
 
 /// Opens a file and sees what it is.
@@ -400,16 +405,6 @@ impl Progress {
 /// The side that a datagram comes from, by its id.
 fn role(sender: PeerId) -> Role {
     if sender == PeerId::HOST { Role::Host } else { Role::Client }
-}
-
-/// The game's opcode: the first byte of a whole payload or of a first part.
-fn opcode(message: &Message<'_>) -> Option<u8> {
-    match message {
-        Message::Data(data) if data.delivery.part().is_none_or(|part| part.index() == 0) => {
-            data.payload.first().copied()
-        }
-        _ => None,
-    }
 }
 
 /// What has no meaning for lines of hex.

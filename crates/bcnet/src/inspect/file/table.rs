@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use bcnet_observe::{Finding, Observed, Observer};
+use bcnet_observe::{Finding, Observed, Observer, opcode};
 use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{Channel, Message};
 
 use super::filter::Filter;
-use super::{End, Evidence, Sight, Sink, opcode};
+use super::{End, Evidence, Sight, Sink};
 
 /// A message as columns.
 pub(super) struct Row {
@@ -86,7 +86,7 @@ fn row(sight: &Sight<'_>, sender: u8, message: &Message<'_>) -> Row {
             let total = data.delivery.part().and_then(|part| part.total()).map(|total| total.get());
             (message.id(), data.payload.len(), total)
         }
-        _ => (message.id(), 0, None),
+        Message::Control(_) | Message::Keepalive => (message.id(), 0, None),
     };
     let named = sight.findings.iter().filter(|finding| id.is_some() && finding.what.message() == id);
     let names: Vec<&str> = named.map(|finding| finding.what.name()).collect();

@@ -115,9 +115,12 @@ impl Stays {
         let request = datagram.messages().iter().find_map(|message| match message {
             Message::Control(control) => match control.body {
                 Body::ConnectRequest { address, nonce, .. } => Some((nonce, address)),
-                _ => None,
+                Body::ConnectReply { .. }
+                | Body::Identity { .. }
+                | Body::Boot { .. }
+                | Body::Disconnect { .. } => None,
             },
-            _ => None,
+            Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
         });
         if let Some(request) = request {
             return self.ask(link, request);
@@ -150,9 +153,12 @@ impl Stays {
         let assigned = datagram.messages().iter().find_map(|message| match message {
             Message::Control(control) => match control.body {
                 Body::ConnectReply { assigned } => Some(assigned),
-                _ => None,
+                Body::ConnectRequest { .. }
+                | Body::Identity { .. }
+                | Body::Boot { .. }
+                | Body::Disconnect { .. } => None,
             },
-            _ => None,
+            Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
         });
         if let Some(assigned) = assigned {
             // An id may be one that another stay had before.
