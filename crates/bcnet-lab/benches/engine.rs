@@ -29,11 +29,11 @@ fn main() -> ExitCode {
 /// One host that sends `count` reliable messages of `len` bytes to one client in every tick.
 fn pair(name: &'static str, len: usize, count: usize) -> Workload {
     const MESSAGES: usize = 4096;
-    let talk = Talk { payload: vec![7; len], count, to: FIRST_CLIENT };
+    let load = TickLoad { payload: vec![7; len], count, to: FIRST_CLIENT };
     let mut lazy = None;
     let iteration = move || {
         let world = lazy.get_or_insert_with(|| World::connected(1));
-        (0..MESSAGES / count).for_each(|_| world.tick(&talk, &SILENCE));
+        (0..MESSAGES / count).for_each(|_| world.tick(&load, &SILENCE));
         world.check(0);
     };
     Workload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
@@ -42,11 +42,11 @@ fn pair(name: &'static str, len: usize, count: usize) -> Workload {
 /// One host that sends 64 KB to one client in every tick.
 fn bulk(name: &'static str) -> Workload {
     const TICKS: usize = 16;
-    let talk = Talk { payload: vec![7; 64 << 10], count: 1, to: FIRST_CLIENT };
+    let load = TickLoad { payload: vec![7; 64 << 10], count: 1, to: FIRST_CLIENT };
     let mut lazy = None;
     let iteration = move || {
         let world = lazy.get_or_insert_with(|| World::connected(1));
-        (0..TICKS).for_each(|_| world.tick(&talk, &SILENCE));
+        (0..TICKS).for_each(|_| world.tick(&load, &SILENCE));
         // While it is learnt how much the link takes, some have to wait.
         world.check(10);
     };
@@ -56,11 +56,11 @@ fn bulk(name: &'static str) -> Workload {
 /// Clients that each send one reliable message of 50 bytes in every tick.
 fn crowd(name: &'static str, clients: usize) -> Workload {
     const MESSAGES: usize = 4096;
-    let talk = Talk { payload: vec![7; 50], count: 1, to: PeerId::HOST };
+    let load = TickLoad { payload: vec![7; 50], count: 1, to: PeerId::HOST };
     let mut lazy = None;
     let iteration = move || {
         let world = lazy.get_or_insert_with(|| World::connected(clients));
-        (0..MESSAGES / clients).for_each(|_| world.tick(&SILENCE, &talk));
+        (0..MESSAGES / clients).for_each(|_| world.tick(&SILENCE, &load));
         // What the clients have sent last arrives in the next tick.
         world.check(clients);
     };
@@ -80,7 +80,7 @@ fn idle(name: &'static str, clients: usize) -> Workload {
 }
 
 /// What each end of a side sends in a tick.
-struct Talk {
+struct TickLoad {
     payload: Vec<u8>,
     count: usize,
     to: PeerId,
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Every end is served.
-    fn tick(&mut self, hosts: &Talk, clients: &Talk) {
+    fn tick(&mut self, hosts: &TickLoad, clients: &TickLoad) {
         self.now = self.now + TICK;
         self.hosts.take_arrived(self.now);
         for end in 0..self.hosts.ends.len() {
@@ -184,7 +184,7 @@ impl Side {
         self.inbound.used = 0;
     }
 
-    fn serve(&mut self, end: usize, network: u8, talk: &Talk, out: &mut Queue, now: Time) {
+    fn serve(&mut self, end: usize, network: u8, load: &TickLoad, out: &mut Queue, now: Time) {
         let endpoint = &mut self.ends[end];
         endpoint.handle_timeout(now);
         while let Some(event) = endpoint.poll_event(&mut self.payload) {
@@ -194,10 +194,10 @@ impl Side {
                 _ => {}
             }
         }
-        for _ in 0..talk.count {
-            assert!(endpoint.send(talk.to, &talk.payload, Quality::Reliable, now).is_ok());
+        for _ in 0..load.count {
+            assert!(endpoint.send(load.to, &load.payload, Quality::Reliable, now).is_ok());
         }
-        self.sent += talk.count;
+        self.sent += load.count;
         loop {
             let slot = out.free();
             let Some(transmit) = endpoint.poll_transmit(&mut slot.bytes, now) else { break };
@@ -243,7 +243,7 @@ fn index(address: SocketAddrV4) -> usize {
 }
 
 const TICK: Duration = Duration::from_micros(16_667);
-const SILENCE: Talk = Talk { payload: Vec::new(), count: 0, to: PeerId::NULL };
+const SILENCE: TickLoad = TickLoad { payload: Vec::new(), count: 0, to: PeerId::NULL };
 const FIRST_CLIENT: PeerId = PeerId(2);
 /// To one host.
 const MAX_CLIENTS: usize = 120;

@@ -60,7 +60,8 @@ impl NodeBehavior {
     /// Changes a datagram that was taken out of the socket.
     pub fn rewrite_incoming(&self, bytes: &mut Vec<u8>) {
         if self.deaf_to_part_acks {
-            let is_of_part = |message: &Message<'_>| matches!(message, Message::Ack(ack) if ack.id.part.is_some());
+            let is_of_part =
+                |message: &Message<'_>| matches!(message, Message::Ack(ack) if ack.id.part.is_some());
             let len = rewrite(bytes, |message| Some(message).filter(|message| !is_of_part(message)));
             bytes.truncate(len);
         }

@@ -13,7 +13,7 @@ use crate::engine::LabEngine;
 use crate::link::{Faults, Link, LinkStats, Script};
 use crate::observer::{DatagramMeta, Listener, Observer};
 
-/// An engine with an address and its habits.
+/// An engine with an address and its behavior.
 #[derive(Debug)]
 struct Node<E: ?Sized> {
     behavior: NodeBehavior,

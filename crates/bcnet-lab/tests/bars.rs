@@ -205,12 +205,12 @@ struct Flow {
     resends: u64,
     spurious: u64,
     received: [u64; 2],
-    units: HashMap<(usize, MessageId), Unit>,
+    segments: HashMap<(usize, MessageId), Segment>,
 }
 
 /// One message or part on the wire.
 #[derive(Debug, Default)]
-struct Unit {
+struct Segment {
     /// The datagrams that carried it, and whether each arrived.
     copies: Vec<(u64, bool)>,
     /// The copies in the order in which they arrived.
@@ -219,7 +219,7 @@ struct Unit {
     acks: Vec<(u64, bool)>,
 }
 
-impl Unit {
+impl Segment {
     /// Whether the first copy and the ACK for it both arrived.
     fn needed_no_resend(&self) -> bool {
         let first = self.copies.first().map(|(number, _)| *number);
@@ -274,10 +274,10 @@ impl Flow {
             assert!(world.now() < deadline, "seed {seed} does not come to rest");
             world.watch(world.now() + Duration::from_millis(100), &mut flow);
         }
-        for unit in flow.units.values() {
-            let again = unit.copies.len().saturating_sub(1) as u64;
+        for segment in flow.segments.values() {
+            let again = segment.copies.len().saturating_sub(1) as u64;
             flow.resends += again;
-            flow.spurious += if unit.needed_no_resend() { again } else { 0 };
+            flow.spurious += if segment.needed_no_resend() { again } else { 0 };
         }
         flow
     }
@@ -317,9 +317,9 @@ impl Observer for Flow {
         }
         for (is_ack, id) in game_ids(from, bytes) {
             if is_ack {
-                self.units.entry((to, id)).or_default().acks.push((number, false));
+                self.segments.entry((to, id)).or_default().acks.push((number, false));
             } else {
-                self.units.entry((from, id)).or_default().copies.push((number, false));
+                self.segments.entry((from, id)).or_default().copies.push((number, false));
             }
         }
     }
@@ -327,11 +327,11 @@ impl Observer for Flow {
     fn on_arrival(&mut self, meta: DatagramMeta, bytes: &[u8]) {
         let DatagramMeta { from, to, number, .. } = meta;
         for (is_ack, id) in game_ids(from, bytes) {
-            let unit = self.units.entry((if is_ack { to } else { from }, id)).or_default();
-            let list = if is_ack { &mut unit.acks } else { &mut unit.copies };
+            let segment = self.segments.entry((if is_ack { to } else { from }, id)).or_default();
+            let list = if is_ack { &mut segment.acks } else { &mut segment.copies };
             list.iter_mut().filter(|(sent, _)| *sent == number).for_each(|(_, arrived)| *arrived = true);
             if !is_ack {
-                unit.arrivals.push(number);
+                segment.arrivals.push(number);
             }
         }
     }

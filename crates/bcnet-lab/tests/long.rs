@@ -149,7 +149,7 @@ struct Crowd {
     /// How often each node has asked to be let in.
     nonces: Vec<u32>,
     /// Of each peer that the host knows: whose it is, what was said to it, what it said.
-    known: BTreeMap<PeerId, Known>,
+    known: BTreeMap<PeerId, Member>,
     /// Of each node: what it said, what it heard.
     told: BTreeMap<usize, (u64, u64)>,
     received: u64,
@@ -160,7 +160,7 @@ struct Crowd {
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct Member {
     node: usize,
     said: u64,
     heard: u64,
@@ -187,7 +187,7 @@ impl Crowd {
         }
         self.nonces[number] += 1;
         let endpoint = if rng.chance(0.4) {
-            // Somebody who never says a word.
+            // A client that never says a word.
             Endpoint::host(config())
         } else {
             world.client(number, config(), self.nonces[number])
@@ -223,7 +223,7 @@ impl Crowd {
             (0, Event::Joined { peer }) => {
                 if let Some(from) = endpoint.address(peer) {
                     let node = (from.ip().to_bits() - World::address(0).ip().to_bits()) as usize;
-                    let old = self.known.insert(peer, Known { node, said: 0, heard: 0 });
+                    let old = self.known.insert(peer, Member { node, said: 0, heard: 0 });
                     assert!(old.is_none(), "{peer} is given to two");
                 }
             }
@@ -235,7 +235,7 @@ impl Crowd {
                 }
             }
             (0, Event::Received { peer, .. }) => {
-                let known = self.known.get_mut(&peer).expect("somebody who joined");
+                let known = self.known.get_mut(&peer).expect("a peer that joined");
                 // What a node said before it came again may still be under way from its last life.
                 assert_eq!(bytes[4..], known.heard.to_le_bytes(), "from {peer}");
                 known.heard += 1;

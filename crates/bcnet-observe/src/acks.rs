@@ -29,7 +29,7 @@ pub(crate) struct OwedAck {
 }
 
 impl OwedAck {
-    /// Whether a stock sender may send it at `at`.
+    /// Returns whether a stock sender may send it at `at`.
     const fn is_due(&self, at: Time) -> bool {
         let wait = if self.sends == 0 { 0 } else { ACK_REPEAT };
         self.last.as_micros().saturating_add(wait) < at.as_micros()
@@ -103,12 +103,13 @@ impl AckOutbox {
         self.keys.extend(self.owed.iter().map(|owed| Key::new(owed.id)));
     }
 
-    /// Whether the ACK is in the outbox, and may leave at `at` as it stands there.
+    /// Returns whether the ACK is in the outbox, and may leave at `at` as it stands there.
     pub(crate) fn is_due(&self, id: MessageId, at: Time) -> Option<bool> {
         self.find(id).and_then(|place| self.owed.get(place)).map(|owed| owed.is_due(at))
     }
 
-    /// A reliable message was read: its ACK is owed, or owed anew. How often it had been sent for the arrival before.
+    /// A reliable message was read: its ACK is owed, or owed anew. Returns how often it had been sent for the arrival
+    /// before.
     pub(crate) fn owe(&mut self, id: MessageId, at: Time, limit: usize) -> u32 {
         if let Some(owed) = self.find(id).and_then(|place| self.owed.get_mut(place)) {
             let sends = owed.sends;
@@ -125,8 +126,8 @@ impl AckOutbox {
         0
     }
 
-    /// The ACK was sent. How long it had been owed if this is the first time, and how often it was sent if this was the
-    /// last time.
+    /// The ACK was sent. Returns how long it had been owed if this is the first time, and how often it was sent if this
+    /// was the last time.
     pub(crate) fn send(&mut self, id: MessageId, at: Time, limit: usize) -> (Option<u64>, Option<u32>) {
         let found = self.find(id);
         let place = found.unwrap_or_else(|| {
@@ -180,7 +181,7 @@ impl AckOutbox {
     }
 }
 
-/// Where a key stands. A piece is looked at as a whole, which the compiler does with few instructions.
+/// Returns where a key stands. A piece is looked at as a whole, which the compiler does with few instructions.
 fn position(keys: &[Key], key: Key) -> Option<usize> {
     let has = |piece: &[Key]| piece.iter().fold(false, |found, other| found | (*other == key));
     let piece = keys.chunks(PIECE).position(has)?;

@@ -40,7 +40,7 @@ pub(crate) fn tell_cause(
     }
 }
 
-/// Why a message was sent again, if the ACK that comes now at `at` is enough to tell.
+/// Returns why a message was sent again, if the ACK that comes now at `at` is enough to tell.
 pub(crate) fn cause(
     open: &mut Unexplained,
     together: &[Message<'_>],
@@ -64,9 +64,9 @@ pub(crate) fn cause(
     }
 }
 
-/// Whether the receiver had the message before the retransmission, from the order of its ACKs: it keeps them in the
-/// order of arrival and sends them in front of everything else. What was sent between the two copies and is acknowledged
-/// with it tells.
+/// Returns whether the receiver had the message before the retransmission, from the order of its ACKs: it keeps them in
+/// the order of arrival and sends them in front of everything else. What was sent between the two copies and is
+/// acknowledged with it tells.
 fn arrived_before(
     open: &Unexplained,
     together: &[Message<'_>],

@@ -15,25 +15,25 @@ use bcnet_transport::{Queues, Time};
 pub struct Conversation<'a>(pub(crate) &'a ConversationState);
 
 impl Conversation<'_> {
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub const fn id(&self) -> ConversationId {
         self.0.id
     }
 
-    /// When its first datagram was seen.
+    /// Returns when its first datagram was seen.
     #[must_use]
     pub const fn started(&self) -> Time {
         self.0.started
     }
 
-    /// When its last datagram was seen.
+    /// Returns when its last datagram was seen.
     #[must_use]
     pub const fn last(&self) -> Time {
         self.0.last
     }
 
-    /// The address of a side.
+    /// Returns the address of a side.
     #[must_use]
     pub const fn address(&self, side: Side) -> SocketAddrV4 {
         let [first, second] = self.0.addresses;
@@ -43,13 +43,13 @@ impl Conversation<'_> {
         }
     }
 
-    /// The id that a side has, if it has sent something or was given one.
+    /// Returns the id that a side has, if it has sent something or was given one.
     #[must_use]
     pub const fn peer(&self, side: Side) -> Option<PeerId> {
         self.0.side_state(side).id
     }
 
-    /// Whether a side is the host, if its id or that of the other tells.
+    /// Returns whether a side is the host, if its id or that of the other tells.
     #[must_use]
     pub fn role(&self, side: Side) -> Option<Role> {
         match (self.peer(side), self.peer(side.other())) {
@@ -61,31 +61,31 @@ impl Conversation<'_> {
         }
     }
 
-    /// What a side has sent.
+    /// Returns what a side has sent.
     #[must_use]
     pub const fn traffic(&self, side: Side) -> &Traffic {
         &self.0.side_state(side).traffic
     }
 
-    /// The smoothed time from a message of this side to its ACK, at the place of the observer.
+    /// Returns the smoothed time from a message of this side to its ACK, at the place of the observer.
     #[must_use]
     pub fn round_trip(&self, side: Side) -> Option<Duration> {
         self.0.side_state(side).round_trip.smoothed()
     }
 
-    /// How many messages of this side wait for an ACK.
+    /// Returns how many messages of this side wait for an ACK.
     #[must_use]
     pub fn unacknowledged(&self, side: Side) -> usize {
         self.0.side_state(side).sent.len()
     }
 
-    /// How many times this side has sent something again and nothing has told why.
+    /// Returns how many times this side has sent something again and nothing has told why.
     #[must_use]
     pub fn unexplained(&self, side: Side) -> usize {
         self.0.side_state(side).sent.unexplained.len()
     }
 
-    /// How many ACKs are in the outbox of this side.
+    /// Returns how many ACKs are in the outbox of this side.
     #[must_use]
     pub fn owed_acks(&self, side: Side) -> usize {
         self.0.side_state(side).owed.len()

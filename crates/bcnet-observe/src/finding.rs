@@ -142,7 +142,7 @@ pub enum RetransmitCause {
 }
 
 impl RetransmitCause {
-    /// A short name for logs and JSON.
+    /// Returns a short name for logs and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -156,7 +156,7 @@ impl RetransmitCause {
 }
 
 impl What {
-    /// A short name for logs and JSON.
+    /// Returns a short name for logs and JSON.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -221,8 +221,8 @@ impl What {
         }
     }
 
-    /// Whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender that
-    /// acknowledges once, nor what is sent again to someone who has left.
+    /// Returns whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender
+    /// that acknowledges once, nor what is sent again to a peer that has left.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
         !matches!(

@@ -69,7 +69,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other side.
+    /// Returns the other side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -105,7 +105,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer that has seen nothing.
+    /// Returns an observer that has seen nothing.
     #[must_use]
     pub const fn new(limits: Limits) -> Self {
         Self {
@@ -186,12 +186,12 @@ impl Observer {
         id
     }
 
-    /// The next thing that was found.
+    /// Returns the next thing that was found.
     pub fn poll_finding(&mut self) -> Option<Finding> {
         self.findings.waiting.pop_front()
     }
 
-    /// How many findings were lost because more came at once than fit, or nobody took them in time.
+    /// Returns how many findings were lost because more came at once than fit, or nobody took them in time.
     #[must_use]
     pub const fn lost_findings(&self) -> u64 {
         self.findings.lost
@@ -219,19 +219,19 @@ impl Observer {
         }
     }
 
-    /// What is known of a conversation.
+    /// Returns what is known of a conversation.
     #[must_use]
     pub fn conversation(&self, id: ConversationId) -> Option<Conversation<'_>> {
         self.conversations.get(&id).map(Conversation)
     }
 
-    /// All conversations that are followed, in the order of their beginning.
+    /// Returns all conversations that are followed, in the order of their beginning.
     pub fn conversations(&self) -> impl Iterator<Item = Conversation<'_>> {
         self.conversations.values().map(Conversation)
     }
 
-    /// The queues of one side as they are at `now`, if the conversation is known. What has reached it by then is
-    /// taken for read.
+    /// Returns the queues of one side as they are at `now`, if the conversation is known. What has reached it by then
+    /// is taken for read.
     #[must_use]
     pub fn queues(&self, conversation: ConversationId, side: Side, now: Time) -> Option<Queues> {
         self.conversation(conversation).map(|conversation| conversation.queues(side, now, &self.limits))

@@ -19,12 +19,12 @@ impl Numbers {
         Self { first: None, next: Seq(0), missing: Vec::new() }
     }
 
-    /// Whether no number is missing.
+    /// Returns whether no number is missing.
     pub(crate) const fn is_told(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Whether the number was used before anything of this stream was seen.
+    /// Returns whether the number was used before anything of this stream was seen.
     pub(crate) fn is_before_first(&self, seq: Seq) -> bool {
         self.first.is_none_or(|first| seq.distance_from(first) < 0)
     }

@@ -54,7 +54,7 @@ impl SentMessage {
         self.last.plus(4 * SECOND)
     }
 
-    /// When a stock sender has sent it again at the latest, twice over, if `behind` others were in its way.
+    /// Returns when a stock sender has sent it again at the latest, twice over, if `behind` others were in its way.
     fn overdue(&self, behind: usize, tick: u64) -> Time {
         let repeats = self.repeats();
         let twice = self.rhythm.interval(repeats) + self.rhythm.interval(repeats + 1);
@@ -153,12 +153,12 @@ impl SentMessages {
         self.messages.get_mut(key)
     }
 
-    /// How many messages wait for an ACK.
+    /// Returns how many messages wait for an ACK.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// How many parts of a message wait for an ACK.
+    /// Returns how many parts of a message wait for an ACK.
     pub(crate) fn parts_of(&self, seq: Seq) -> u32 {
         let of = |sent: &&SentMessage| sent.about.id.part.is_some() && sent.about.id.seq == seq;
         u32::try_from(self.queued().filter(of).count()).unwrap_or(u32::MAX)
@@ -230,7 +230,7 @@ impl SentMessages {
         self.queue.insert(place, key);
     }
 
-    /// An ACK names the whole of what was split, or a part of what was not. Whether there is such a message.
+    /// An ACK names the whole of what was split, or a part of what was not. Returns whether there is such a message.
     pub(crate) fn note_wrong_form(&mut self, id: MessageId) -> bool {
         let from = Key::message(id.channel, id.seq);
         let mut found = false;
@@ -250,7 +250,7 @@ impl SentMessages {
         }
     }
 
-    /// What is known of a message whose own copy tells no opcode: its first part does.
+    /// Returns what is known of a message whose own copy tells no opcode: its first part does.
     pub(crate) fn opcode(&self, id: MessageId) -> Option<u8> {
         let first = MessageId { part: id.part.map(|_| 0), ..id };
         self.get(Key::new(first)).and_then(|sent| sent.about.opcode)
@@ -287,7 +287,7 @@ impl SentMessages {
     }
 }
 
-/// What nothing is known of but its number.
+/// Returns what nothing is known of but its number.
 pub(crate) const fn unknown(id: MessageId) -> About {
     About {
         id,

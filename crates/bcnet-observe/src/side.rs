@@ -96,7 +96,7 @@ impl SideState {
         self.stuck.clear();
     }
 
-    /// Whether nothing waits to be told of it.
+    /// Returns whether nothing waits to be told of it.
     pub(crate) fn is_told(&self) -> bool {
         self.sent.unexplained.is_empty() && self.numbers.iter().all(Numbers::is_told)
     }
@@ -160,7 +160,7 @@ impl SideState {
         self.read(count, limits, restarted);
     }
 
-    /// How many of the unread arrivals the node must have read before it made `datagram`.
+    /// Returns how many of the unread arrivals the node must have read before it made `datagram`.
     fn shown_read(&self, at: Time, datagram: &Parsed<'_>) -> usize {
         let ticked = |(arrived, _): &&(Time, Arrival)| arrived.plus(self.tick) <= at;
         let mut read = self.unread.iter().take_while(ticked).count();
@@ -207,7 +207,7 @@ impl SideState {
         }
     }
 
-    /// Whether the same bytes were sent a moment ago: the network has made a copy.
+    /// Returns whether the same bytes were sent a moment ago: the network has made a copy.
     pub(crate) fn is_copy(&mut self, fingerprint: u64, at: Time) -> bool {
         let within = self.round_trip.least().map_or(COPY_WITHIN, |least| least / 2);
         let same = |(other, when): &(u64, Time)| *other == fingerprint && at.micros_since(*when) < within;
@@ -251,12 +251,12 @@ impl Timing {
         (self.samples > 0).then(|| Duration::from_micros(self.smoothed))
     }
 
-    /// Whether `time` is less than it ever took, as far as that is known.
+    /// Returns whether `time` is less than it ever took, as far as that is known.
     pub(crate) const fn is_impossible(&self, time: u64) -> bool {
         self.samples >= ENOUGH_SAMPLES && time < self.least / 4 * 3
     }
 
-    /// Whether it may well take so long.
+    /// Returns whether it may well take so long.
     pub(crate) const fn is_likely(&self, time: u64) -> bool {
         time < self.smoothed + 8 * self.variation
     }

@@ -53,7 +53,7 @@ impl ConversationState {
         }
     }
 
-    /// The side that sends from an address.
+    /// Returns the side that sends from an address.
     pub(crate) fn side(&self, from: SocketAddrV4) -> Side {
         let [first, _] = self.addresses;
         if from == first { Side::First } else { Side::Second }
@@ -156,8 +156,8 @@ impl ConversationState {
         }
     }
 
-    /// Whether a side has dropped its queues: whoever leaves does when its goodbye is acknowledged, the other when the
-    /// time is over in which it may still have to answer.
+    /// Returns whether a side has dropped its queues: whoever leaves does when its goodbye is acknowledged, the other
+    /// when the time is over in which it may still have to answer.
     pub(crate) fn is_over(&self, side: Side, state: &SideState, now: Time) -> bool {
         self.goodbye.is_some_and(|Goodbye { at, leaver, .. }| {
             let waits = |key| state.sent.get(key).is_some_and(|sent| sent.queued);
@@ -229,7 +229,7 @@ impl ConversationState {
     }
 }
 
-/// A number that never came: the capture has missed it if it has missed other things.
+/// Returns a number that never came: the capture has missed it if it has missed other things.
 const fn gap(channel: Channel, seq: Seq, losses: u64) -> What {
     if losses > 0 {
         What::CaptureLoss(Missed::Message(MessageId { channel, seq, part: None }))

@@ -188,7 +188,7 @@ impl DatagramStep<'_, '_> {
         }
     }
 
-    /// The sender sends a reliable message. Whether for the first time.
+    /// The sender sends a reliable message. Returns whether for the first time.
     fn reliable(&mut self, id: MessageId, message: &Message<'_>, copy: bool) -> bool {
         let (at, mark, side, limits) = (self.tell.at, self.tell.mark, self.side, self.limits);
         let tell = &mut *self.tell;
@@ -322,7 +322,7 @@ impl DatagramStep<'_, '_> {
     }
 }
 
-/// A message that was acknowledged and not seen.
+/// Returns a message that was acknowledged and not seen.
 const fn ghost(id: MessageId, at: Time) -> SentMessage {
     SentMessage {
         about: unknown(id),

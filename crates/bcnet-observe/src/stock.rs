@@ -36,7 +36,7 @@ impl Rhythm {
         }
     }
 
-    /// The time from the last sending to the next, after `repeats` repeats.
+    /// Returns the time from the last sending to the next, after `repeats` repeats.
     pub(crate) const fn interval(self, repeats: u32) -> u64 {
         match self {
             Self::Even => SECOND,

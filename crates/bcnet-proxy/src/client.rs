@@ -38,7 +38,7 @@ impl Client {
         self.healer.as_ref().map(|healer| healer.healed(direction)).unwrap_or_default()
     }
 
-    /// A datagram passes. Whether it is the one that ends the conversation.
+    /// A datagram passes. Returns whether it is the one that ends the conversation.
     pub(crate) fn note(&mut self, direction: Direction, inbound: Inbound<'_>, now: Time) -> bool {
         self.heard = now;
         self.answered |= direction == Direction::Down;
@@ -55,7 +55,8 @@ impl Client {
     }
 }
 
-/// Whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when somebody goes.
+/// Returns whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when
+/// a client goes.
 fn says_goodbye(own: PeerId, direction: Direction, inbound: Inbound<'_>) -> bool {
     let ends = |who| direction == Direction::Up || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
     let messages = inbound.content.datagram().map(Parsed::messages).unwrap_or_default();

@@ -18,7 +18,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Who sends this way.
+    /// Returns who sends this way.
     #[must_use]
     pub const fn sender(self) -> Role {
         match self {
@@ -54,12 +54,12 @@ pub struct Inbound<'a> {
 }
 
 impl Inbound<'_> {
-    /// Whether it is GameSpy text, which is not ciphered.
+    /// Returns whether it is GameSpy text, which is not ciphered.
     pub(crate) const fn is_text(&self) -> bool {
         matches!(self.content, Content::GameSpy(_))
     }
 
-    /// Whether a client asks to become a player.
+    /// Returns whether a client asks to become a player.
     pub(crate) fn asks_to_join(&self) -> bool {
         self.content.datagram().is_some_and(asks_to_join)
     }
@@ -75,7 +75,7 @@ pub enum Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    /// The bytes, ciphered or not.
+    /// Returns the bytes, ciphered or not.
     #[must_use]
     pub const fn as_slice(self) -> &'a [u8] {
         match self {
@@ -83,7 +83,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// A copy as it is on the wire.
+    /// Returns a copy as it is on the wire.
     #[must_use]
     pub fn to_wire(self) -> Vec<u8> {
         let mut bytes = self.as_slice().to_vec();
@@ -133,7 +133,7 @@ pub struct Healer {
 }
 
 impl Healer {
-    /// What was healed in the datagrams that went this way.
+    /// Returns what was healed in the datagrams that went this way.
     #[must_use]
     pub const fn healed(&self, direction: Direction) -> Healed {
         match direction {
@@ -207,7 +207,7 @@ impl Healer {
     }
 }
 
-/// Whether a datagram of a client holds a request to be let in.
+/// Returns whether a datagram of a client holds a request to be let in.
 fn asks_to_join(datagram: &Parsed<'_>) -> bool {
     datagram
         .messages()
@@ -253,7 +253,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Whether a message goes on.
+/// Returns whether a message goes on.
 fn sift_one(
     near: &mut Side,
     far: &mut Side,
@@ -316,7 +316,7 @@ fn accepted_form(id: MessageId, answers: u8) -> MessageId {
     MessageId { part: id.part.filter(|_| !plain), ..id }
 }
 
-/// The first bytes of a buffer, if they are to be sent.
+/// Returns the first bytes of a buffer, if they are to be sent.
 fn plain(buffer: &[u8], len: usize) -> Option<Bytes<'_>> {
     buffer.get(..len).filter(|bytes| !bytes.is_empty()).map(Bytes::Plain)
 }

@@ -55,7 +55,7 @@ impl Refusal {
         Self::Malformed,
     ];
 
-    /// A short name for logs and metrics.
+    /// Returns a short name for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Refusal {
         }
     }
 
-    /// What a client that asks to be let in is told.
+    /// Returns what a client that asks to be let in is told.
     pub(crate) const fn boot(self) -> Option<BootReason> {
         match self {
             Self::Banned => Some(BootReason::BANNED),

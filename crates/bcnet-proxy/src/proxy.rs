@@ -66,7 +66,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that knows nobody yet.
+    /// Returns a proxy that knows nobody yet.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let pool = if config.sources.is_empty() {
@@ -88,7 +88,7 @@ impl Proxy {
         }
     }
 
-    /// The players, in the order of their sources' numbers.
+    /// Returns the players, in the order of their sources' numbers.
     pub fn players(&self) -> impl Iterator<Item = Player> {
         self.clients.iter().flatten().filter(|client| client.player).map(|client| Player {
             address: client.address,
@@ -98,7 +98,7 @@ impl Proxy {
         })
     }
 
-    /// Whose source this is.
+    /// Returns whose source this is.
     #[must_use]
     pub fn client(&self, source: u32) -> Option<SocketAddrV4> {
         self.clients.get(source as usize).and_then(Option::as_ref).map(|client| client.address)
@@ -114,7 +114,7 @@ impl Proxy {
         self.close(source as usize);
     }
 
-    /// How many datagrams were turned away for this reason.
+    /// Returns how many datagrams were turned away for this reason.
     #[must_use]
     pub fn refused(&self, refusal: Refusal) -> u64 {
         self.refused.get(refusal as usize).copied().unwrap_or(0)
@@ -136,12 +136,12 @@ impl Proxy {
         true
     }
 
-    /// What happened, in order.
+    /// Returns what happened, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.expiry.first().map(|(due, _)| due)
@@ -206,7 +206,7 @@ impl Proxy {
         }
     }
 
-    /// The conversation that a datagram of a client belongs to; a new one if it may begin one.
+    /// Returns the conversation that a datagram of a client belongs to; a new one if it may begin one.
     fn accept(&mut self, from: SocketAddrV4, inbound: Inbound<'_>, now: Time) -> Result<u32, Refusal> {
         if any_contains(&self.config.bans, *from.ip()) {
             return Err(Refusal::Banned);
@@ -308,7 +308,7 @@ impl Proxy {
         Output { forward: None, answer, refusal: Some(refusal) }
     }
 
-    /// When a client is forgotten if nothing else happens.
+    /// Returns when a client is forgotten if nothing else happens.
     fn due(&self, client: &Client) -> Time {
         let patience = if client.player && client.answered { self.config.idle } else { UNANSWERED };
         let idle = client.heard + patience;
@@ -325,7 +325,7 @@ const fn per_second(rate: u32) -> Rate {
     Rate::per_second(rate, rate)
 }
 
-/// The datagram that turns away who has no id (T-54).
+/// Returns the datagram that turns away who has no id (T-54).
 fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     let mut writer = Writer::new(buffer, PeerId::HOST);
     let body = Body::Boot { reason, target: PeerId::UNASSIGNED };

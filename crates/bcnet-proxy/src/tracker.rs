@@ -32,8 +32,8 @@ struct Plain {
 }
 
 impl Plain {
-    /// Whether every part has arrived. One that sends each ACK once has sent as many of them as parts were passed on.
-    /// One that repeats its ACKs has one for each part that arrived, and no datagram has the same one twice.
+    /// Returns whether every part has arrived. One that sends each ACK once has sent as many of them as parts were
+    /// passed on. One that repeats its ACKs has one for each part that arrived, and no datagram has the same one twice.
     fn is_answered(&self, repeats_acks: bool) -> bool {
         let Some(total) = self.total.map(u32::from) else { return false };
         if repeats_acks { self.together >= total } else { self.sends >= total && self.acks >= self.sends }
@@ -110,7 +110,7 @@ impl MessageTracker {
     }
 }
 
-/// One number for each id: the part in the low bits, where 0 is none.
+/// Returns one number for each id: the part in the low bits, where 0 is none.
 fn key(MessageId { channel, seq, part }: MessageId) -> u32 {
     let channel = u32::from(channel == Channel::Control);
     let part = part.map_or(0, |part| u32::from(part) + 1);

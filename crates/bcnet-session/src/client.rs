@@ -86,7 +86,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual ones, with this name.
+    /// Returns the usual ones, with this name.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.into(), handshake_timeout: Some(HANDSHAKE) }
@@ -127,7 +127,7 @@ pub struct Client<E = Endpoint> {
 }
 
 impl Client {
-    /// A client that asks a server to be let in.
+    /// Returns a client that asks a server to be let in.
     #[must_use]
     pub fn connect(config: Config, connect: Connect<'_>, options: Options, now: Time) -> Self {
         Self::new(Endpoint::connect(config, connect, now), options, now)
@@ -135,7 +135,7 @@ impl Client {
 }
 
 impl<E: Engine> Client<E> {
-    /// A client on an engine that asks to be let in.
+    /// Returns a client on an engine that asks to be let in.
     #[must_use]
     pub fn new(engine: E, options: Options, now: Time) -> Self {
         Self {

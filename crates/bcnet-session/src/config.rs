@@ -109,18 +109,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How many players there can be.
+    /// Returns how many players there can be.
     pub(crate) fn places(&self) -> usize {
         usize::from(self.player_limit).min(MAX_SLOTS)
     }
 
-    /// What clients are told before they load.
+    /// Returns what clients are told before they load.
     pub(crate) fn rules(&self) -> Rules {
         let Self { mission, collisions, friendly_fire, .. } = self;
         Rules { mission: mission.clone(), collisions: *collisions, friendly_fire: *friendly_fire }
     }
 
-    /// The time limit, if it is one that the wire can tell.
+    /// Returns the time limit, if it is one that the wire can tell.
     pub(crate) fn minutes(&self) -> Option<u8> {
         self.time_limit.filter(|minutes| (1..=254).contains(minutes))
     }
@@ -173,13 +173,13 @@ impl System {
         SystemNumber::KNOWN.iter().map(|(number, _)| Self(number.0))
     }
 
-    /// Its number on the wire.
+    /// Returns its number on the wire.
     #[must_use]
     pub(crate) const fn number(self) -> u8 {
         self.0
     }
 
-    /// Its name in queries.
+    /// Returns its name in queries.
     #[must_use]
     pub fn name(self) -> &'static str {
         SystemNumber(self.0).name().unwrap_or_default()

@@ -37,7 +37,7 @@ pub enum Event {
         /// What it calls itself.
         name: String,
     },
-    /// Somebody is gone.
+    /// A player is gone.
     Left {
         /// Who.
         peer: PeerId,
@@ -59,7 +59,7 @@ pub enum Event {
         /// To its team only.
         team: bool,
     },
-    /// Somebody was turned away. Told ten times a second at most; [`Counters`](crate::Counters) has them all.
+    /// A peer was turned away. Told ten times a second at most; [`Counters`](crate::Counters) has them all.
     Refused {
         /// From where.
         from: SocketAddrV4,
@@ -113,7 +113,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// A name for logs, which never changes.
+    /// Returns a name for logs, which never changes.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! How often somebody may do something, in bounded memory.
+//! How often an address or a peer may do something, in bounded memory.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -115,7 +115,7 @@ pub(crate) struct ConnectLimiter {
     all: Bucket,
 }
 
-/// A network that somebody has asked from.
+/// A network from which a query came.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     network: u32,
@@ -148,7 +148,7 @@ impl ConnectLimiter {
         self.all.take(1, ASKING, now) || before
     }
 
-    /// Somebody who was listened to is real.
+    /// An address that was let in and has answered is real.
     pub(crate) fn proven(&mut self, from: Ipv4Addr) {
         self.all.give(ASKING);
         if let Some(asked) = self.find(from) {

@@ -124,7 +124,7 @@ impl Reply {
     }
 }
 
-/// The files of a directory and of those below it. The depth is that of `path`.
+/// Returns the files of a directory and of those below it. The depth is that of `path`.
 fn walk<'a>(
     tree: &mut impl Iterator<Item = &'a Directory>,
     path: &mut Vec<u32>,
@@ -146,7 +146,7 @@ fn walk<'a>(
 }
 
 impl Manifest {
-    /// What a client has told by its answers.
+    /// Returns what a client has told by its answers.
     pub(crate) fn told(answers: &Answers) -> Self {
         let mut manifest = Self::default();
         for (round, (place, answer)) in manifest.rounds.iter_mut().zip(answers).enumerate() {
@@ -155,13 +155,13 @@ impl Manifest {
         manifest
     }
 
-    /// Whether it has all five rounds. One that has not fits nobody.
+    /// Returns whether it has all five rounds. One that has not fits nobody.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing().next().is_none()
     }
 
-    /// The rounds that it does not have.
+    /// Returns the rounds that it does not have.
     pub fn missing(&self) -> impl Iterator<Item = usize> {
         self.rounds.iter().enumerate().filter(|(_, reply)| reply.is_none()).map(|(round, _)| round)
     }
@@ -292,7 +292,7 @@ fn path_name(path: &[u32]) -> String {
     name
 }
 
-/// The name that a hash is known to stand for, else the hash.
+/// Returns the name that a hash is known to stand for, else the hash.
 fn hash_name(hash: u32) -> String {
     let known = NAMES.iter().find(|(known, _)| *known == hash);
     known.map_or_else(|| format!("{hash:08X}"), |(_, name)| (*name).into())

@@ -28,13 +28,13 @@ impl Masters {
         }
     }
 
-    /// When the next heartbeat is due.
+    /// Returns when the next heartbeat is due.
     #[must_use]
     pub fn due(&self) -> Option<Time> {
         self.0.iter().map(|master| master.next).min()
     }
 
-    /// Whose heartbeat is due. One that is never heard of is told less and less often, but for ever.
+    /// Returns whose heartbeat is due. One that is never heard of is told less and less often, but for ever.
     pub fn beat(&mut self, now: Time) -> Option<SocketAddrV4> {
         let master = self.0.iter_mut().find(|master| master.next <= now)?;
         master.next = now + master.pause;
@@ -43,8 +43,8 @@ impl Masters {
         Some(master.address)
     }
 
-    /// A datagram came from `from`. Which master that is, if nobody knew that it lives. Some ask from another port than
-    /// the one they listen at.
+    /// A datagram came from `from`. Returns which master that is, if nobody knew that it lives. Some ask from another
+    /// port than the one they listen at.
     pub fn heard(&mut self, from: SocketAddrV4, now: Time) -> Option<SocketAddrV4> {
         let same = self.0.iter().position(|master| master.address == from);
         let near = || self.0.iter().position(|master| master.address.ip() == from.ip());
@@ -56,13 +56,13 @@ impl Masters {
         news.then_some(master.address)
     }
 
-    /// Each with how long ago it was heard of.
+    /// Returns each with how long ago it was heard of.
     pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
         self.0.iter().map(move |master| (master.address, master.seen.map(|seen| now.since(seen))))
     }
 }
 
-/// What a list server is told: that a server is reached at `port` of the address this comes from.
+/// Returns what a list server is told: that a server is reached at `port` of the address this comes from.
 #[must_use]
 pub fn heartbeat(port: u16) -> Vec<u8> {
     format!("\\heartbeat\\{port}\\gamename\\bcommander").into_bytes()

@@ -77,7 +77,7 @@ impl Member {
         }
     }
 
-    /// When something is to be done about it.
+    /// Returns when something is to be done about it.
     pub(crate) fn due(&self, handshake: Duration) -> Option<Time> {
         let handshake = self.joined + handshake;
         let due = match self.state {

@@ -75,7 +75,7 @@ impl Reply {
         self
     }
 
-    /// The datagrams. S-06: the last one says that it is the last, each has its number.
+    /// Returns the datagrams. S-06: the last one says that it is the last, each has its number.
     pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
         let last = self.pieces.len();
         for (at, piece) in self.pieces.iter_mut().enumerate() {
@@ -109,8 +109,8 @@ pub fn validate(challenge: &[u8]) -> String {
     base64(&mixed)
 }
 
-/// The answer to a list server that asks whether this is a game server it can trust; `None` if `text` asks for nothing
-/// of the kind (S-09).
+/// Returns the answer to a list server that asks whether this is a game server it can trust; `None` if `text` asks for
+/// nothing of the kind (S-09).
 #[must_use]
 pub fn answer_challenge(text: &[u8]) -> Option<Vec<u8>> {
     let challenge = Query::parse(text)?.secure?;

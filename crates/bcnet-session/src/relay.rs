@@ -4,7 +4,7 @@ use crate::game::field::Cut;
 use crate::game::{self, Check, Creation, ObjectClass, ObjectId};
 use crate::stats::Anomaly;
 
-/// Whether a message to be passed on is about the sender's own things.
+/// Returns whether a message to be passed on is about the sender's own things.
 pub(crate) fn check(check: Check, payload: &[u8], slot: u8, mods: bool) -> Result<(), Anomaly> {
     match check {
         Check::Event => check_event(payload, slot, mods),

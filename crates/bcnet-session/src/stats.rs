@@ -21,7 +21,7 @@ pub enum Anomaly {
     TooShort,
     /// A payload that is larger than any of its kind.
     TooLarge,
-    /// A message about somebody else's object.
+    /// A message about another player's object.
     NotOwner,
     /// An object that would crash stock clients.
     BadObject,
@@ -57,7 +57,7 @@ impl Anomaly {
         Self::Stuck,
     ];
 
-    /// A name for logs and metrics, which never changes.
+    /// Returns a name for logs and metrics, which never changes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,13 +91,13 @@ impl fmt::Display for Anomaly {
 pub struct Anomalies([u64; Anomaly::ALL.len()]);
 
 impl Anomalies {
-    /// How often `kind` occurred.
+    /// Returns how often `kind` occurred.
     #[must_use]
     pub fn count(&self, kind: Anomaly) -> u64 {
         self.0.get(kind as usize).copied().unwrap_or(0)
     }
 
-    /// How often any occurred.
+    /// Returns how often any occurred.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

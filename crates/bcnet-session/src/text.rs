@@ -1,6 +1,6 @@
 //! Text of players and hosts, made fit for the wire, for queries and for logs.
 
-/// One byte per character, as the game has it. What Latin-1 lacks becomes `?`, control characters a space.
+/// Returns one byte per character, as the game has it. What Latin-1 lacks becomes `?`, control characters a space.
 pub(crate) fn latin1(text: &str) -> impl Iterator<Item = u8> + '_ {
     text.chars().map(|c| match u8::try_from(c) {
         Ok(byte) if is_control(byte) => b' ',
@@ -9,12 +9,12 @@ pub(crate) fn latin1(text: &str) -> impl Iterator<Item = u8> + '_ {
     })
 }
 
-/// The text that Latin-1 bytes stand for, control characters as spaces.
+/// Returns the text that Latin-1 bytes stand for, control characters as spaces.
 pub(crate) fn from_latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A name from the wire as it is shown: without control characters, and none of nothing but blanks.
+/// Returns a name from the wire as it is shown: without control characters, and none of nothing but blanks.
 pub(crate) fn name(utf16le: &[u8]) -> String {
     let units = utf16le.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
     let chars = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -22,7 +22,7 @@ pub(crate) fn name(utf16le: &[u8]) -> String {
     name.trim().into()
 }
 
-/// Whether a byte is no character of a text.
+/// Returns whether a byte is no character of a text.
 pub(crate) const fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7F
 }

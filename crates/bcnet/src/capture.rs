@@ -105,14 +105,14 @@ fn add_headers(out: &mut Vec<u8>, packet: &Packet<'_>) {
     out.extend_from_slice(&checksum.to_be_bytes());
 }
 
-/// The sum of 16-bit numbers; a last odd byte is the high one of its own.
+/// Returns the sum of 16-bit numbers; a last odd byte is the high one of its own.
 fn sum(bytes: &[u8]) -> u64 {
     let (pairs, rest) = bytes.as_chunks();
     let last = rest.first().map_or(0, |byte| u64::from(*byte) << 8);
     pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum::<u64>() + last
 }
 
-/// A sum in ones' complement.
+/// Returns a sum in ones' complement.
 const fn folded(mut sum: u64) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);

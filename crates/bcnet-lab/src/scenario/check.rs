@@ -269,7 +269,7 @@ impl Checker<'_> {
         })
     }
 
-    fn measurement(&self, measurement: &Spanned<file::Figure>) -> Checked<Measurement> {
+    fn measurement(&self, measurement: &Spanned<file::MeasurementText>) -> Checked<Measurement> {
         let place = measurement;
         let measurement = measurement.get_ref();
         let all: Vec<(&str, Metric)> = Metric::ALL.iter().map(|metric| (metric.name(), *metric)).collect();

@@ -42,7 +42,7 @@ pub(super) struct Claim {
     pub(super) label: String,
     #[serde(default)]
     pub(super) unit: String,
-    pub(super) figure: Spanned<Figure>,
+    pub(super) figure: Spanned<MeasurementText>,
 }
 
 #[derive(Deserialize)]
@@ -151,7 +151,7 @@ pub(super) struct Dump {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
-    pub(super) figure: Spanned<Figure>,
+    pub(super) figure: Spanned<MeasurementText>,
     pub(super) engine: Option<Spanned<String>>,
     pub(super) is: Option<Value>,
     pub(super) at_least: Option<f64>,
@@ -161,7 +161,7 @@ pub(super) struct Expect {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Figure {
+pub(super) struct MeasurementText {
     pub(super) of: Spanned<String>,
     pub(super) node: Option<Spanned<String>>,
     pub(super) peer: Option<Spanned<PeerRef>>,

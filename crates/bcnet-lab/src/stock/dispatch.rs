@@ -14,7 +14,7 @@ impl Stock {
         loop {
             if let Some(message) = self.incoming.unreliable[lane(Channel::Control)].pop_front() {
                 match self.peers.sender_of(&message) {
-                    Some(place) => self.obey(place, &message),
+                    Some(place) => self.dispatch(place, &message),
                     None => self.tally.dropped += 1,
                 }
                 continue;
@@ -22,12 +22,12 @@ impl Stock {
             let Some(at) = self.next_reliable(Channel::Control) else { return };
             let Some(message) = self.take_reliable(Channel::Control, at) else { return };
             if let Some(place) = self.peers.sender_of(&message) {
-                self.obey(place, &message);
+                self.dispatch(place, &message);
             }
         }
     }
 
-    fn obey(&mut self, place: usize, message: &Message) {
+    fn dispatch(&mut self, place: usize, message: &Message) {
         match message.kind {
             Kind::IDENTITY => self.on_identity(message),
             Kind::ACK => self.on_ack(place, message),

@@ -180,7 +180,7 @@ impl Watch {
     }
 
     fn node(&self, id: PeerId) -> usize {
-        self.ids.iter().position(|known| *known == id).expect("somebody who joined")
+        self.ids.iter().position(|known| *known == id).expect("a peer that joined")
     }
 
     fn received(&mut self, from: usize, to: usize, bytes: &[u8]) {

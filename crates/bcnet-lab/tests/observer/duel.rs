@@ -172,7 +172,7 @@ impl Duel {
         }
     }
 
-    /// Changes a datagram as the node's habits want it.
+    /// Changes a datagram as the node's behavior wants it.
     fn say(&self, node: usize, bytes: &mut Vec<u8>) {
         cipher::decrypt(bytes);
         let len = self.behavior[node].rewrite_outgoing(bytes);

@@ -249,7 +249,7 @@ pub enum Event {
     Died {
         /// Who.
         victim: PeerId,
-        /// Who destroyed it, if somebody did.
+        /// Who destroyed it, if a player did.
         killer: Option<PeerId>,
     },
     /// The round is over.

@@ -13,7 +13,7 @@ use crate::message::Score;
 use crate::text;
 
 impl<E: Engine> Client<E> {
-    /// What the transport tells. `None` if that is nothing for the caller.
+    /// Returns what the transport tells. `None` if that is nothing for the caller.
     pub(super) fn react(
         &mut self,
         event: transport::Event,
@@ -44,7 +44,7 @@ impl<E: Engine> Client<E> {
 
     fn connected(&mut self, id: PeerId, now: Time) -> Event {
         self.state = State::Checking;
-        // It was let in a moment ago, so there is somebody to tell; if not, its end is told next.
+        // It was let in a moment ago, so there is a host to tell; if not, its end is told next.
         let _ = self.identify(now);
         Event::Connected { id }
     }
@@ -227,7 +227,7 @@ impl<E: Engine> Client<E> {
         self.settle();
     }
 
-    /// A ship is gone. Whose it was, if it was one.
+    /// A ship is gone. Returns whose it was, if it was one.
     fn remove_ship(&mut self, object: ObjectId) -> Option<PeerId> {
         let place = self.ships.get_mut(usize::from(object.owner()?))?;
         let ship = place.take_if(|ship| ship.object == object)?;

@@ -37,7 +37,7 @@ macro_rules! codes {
             /// All that are known, with their names.
             pub const KNOWN: &'static [(Self, &'static str)] = &[$((Self($code), $text),)*];
 
-            /// What it stands for, if that is known.
+            /// Returns what it stands for, if that is known.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -195,13 +195,13 @@ macro_rules! flags {
             /// The bits that have a name.
             pub const KNOWN: &'static [(u8, &'static str)] = &[$(($bit, $text),)*];
 
-            /// The same with these bits set or cleared.
+            /// Returns the same with these bits set or cleared.
             #[must_use]
             pub const fn with(self, bits: u8, set: bool) -> Self {
                 if set { Self(self.0 | bits) } else { Self(self.0 & !bits) }
             }
 
-            /// Whether any of these bits is set.
+            /// Returns whether any of these bits is set.
             #[must_use]
             pub const fn has(self, bits: u8) -> bool {
                 self.0 & bits != 0

@@ -74,7 +74,7 @@ pub fn describe(payload: &[u8]) -> Description<'_> {
 }
 
 impl<'a> Description<'a> {
-    /// The first field of that name.
+    /// Returns the first field of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.fields.iter().find(|field| field.name == name).map(|field| field.value)

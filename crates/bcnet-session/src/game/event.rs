@@ -94,7 +94,7 @@ record! {
 }
 
 impl<'a> Event<'a> {
-    /// How it is built.
+    /// Returns how it is built.
     #[must_use]
     pub const fn class(&self) -> EventClass {
         EventClass(match self.detail {
@@ -118,7 +118,7 @@ impl<'a> Event<'a> {
 }
 
 impl EventHead {
-    /// What it is about: what it happens to, or if that is nothing, what causes it (S-32).
+    /// Returns what it is about: what it happens to, or if that is nothing, what causes it (S-32).
     pub(crate) fn subject(&self) -> ObjectId {
         if self.related == ObjectId::NONE { self.source } else { self.related }
     }

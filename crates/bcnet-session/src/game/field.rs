@@ -86,12 +86,12 @@ impl<'a> Reader<'a> {
         self.notes.unwrap_or_default()
     }
 
-    /// Where in the payload the next field begins.
+    /// Returns where in the payload the next field begins.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// What is behind the fields that were read.
+    /// Returns what is behind the fields that were read.
     pub(crate) fn left(&self) -> &'a [u8] {
         self.payload.get(self.at..).unwrap_or_default()
     }

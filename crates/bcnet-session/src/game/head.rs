@@ -7,7 +7,7 @@ use super::object::{ObjectId, Ship};
 use super::rows::{Check, Opcode, Rule};
 use super::table::Team;
 
-/// The object that a message is about, if it is about one; the rest of the message is not looked at.
+/// Returns the object that a message is about, if it is about one; the rest of the message is not looked at.
 #[must_use]
 pub fn subject(payload: &[u8]) -> Option<ObjectId> {
     let opcode = Opcode::of(payload)?;
@@ -28,17 +28,17 @@ pub fn subject(payload: &[u8]) -> Option<ObjectId> {
     }
 }
 
-/// The object that a message begins with.
+/// Returns the object that a message begins with.
 pub(crate) fn first_object(payload: &[u8]) -> Result<ObjectId, Cut> {
     Wire::read(&mut Reader::new(payload), names!(object))
 }
 
-/// The head of a message that is an event.
+/// Returns the head of a message that is an event.
 pub(crate) fn event_head(payload: &[u8]) -> Result<EventHead, Cut> {
     Wire::read(&mut Reader::new(payload), names!(event))
 }
 
-/// Which team who joins, whatever follows.
+/// Returns who joins which team, whatever follows.
 pub(crate) fn team(payload: &[u8]) -> Result<Team, Cut> {
     Wire::read(&mut Reader::new(payload), names!(team))
 }
@@ -80,14 +80,14 @@ record! {
     }
 }
 
-/// The length of a chat text as it is claimed, and as it is.
+/// Returns the length of a chat text as it is claimed, and as it is.
 pub(crate) fn chat_len(payload: &[u8]) -> Result<(usize, usize), Cut> {
     let reader = &mut Reader::new(payload);
     let head = ChatHead::read(reader, names!(chat))?;
     Ok((head.text_len.into(), reader.left().len()))
 }
 
-/// Says who chats, and gives the text.
+/// Writes who chats into a message, and returns its text.
 pub(crate) fn chat_from(sender: u8, payload: &mut [u8]) -> &mut [u8] {
     let Some(head) = payload.get_mut(OPCODE..) else { return &mut [] };
     let Some((place, text)) = head.split_first_chunk_mut() else { return &mut [] };

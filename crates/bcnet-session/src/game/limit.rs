@@ -56,7 +56,7 @@ impl<'a> Wire<'a> for RoundTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Killer(pub Option<Kill>);
 
-/// Somebody has destroyed a ship.
+/// A player has destroyed a ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
     /// Its peer id.

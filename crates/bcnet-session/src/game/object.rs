@@ -15,20 +15,20 @@ impl ObjectId {
     pub const PER_SLOT: u32 = 0x40000;
     const FIRST: u32 = 0x3FFF_FFFF;
 
-    /// The object of a slot with that number, which goes round.
+    /// Returns the object of a slot with that number, which goes round.
     #[must_use]
     pub const fn new(slot: u8, index: u32) -> Self {
         Self(Self::FIRST + slot as u32 * Self::PER_SLOT + index % Self::PER_SLOT)
     }
 
-    /// The slot that it belongs to, if it belongs to any.
+    /// Returns the slot that it belongs to, if it belongs to any.
     #[must_use]
     pub fn owner(self) -> Option<u8> {
         let slot = self.0.checked_sub(Self::FIRST)? / Self::PER_SLOT;
         u8::try_from(slot).ok().filter(|slot| usize::from(*slot) < crate::config::MAX_SLOTS)
     }
 
-    /// Its number among those of its slot, if it belongs to any.
+    /// Returns its number among those of its slot, if it belongs to any.
     #[must_use]
     pub fn index(self) -> Option<u32> {
         self.owner().map(|slot| self.0 - Self::new(slot, 0).0)
@@ -92,7 +92,7 @@ record! {
 }
 
 impl Created<'_> {
-    /// The id of the object.
+    /// Returns the id of the object.
     #[must_use]
     pub const fn object(&self) -> ObjectId {
         match self {

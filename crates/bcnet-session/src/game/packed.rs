@@ -10,7 +10,7 @@ use super::field::{Cut, Names, Reader, Wire};
 pub struct CompressedFloat(pub u16);
 
 impl CompressedFloat {
-    /// The code of the step below `number`, nearer to zero. What is too large becomes the largest.
+    /// Returns the code of the step below `number`, nearer to zero. What is too large becomes the largest.
     #[must_use]
     pub fn new(number: f32) -> Self {
         let sign = u16::from(number.is_sign_negative()) << 15;
@@ -24,7 +24,7 @@ impl CompressedFloat {
         Self(sign | decade << 12 | step.min(0x0FFF))
     }
 
-    /// The number that it means.
+    /// Returns the number that it means.
     #[must_use]
     pub fn value(self) -> f32 {
         let (low, high) = (bottom(self.decade()), top(self.decade()));
@@ -34,7 +34,7 @@ impl CompressedFloat {
         if self.0 >> 15 == 0 { size } else { -size }
     }
 
-    /// How many decimals its steps can tell, one at least.
+    /// Returns how many decimals its steps can tell, one at least.
     const fn decimals(self) -> u8 {
         match self.decade() {
             0 if self.0 & 0x0FFF == 0 => 1,
@@ -89,14 +89,14 @@ impl CompressedFloat {
 pub struct UnitVector(pub [i8; 3]);
 
 impl UnitVector {
-    /// The code of a vector of length 1. Zeros stand for no direction.
+    /// Returns the code of a vector of length 1. Zeros stand for no direction.
     #[must_use]
     pub fn new(vector: [f32; 3]) -> Self {
         #[allow(clippy::cast_possible_truncation, reason = "a cast of a float is clamped")]
         Self(vector.map(|part| (part * 127.0) as i8))
     }
 
-    /// The vector that it means.
+    /// Returns the vector that it means.
     #[must_use]
     pub fn vector(self) -> [f32; 3] {
         self.0.map(|part| f32::from(part) / 127.0)
@@ -133,7 +133,7 @@ pub struct PackedVector {
 }
 
 impl PackedVector {
-    /// The code of a vector.
+    /// Returns the code of a vector.
     #[must_use]
     pub fn new(vector: [f32; 3]) -> Self {
         let length = vector.iter().map(|part| part * part).sum::<f32>().sqrt();
@@ -141,7 +141,7 @@ impl PackedVector {
         Self { direction: UnitVector::new(unit), length: CompressedFloat::new(length) }
     }
 
-    /// The vector that it means.
+    /// Returns the vector that it means.
     #[must_use]
     pub fn vector(self) -> [f32; 3] {
         self.direction.vector().map(|part| part * self.length.value())

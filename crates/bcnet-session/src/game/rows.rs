@@ -9,7 +9,7 @@ use super::field::Part;
 pub struct Opcode(pub u8);
 
 impl Opcode {
-    /// That of a payload, if it is not empty.
+    /// Returns the opcode of a payload, if it is not empty.
     #[must_use]
     pub fn of(payload: &[u8]) -> Option<Self> {
         payload.first().copied().map(Self)
@@ -99,7 +99,7 @@ pub enum Rule {
     Create,
     /// A player's ship explodes.
     SelfDestruct,
-    /// Somebody asks for an object.
+    /// A peer asks for an object.
     RequestObject,
     /// Everyone gets it, its sender too.
     Chat,

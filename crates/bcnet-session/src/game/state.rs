@@ -70,7 +70,7 @@ record! {
 }
 
 impl StateUpdate<'_> {
-    /// What it has.
+    /// Returns what it has.
     #[must_use]
     pub fn flags(&self) -> StateFlags {
         StateFlags(0)
@@ -84,7 +84,7 @@ impl StateUpdate<'_> {
             .with(StateFlags::POWER, self.power.is_some())
     }
 
-    /// The bit byte with nothing but the flags of this message.
+    /// Returns the bit byte with nothing but the flags of this message.
     fn own_bits(&self) -> u8 {
         let hash = self.position.map(|position| position.hash.is_some());
         let flags = [hash, self.cloaked];
@@ -95,7 +95,8 @@ impl StateUpdate<'_> {
             .0
     }
 
-    /// How much power subsystems are to get: their places in the list of the ship's class, and shares of what is normal.
+    /// Returns how much power subsystems are to get: their places in the list of the ship's class, and shares of what
+    /// is normal.
     pub fn powers(&self) -> impl Iterator<Item = (u8, f32)> {
         self.power.unwrap_or_default().iter().map(|[index, power]| (*index, share_of_power(*power)))
     }
@@ -205,7 +206,7 @@ fn read_power<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 2]], Cut> {
     Ok(pairs)
 }
 
-/// What a state update begins with.
+/// Returns what a state update begins with.
 pub(crate) fn state_head(payload: &[u8]) -> Result<StateHead, Cut> {
     Wire::read(&mut Reader::new(payload), names!(state))
 }
@@ -219,7 +220,7 @@ pub(crate) fn strip_hash(payload: &mut Vec<u8>) {
     }
 }
 
-/// Where the bit is that says that a hash follows, if one does.
+/// Returns where the bit is that says that a hash follows, if one does.
 fn hash_bit(payload: &[u8]) -> Option<usize> {
     let reader = &mut Reader::new(payload);
     let head = StateHead::read(reader, names!(head)).ok()?;

@@ -37,7 +37,7 @@ macro_rules! messages {
         impl Opcode {
             $(pub const $constant: Self = Self($code);)*
 
-            /// Its name, if it is known.
+            /// Returns its name, if it is known.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {
@@ -46,7 +46,7 @@ macro_rules! messages {
                 }
             }
 
-            /// What a host does with it when a client in the game says it (S-34).
+            /// Returns what a host does with it when a client in the game says it (S-34).
             #[must_use]
             pub const fn rule(self) -> Rule {
                 match self {
@@ -64,7 +64,7 @@ macro_rules! messages {
                 fields: <$($type)* as Wire<$life>>::PARTS,
             },)*];
 
-            /// Its opcode.
+            /// Returns its opcode.
             #[must_use]
             pub const fn opcode(&self) -> Opcode {
                 match self {

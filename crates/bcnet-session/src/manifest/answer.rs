@@ -4,8 +4,8 @@ use super::{File, Manifest, Reply};
 use crate::game::{ChecksumResponse, Directory, FileHash, Message, ROUNDS};
 
 impl Manifest {
-    /// An installation that nobody has, of the shape of an untouched game: its answers are of the same sizes. Servers
-    /// that take any files take it, strict ones do not.
+    /// Returns an installation that nobody has, of the shape of an untouched game: its answers are of the same sizes.
+    /// Servers that take any files take it, strict ones do not.
     #[must_use]
     pub fn stand_in() -> Self {
         let mut hashes = (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9));
@@ -31,8 +31,8 @@ impl Manifest {
         Self { name: "stand-in".into(), rounds: rounds.map(Some) }
     }
 
-    /// What a client with these files answers in `round`. `None` if the manifest does not have that round, or more in a
-    /// directory than the wire can count.
+    /// Returns what a client with these files answers in `round`. `None` if the manifest does not have that round, or
+    /// more in a directory than the wire can count.
     pub(crate) fn answer(&self, round: usize) -> Option<Vec<u8>> {
         let Reply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
         let mut tree = Vec::new();

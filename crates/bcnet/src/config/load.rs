@@ -219,7 +219,7 @@ impl Loaded {
         }
     }
 
-    /// Each variable with the key that it sets.
+    /// Returns each variable with the key that it sets.
     fn variable_names(&self) -> Vec<(String, String)> {
         let mut names = Vec::new();
         let all_sessions = Session::default();
@@ -296,10 +296,10 @@ impl Loaded {
                 let text = "\"strict\" needs `manifests`; make one with `bcnet manifest learn`".into();
                 problems.push(self.at(&table, "checksums", text));
             }
-            for (key, time, least) in shortest_times(session) {
-                if time < least {
+            for (key, time, min) in shortest_times(session) {
+                if time < min {
                     let text =
-                        format!("at least {}, or nobody could stay, not {}", least.to_toml(), time.to_toml());
+                        format!("at least {}, or nobody could stay, not {}", min.to_toml(), time.to_toml());
                     problems.push(self.at(&table, key, text));
                 }
             }
@@ -316,7 +316,7 @@ impl Loaded {
     }
 }
 
-/// Each time that ends a connection, with how long it must be.
+/// Returns each time that ends a connection, with how long it must be.
 fn shortest_times(session: &Session) -> [(&'static str, Duration, Duration); 5] {
     let second = Duration::from_secs(1);
     [

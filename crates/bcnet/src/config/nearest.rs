@@ -1,4 +1,4 @@
-//! What somebody who mistyped a name probably meant.
+//! What a mistyped name was probably meant to be.
 
 use strsim::osa_distance;
 

@@ -10,15 +10,15 @@ use super::value::{Value, expected, quoted};
 
 /// Text that players see: Latin-1, as the game shows it, without what would break a GameSpy reply or a chat line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line<const MOST: usize>(pub(crate) String);
+pub(crate) struct Line<const MAX: usize>(pub(crate) String);
 
-impl<const MOST: usize> Value for Line<MOST> {
+impl<const MAX: usize> Value for Line<MAX> {
     fn form() -> String {
-        format!("text of at most {MOST} Latin-1 characters, without backslash and control characters")
+        format!("text of at most {MAX} Latin-1 characters, without backslash and control characters")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text.chars().count() <= MOST && text.chars().all(is_shown) {
+        if text.chars().count() <= MAX && text.chars().all(is_shown) {
             Ok(Self(text.into()))
         } else {
             Err(expected::<Self>(&quoted(text)))
@@ -32,15 +32,15 @@ impl<const MOST: usize> Value for Line<MOST> {
 
 /// Like [`Line`], but of several lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lines<const MOST: usize>(pub(crate) String);
+pub(crate) struct Lines<const MAX: usize>(pub(crate) String);
 
-impl<const MOST: usize> Value for Lines<MOST> {
+impl<const MAX: usize> Value for Lines<MAX> {
     fn form() -> String {
-        format!("text of at most {MOST} Latin-1 characters, `\\n` between lines")
+        format!("text of at most {MAX} Latin-1 characters, `\\n` between lines")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text.chars().count() <= MOST && text.lines().all(|line| line.chars().all(is_shown)) {
+        if text.chars().count() <= MAX && text.lines().all(|line| line.chars().all(is_shown)) {
             Ok(Self(text.into()))
         } else {
             Err(expected::<Self>(&quoted(text)))

@@ -84,15 +84,15 @@ impl Value for bool {
     }
 }
 
-/// A whole number from `LEAST` to `MOST`.
+/// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Within<const LEAST: u16, const MOST: u16>(u16);
+pub(crate) struct Within<const MIN: u16, const MAX: u16>(u16);
 
-impl<const LEAST: u16, const MOST: u16> Within<LEAST, MOST> {
+impl<const MIN: u16, const MAX: u16> Within<MIN, MAX> {
     /// `number`, brought into the range.
     pub(crate) const fn new(number: u16) -> Self {
-        let number = if number < LEAST { LEAST } else { number };
-        Self(if number > MOST { MOST } else { number })
+        let number = if number < MIN { MIN } else { number };
+        Self(if number > MAX { MAX } else { number })
     }
 
     pub(crate) fn get(self) -> u16 {
@@ -100,13 +100,13 @@ impl<const LEAST: u16, const MOST: u16> Within<LEAST, MOST> {
     }
 }
 
-impl<const LEAST: u16, const MOST: u16> Value for Within<LEAST, MOST> {
+impl<const MIN: u16, const MAX: u16> Value for Within<MIN, MAX> {
     fn form() -> String {
-        format!("a number from {LEAST} to {MOST}")
+        format!("a number from {MIN} to {MAX}")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
+        let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
         number.map(Self).ok_or_else(|| expected::<Self>(text))
     }
 

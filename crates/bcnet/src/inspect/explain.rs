@@ -19,7 +19,7 @@ pub(super) fn datagram(datagram: &Datagram<'_>) -> Vec<FieldRow> {
     rows.rows
 }
 
-/// The fields of a message that begins at byte `at`.
+/// Returns the fields of a message that begins at byte `at`.
 pub(super) fn message(message: &Message<'_>, at: usize) -> Vec<FieldRow> {
     let mut rows = Rows { at, rows: Vec::new() };
     let kind = message.kind();

@@ -88,7 +88,7 @@ fn parse(line: &[u8], number: u64) -> Option<Line> {
     Some(Line { number, sent_by, bytes: digits(content, start), comment })
 }
 
-/// The bytes that the hex digits of `line` from `start` on stand for.
+/// Returns the bytes that the hex digits of `line` from `start` on stand for.
 fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     let mut bytes = Vec::with_capacity(line.len() / 2);
     let mut high = None;

@@ -108,7 +108,7 @@ fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The opcode with its name, and what the payload says.
+/// Returns the opcode with its name, and what the payload says.
 fn payload(bytes: &[u8]) -> String {
     let Some(first) = bytes.first() else { return String::new() };
     let said = describe(bytes).to_string();

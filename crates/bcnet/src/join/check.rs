@@ -134,7 +134,7 @@ fn others(count: usize) -> String {
     }
 }
 
-/// The step that a client in this state is at.
+/// Returns the step that a client in this state is at.
 const fn step_name(state: State) -> &'static str {
     match state {
         State::Connecting => "connect",

@@ -26,7 +26,7 @@ pub(super) struct Given<'a> {
 }
 
 impl Failure {
-    /// Why it is over.
+    /// Returns why it is over.
     pub(super) fn why(&self, step: State, end: End, given: &Given<'_>) -> String {
         match (end, &self.file) {
             (End::Booted(_) | End::HostLeft | End::HostSilent | End::Stalled, Some(file)) => {

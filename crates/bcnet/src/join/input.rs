@@ -14,11 +14,11 @@ pub(super) enum Input {
     Datagram(Vec<u8>),
     /// Nobody listens at the server's port.
     Unreachable,
-    /// Somebody has typed a line.
+    /// The user has typed a line.
     Line(String),
     /// Nobody will type any more.
     End,
-    /// Somebody wants it to end.
+    /// The user wants it to end.
     Interrupt,
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     verdict
 }
 
-/// Somebody at a server.
+/// A player at a server.
 struct Guest<'a> {
     wire: Wire,
     args: &'a Args,
@@ -141,7 +141,7 @@ impl Guest<'_> {
         }
     }
 
-    /// The next thing that happened, and when, after what a client has to do about it by itself.
+    /// Returns the next thing that happened, and when, after what a client has to do about it by itself.
     fn next_event(&mut self) -> anyhow::Result<Option<(Event, Time)>> {
         let Some((event, at)) = self.wire.poll_event() else { return Ok(None) };
         match &event {
@@ -186,7 +186,7 @@ impl Guest<'_> {
         Verdict::Findings
     }
 
-    /// Why it is over, for people.
+    /// Returns why it is over, for people.
     fn why(&self, step: State, end: End) -> String {
         let given = failure::Given {
             timeout: self.args.timeout.to_toml().trim_matches('"').to_owned(),

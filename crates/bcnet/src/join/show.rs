@@ -11,7 +11,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 use serde_json::{Value, json};
 
-/// A line for people. `None` for what they need not know.
+/// Returns a line for people. `None` for what they need not know.
 pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Option<String> {
     let who = |peer: PeerId| name(client, peer);
     let line = match event {
@@ -74,7 +74,7 @@ fn place(mission: &MissionInit) -> String {
     format!("in {system}, {} players at most{time}{frags}", mission.player_limit)
 }
 
-/// What a number stands for, if that is known, else the number.
+/// Returns what a number stands for, if that is known, else the number.
 fn code(name: Option<&str>, kind: &str, number: impl Display) -> String {
     name.map_or_else(|| format!("{kind} {number}"), Into::into)
 }
@@ -94,7 +94,7 @@ fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() && !turns(*c)).collect()
 }
 
-/// One JSON object. `None` for game messages that nobody has looked into.
+/// Returns one JSON object. `None` for game messages that nobody has looked into.
 pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
     let mut value = match event {
         Event::Connected { id } => json!({"peer": id.0}),
@@ -147,7 +147,7 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
     Some(value)
 }
 
-/// A time in milliseconds, to the microsecond.
+/// Returns a time in milliseconds, to the microsecond.
 pub(super) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

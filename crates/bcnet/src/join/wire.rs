@@ -44,12 +44,12 @@ impl Wire {
         Ok(Self { client, clock, server, socket, sender, inputs, payload: Vec::new(), unreachable: false })
     }
 
-    /// Where other threads put what they hear.
+    /// Returns where other threads put what they hear.
     pub(super) fn inputs(&self) -> SyncSender<Input> {
         self.sender.clone()
     }
 
-    /// Whether nobody listens at the server's port, as the network says.
+    /// Returns whether nobody listens at the server's port, as the network says.
     pub(super) const fn is_unreachable(&self) -> bool {
         self.unreachable
     }

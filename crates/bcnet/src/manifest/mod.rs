@@ -80,14 +80,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
 }
 
-/// The manifest in a file, for players to fit.
+/// Returns the manifest in a file, for players to fit.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())?;
     ensure!(manifest.is_complete(), "{}: {}", path.display(), incomplete(&manifest));
     Ok(manifest)
 }
 
-/// What is wrong with a manifest that lacks rounds.
+/// Returns what is wrong with a manifest that lacks rounds.
 fn incomplete(manifest: &Manifest) -> String {
     let missing: Vec<String> = manifest.missing().map(|round| round.to_string()).collect();
     let rounds = if missing.len() == 1 { "round" } else { "rounds" };
@@ -123,7 +123,7 @@ fn try_out(path: &Path) -> anyhow::Result<()> {
     Ok(fs::remove_file(path)?)
 }
 
-/// Hosts a game until somebody has told all about their files.
+/// Hosts a game until a player has told all about its files.
 fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
     let clock = Clock::start();
     let config = Config { name: "bcnet manifest".into(), learn: true, ..Config::default() };

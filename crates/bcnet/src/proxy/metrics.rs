@@ -89,9 +89,9 @@ pub(super) fn render(metrics: &Metrics, proxy: &Proxy, watch: &Watch, unsent: u6
     page.0
 }
 
-type HealedFigure = (&'static str, &'static str, fn(&Healed) -> u64);
+type HealedMetric = (&'static str, &'static str, fn(&Healed) -> u64);
 
-const HEALED: [HealedFigure; 5] = [
+const HEALED: [HealedMetric; 5] = [
     ("healed_acks", "ACKs without news that were taken out", |healed| healed.acks),
     ("healed_repeats", "Messages that had arrived and were not passed on again", |healed| healed.repeats),
     ("healed_answers", "ACKs given in place of the receiver", |healed| healed.answers),

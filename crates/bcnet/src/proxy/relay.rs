@@ -262,7 +262,7 @@ impl Relay {
         }
     }
 
-    /// A server that is silent although somebody talks to it may have moved: its name is looked up again, elsewhere,
+    /// A server that is silent although clients talk to it may have moved: its name is looked up again, elsewhere,
     /// because that may take long.
     fn look_up(&mut self, now: Time) {
         if self.proxy.next_timeout().is_none() || !self.silence.is_long(now) {

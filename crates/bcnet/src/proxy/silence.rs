@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-/// Knows since when the server is silent although somebody talks to it.
+/// Knows since when the server is silent although clients talk to it.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     /// When the first datagram left that was not answered.

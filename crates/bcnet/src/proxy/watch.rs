@@ -126,7 +126,7 @@ impl Watch {
     }
 }
 
-/// In UTC, as dumps of the original engine write it.
+/// Returns in UTC, as dumps of the original engine write it.
 fn time_of_day(wall: Duration) -> String {
     let (seconds, millis) = (wall.as_secs(), wall.subsec_millis());
     format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)

@@ -149,7 +149,7 @@ impl Asking {
         Ok(())
     }
 
-    /// Takes one datagram, from `only` if that is somebody. `false` when it is `until`.
+    /// Takes one datagram, from `only` if that is given. `false` when it is `until`.
     fn receive(
         &mut self,
         start: Time,

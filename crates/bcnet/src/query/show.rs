@@ -58,7 +58,7 @@ pub(super) fn table(found: &[Found], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// One JSON object. Of a key that is there twice, the first counts.
+/// Returns one JSON object. Of a key that is there twice, the first counts.
 pub(super) fn json(found: &Found) -> Value {
     let mut rules = Map::new();
     for (key, value) in found.reply.rules() {

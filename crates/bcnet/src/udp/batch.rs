@@ -138,7 +138,7 @@ impl Batch {
         self.len = end;
     }
 
-    /// The slots of a part of what is to be sent.
+    /// Returns the slots of a part of what is to be sent.
     pub(super) fn part(&self, range: Range<usize>) -> &[usize] {
         &self.order[range]
     }

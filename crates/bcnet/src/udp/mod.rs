@@ -94,9 +94,9 @@ impl Socket {
         }
     }
 
-    /// Adds what has arrived to `batch`, marked with `owner`, but no more than `most`.
-    pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, most: usize) -> io::Result<Received> {
-        let mut left = most;
+    /// Adds what has arrived to `batch`, marked with `owner`, but no more than `max`.
+    pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<Received> {
+        let mut left = max;
         loop {
             let (heads, room) = batch.free();
             let asked = heads.len().min(left);

@@ -39,7 +39,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The first option that was given, if there is one.
+    /// Returns the first option that was given, if there is one.
     pub(super) fn first(&self) -> Option<&'static str> {
         let options = [
             (self.peer.is_some(), "--peer"),
@@ -52,25 +52,26 @@ impl Filter {
         options.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
     }
 
-    /// Whether any message may be left out of a datagram that is shown.
+    /// Returns whether any message may be left out of a datagram that is shown.
     pub(super) const fn selects_messages(&self) -> bool {
         self.kind.is_some() || self.opcode.is_some()
     }
 
-    /// Whether a datagram is wanted, whatever is in it. `ids` are those of the two ends, `start` is when the capture begins.
+    /// Returns whether a datagram is wanted, whatever is in it. `ids` are those of the two ends, `start` is when the
+    /// capture begins.
     pub(super) fn wants(&self, packet: &Packet, ids: [Option<PeerId>; 2], start: u64) -> bool {
         self.peer.is_none_or(|peer| peer.matches([packet.from, packet.to], ids))
             && self.wants_time(packet.time.as_micros(), start)
     }
 
-    /// Whether a conversation is wanted, as far as it is known who talks there.
+    /// Returns whether a conversation is wanted, as far as it is known who talks there.
     pub(super) fn wants_talk(&self, talk: &Conversation<'_>) -> bool {
         let sides = [Side::First, Side::Second];
         let (ends, ids) = (sides.map(|side| talk.address(side)), sides.map(|side| talk.peer(side)));
         self.peer.is_none_or(|peer| peer.matches(ends, ids))
     }
 
-    /// Whether something is wanted that is told when the datagram that shows it has long been shown.
+    /// Returns whether something is wanted that is told when the datagram that shows it has long been shown.
     pub(super) fn wants_late(&self, finding: &Finding, observer: &Observer, start: u64) -> bool {
         let between =
             || observer.conversation(finding.conversation).is_some_and(|talk| self.wants_talk(&talk));
@@ -160,7 +161,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// As a time of a capture that begins at `start`.
+    /// Returns as a time of a capture that begins at `start`.
     const fn on(self, start: u64) -> u64 {
         match self {
             Self::After(micros) => start.saturating_add(micros),

@@ -1,4 +1,4 @@
-//! What is read while it is still written, until it ends or someone stops it.
+//! What is read while it is still written, until it ends or the user stops it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -87,6 +87,6 @@ impl Read for Pipe {
     }
 }
 
-/// So often it is looked whether there is more, or someone wants it to stop.
+/// So often it is looked whether there is more, or the user wants it to stop.
 const POLL: Duration = Duration::from_millis(100);
 const CHUNK: usize = 1 << 16;

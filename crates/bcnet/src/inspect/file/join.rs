@@ -96,7 +96,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether nothing more can be read.
+    /// Returns whether nothing more can be read.
     fn is_over(&self) -> bool {
         self.end.is_some()
     }
@@ -167,7 +167,7 @@ impl OneWay {
         }
     }
 
-    /// The time below which this share of all times lies.
+    /// Returns the time below which this share of all times lies.
     fn quantile(&self, share: f64) -> Option<i64> {
         let total: u64 = self.times.values().sum();
         let rank = (total as f64 * share) as u64;
@@ -322,12 +322,12 @@ impl Join {
         Some(Met { time: is_alone.then(|| time(&other)) })
     }
 
-    /// The time from the first clock to the second that most messages of a way take.
+    /// Returns the time from the first clock to the second that most messages of a way take.
     fn usual(&self, way: usize) -> i64 {
         self.ways[way].usual.unwrap_or(self.rough[way])
     }
 
-    /// What the second clock shows more than the first, roughly.
+    /// Returns what the second clock shows more than the first, roughly.
     fn middle(&self) -> i64 {
         i64::midpoint(self.rough[0], self.rough[1])
     }

@@ -175,7 +175,7 @@ impl Entry {
     }
 }
 
-/// The bytes of `0010: 02 02 01 …  |...|`, if the line continues a dump of `have` bytes.
+/// Returns the bytes of `0010: 02 02 01 …  |...|`, if the line continues a dump of `have` bytes.
 fn dump_line(line: &str, have: usize) -> Option<Vec<u8>> {
     let (offset, rest) = line.split_once(':')?;
     if usize::from_str_radix(offset.trim(), 16).ok()? != have {
@@ -194,7 +194,7 @@ struct Head {
     len: Option<usize>,
 }
 
-/// Whether there is the head of a datagram among whole lines.
+/// Returns whether there is the head of a datagram among whole lines.
 fn is_log(bytes: &[u8]) -> bool {
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.filter_map(|line| std::str::from_utf8(line).ok()).any(|line| head_of(line.trim()).is_some())

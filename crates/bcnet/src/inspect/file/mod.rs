@@ -68,7 +68,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The first option that says nothing about two captures, if there is one.
+    /// Returns the first option that says nothing about two captures, if there is one.
     fn for_one_capture(&self) -> Option<&'static str> {
         let options = [
             (self.summary, "--summary"),
@@ -117,7 +117,7 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// What there is to say if not all findings were kept.
+    /// Returns what there is to say if not all findings were kept.
     fn lost(&self) -> Option<String> {
         lost(self.observer.lost_findings())
     }
@@ -289,7 +289,7 @@ fn open(path: &Path, follow: bool) -> anyhow::Result<Source> {
     Ok(source)
 }
 
-/// Reads a pipe until someone stops it; its end is the end.
+/// Reads a pipe until the user stops it; its end is the end.
 fn follow_pipe(input: impl Read + Send + 'static) -> anyhow::Result<Source> {
     let stop = follow::stop_on_signals()?;
     let mut source = Source::of(Box::new(follow::Pipe::start(input, Arc::clone(&stop))?), None)?;
@@ -402,7 +402,7 @@ impl Progress {
     }
 }
 
-/// The side that a datagram comes from, by its id.
+/// Returns the side that a datagram comes from, by its id.
 fn role(sender: PeerId) -> Role {
     if sender == PeerId::HOST { Role::Host } else { Role::Client }
 }

@@ -13,7 +13,7 @@ pub(super) struct Captured<'a> {
     pub(super) micros: u64,
     pub(super) link: u16,
     pub(super) bytes: &'a [u8],
-    /// What someone has noted about it.
+    /// What the writer has noted about it.
     pub(super) comment: Option<Box<str>>,
 }
 
@@ -51,7 +51,7 @@ impl Window {
         Self { input, buffer: vec![0; WINDOW], start: 0, end: 0, offset: 0 }
     }
 
-    /// Whether `count` more bytes are there.
+    /// Returns whether `count` more bytes are there.
     pub(super) fn has(&mut self, count: usize) -> io::Result<bool> {
         if self.end - self.start >= count {
             return Ok(true);
@@ -72,7 +72,7 @@ impl Window {
         Ok(true)
     }
 
-    /// The bytes that are there.
+    /// Returns the bytes that are there.
     pub(super) fn rest(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -289,7 +289,7 @@ impl Reader {
         Next::Packet(Captured { offset, micros: self.micros, link: interface.link, bytes, comment })
     }
 
-    /// All comments among the options between two places of the window.
+    /// Returns all comments among the options between two places of the window.
     fn comment(&self, from: usize, to: usize) -> Option<Box<str>> {
         let mut comments = Vec::new();
         self.options(from, to, |code, value| {
@@ -313,7 +313,7 @@ impl Reader {
         }
     }
 
-    /// A number at a place of the window that was seen to be there.
+    /// Returns a number at a place of the window that was seen to be there.
     fn u32(&self, at: usize) -> u32 {
         let bytes: [u8; 4] = self.window.rest()[at..at + 4].try_into().unwrap_or_default();
         if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }

@@ -9,7 +9,7 @@ pub(super) struct Line {
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// A figure with a title, a note, axes and a legend.
+/// Returns a figure with a title, a note, axes and a legend.
 pub(super) fn plot(title: &str, note: &str, step: f64, lines: &[Line]) -> String {
     let steps = lines.iter().map(|line| line.values.len()).max().unwrap_or(0).max(2);
     let values = lines.iter().flat_map(|line| line.values.iter().flatten());
@@ -80,7 +80,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The next number from below that is easy to read on an axis of four parts.
+/// Returns the next number from below that is easy to read on an axis of four parts.
 fn nice(value: f64) -> f64 {
     let value = value.max(1.0);
     let power = 10_f64.powf(value.log10().floor());

@@ -32,7 +32,7 @@ impl Report {
         Self { path, filter, tally: Tally::default(), start: None, talks: BTreeMap::new() }
     }
 
-    /// The step of a side at a time, if its conversation is plotted.
+    /// Returns the step of a side at a time, if its conversation is plotted.
     fn step(&mut self, id: ConversationId, side: Side, micros: u64) -> Option<&mut Step> {
         let start = *self.start.get_or_insert(micros);
         if self.talks.len() >= MAX_TALKS && !self.talks.contains_key(&id) {

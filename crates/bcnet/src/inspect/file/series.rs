@@ -29,7 +29,7 @@ impl Step {
         }
     }
 
-    /// The step behind this one, if nothing happens in it: what waits goes on waiting.
+    /// Returns the step behind this one, if nothing happens in it: what waits goes on waiting.
     fn next(self) -> Self {
         let (waiting, owed) = (self.waiting.next(), self.owed.next());
         Self { waiting, owed, round_trip: self.round_trip, ..Self::default() }
@@ -79,7 +79,7 @@ impl Series {
         &self.steps
     }
 
-    /// The step that a time belongs to.
+    /// Returns the step that a time belongs to.
     pub(super) fn at(&mut self, micros: u64) -> &mut Step {
         let since = micros.saturating_sub(self.start);
         while since / self.width >= MAX_STEPS as u64 {

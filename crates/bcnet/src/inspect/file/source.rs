@@ -133,7 +133,7 @@ pub(super) struct Source {
     pub(super) skipped: Skipped,
     /// Packets so far, of whatever kind.
     pub(super) packets: u64,
-    /// Set if it ends because someone wants it to.
+    /// Set if it ends because the user wants it to.
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -162,7 +162,7 @@ impl Source {
         Ok(Self { kind, size, skipped: Skipped::default(), packets: 0, stop: Arc::default() })
     }
 
-    /// How far reading has come.
+    /// Returns how far reading has come.
     pub(super) fn offset(&self) -> u64 {
         match &self.kind {
             Kind::Capture(reader) => reader.offset(),
@@ -201,7 +201,7 @@ impl Source {
     }
 }
 
-/// A datagram that a log tells of.
+/// Returns a datagram that a log tells of.
 pub(super) fn logged(
     number: u64,
     offset: u64,

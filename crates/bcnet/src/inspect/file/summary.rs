@@ -152,7 +152,7 @@ pub(super) fn short_name(talk: &Conversation<'_>, side: Side) -> String {
     }
 }
 
-/// A count with its share of all bytes.
+/// Returns a count with its share of all bytes.
 fn share(count: Count, traffic: &Traffic) -> String {
     if count.messages == 0 {
         return "–".into();

@@ -133,7 +133,7 @@ impl Tally {
         self.0.push(Tallied { kind, count: 1, first: *finding, place, who });
     }
 
-    /// The heaviest first.
+    /// Returns the heaviest first.
     pub(super) fn ranked(&self) -> Vec<&Tallied> {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by_key(|tallied| {

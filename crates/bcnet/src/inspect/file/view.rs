@@ -60,7 +60,7 @@ impl<W: Write> View<W> {
         Ok(())
     }
 
-    /// What stands in front of each message.
+    /// Returns what stands in front of each message.
     fn head(&self, packet: &Packet, sender: PeerId) -> String {
         let mark = if sender == PeerId::HOST { "S>" } else { "C>" };
         let Packet { number, from, to, time, .. } = packet;
@@ -157,7 +157,7 @@ impl<W: Write> Sink for View<W> {
     }
 }
 
-/// What stands behind the first message of a packet that has a comment.
+/// Returns what stands behind the first message of a packet that has a comment.
 fn comment(packet: &Packet) -> String {
     packet.comment.as_deref().map(|text| format!("  # {}", human::printable(text))).unwrap_or_default()
 }

@@ -71,7 +71,7 @@ pub(super) fn compare(a: &mut Stream, b: &mut Stream) -> anyhow::Result<Option<P
 }
 
 impl Pairs {
-    /// The standing of each stay of each capture; None if it has nothing to do with the other capture.
+    /// Returns the standing of each stay of each capture; None if it has nothing to do with the other capture.
     pub(super) fn standings(&self) -> [Vec<Option<Standing>>; 2] {
         let mut groups: [HashMap<LinkId, u32>; 2] = Default::default();
         // A group that was found to be another one tells which.
@@ -98,7 +98,7 @@ impl Pairs {
     }
 }
 
-/// The group that a group was merged into. The way there is made shorter for the next time.
+/// Returns the group that a group was merged into. The way there is made shorter for the next time.
 fn root(merged: &mut [u32], mut group: u32) -> u32 {
     while merged[group as usize] != group {
         let next = merged[group as usize];
@@ -108,7 +108,7 @@ fn root(merged: &mut [u32], mut group: u32) -> u32 {
     group
 }
 
-/// The beginning of every stay, and of the rest as much as there is room for.
+/// Returns the beginning of every stay, and of the rest as much as there is room for.
 fn sample(stream: &mut Stream) -> anyhow::Result<Vec<Sighting>> {
     let mut kept = Vec::new();
     // The same messages are left out of both captures.
@@ -138,7 +138,7 @@ fn sample(stream: &mut Stream) -> anyhow::Result<Vec<Sighting>> {
     }
 }
 
-/// The votes of all messages that stays of both captures have once.
+/// Returns the votes of all messages that stays of both captures have once.
 fn votes(samples: [Vec<Sighting>; 2], stays: &[Vec<Stay>; 2]) -> Vec<Vote> {
     let [a, b] = samples.map(|mut sample| {
         sample.sort_unstable_by_key(|sighting| (sighting.identity, sighting.stay));
@@ -175,7 +175,7 @@ fn once(alike: &[Sighting]) -> impl Iterator<Item = &Sighting> {
     })
 }
 
-/// All pairs of stays with votes enough.
+/// Returns all pairs of stays with votes enough.
 fn candidates(mut votes: Vec<Vote>, stays: &[Vec<Stay>; 2]) -> Vec<Candidate> {
     votes.sort_unstable();
     let of_same = votes.chunk_by(|one, next| one.stays == next.stays);
@@ -195,7 +195,7 @@ fn candidate(votes: &[Vote], stays: &[Vec<Stay>; 2]) -> Option<Candidate> {
     is_enough.then_some(Candidate { stays: pair, votes, rough })
 }
 
-/// The most votes for what may be one time, in order.
+/// Returns the most votes for what may be one time, in order.
 fn best(votes: &[Vote]) -> &[Vote] {
     let mut best = 0..0;
     let mut end = 0;

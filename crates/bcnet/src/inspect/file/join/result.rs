@@ -158,7 +158,7 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// The stays that only this capture has, without those that hold nothing to be joined.
+/// Returns the stays that only this capture has, without those that hold nothing to be joined.
 fn only(pairs: &Pairs, place: usize) -> Vec<&Stay> {
     let same: HashSet<StayId> = pairs.same.iter().map(|pair| pair[place]).collect();
     let others =

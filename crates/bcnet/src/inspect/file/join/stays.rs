@@ -28,13 +28,13 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    /// Whether both can be the same, seen at two places. What one of them does not show proves nothing.
+    /// Returns whether both can be the same, seen at two places. What one of them does not show proves nothing.
     pub(super) fn may_be(&self, other: &Self) -> bool {
         let peers = self.peer.zip(other.peer).is_none_or(|(one, other)| one == other);
         peers && self.request.zip(other.request).is_none_or(|(one, other)| one == other)
     }
 
-    /// Whether both begin with the same connect request.
+    /// Returns whether both begin with the same connect request.
     pub(super) fn begins_as(&self, other: &Self) -> bool {
         self.request.is_some() && self.request == other.request
     }
@@ -62,7 +62,7 @@ struct Link {
 }
 
 impl Stays {
-    /// The stay of a datagram. None if there are too many.
+    /// Returns the stay of a datagram. None if there are too many.
     pub(super) fn of(
         &mut self,
         from: SocketAddrV4,
@@ -173,7 +173,7 @@ impl Stays {
         Some(link.answered)
     }
 
-    /// The stay with this id: one that is known by it, else the latest if it has none, else a new one.
+    /// Returns the stay with this id: one that is known by it, else the latest if it has none, else a new one.
     fn with_peer(&mut self, link: &Link, peer: PeerId) -> Option<StayId> {
         if let Some(stay) = self.by_peer.get(&(link.id, peer)) {
             return Some(*stay);
