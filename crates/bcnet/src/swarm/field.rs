@@ -1,10 +1,11 @@
 //! All players of a run, with their sockets, in one thread.
 //!
-//! A player looks at its socket once per frame, as the original does, so nothing waits for sockets: the loop sleeps until
-//! the next frame. Datagrams of all players whose frames are due are ciphered together.
+//! A player looks at its socket once per frame, as the original does: the loop sleeps until the next frame, and the
+//! system notes when each datagram came. Only for players that answer at once, or where the system notes nothing, it
+//! waits for the sockets. Datagrams of all players whose frames are due are ciphered together.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Duration;
@@ -12,11 +13,12 @@ use std::time::Duration;
 use anyhow::Context;
 use bcnet_lab::Rng;
 use bcnet_transport::{Deadlines, Time, cipher};
+use mio::{Events, Interest, Poll, Token};
 
 use super::ledger::Ledger;
-use super::player::Player;
+use super::player::{Departure, Player};
 use super::totals::SwarmTotals;
-use crate::clock::Clock;
+use crate::clock::{Clock, wall_now};
 use crate::udp::{Batch, Head, Io, Received, Socket};
 
 /// The way to the server and back, as bad as it is asked to be.
@@ -36,11 +38,32 @@ pub(super) struct Field {
     /// Whether players do what they have planned.
     pub(super) acts: bool,
     conditions: LinkConditions,
+    manner: Manner,
     rng: Rng,
     deadlines: Deadlines,
     due: Vec<u32>,
+    poll: Poll,
+    events: Events,
     inbound: Batch,
     outbound: Batch,
+    /// What leaves with the outbound datagrams, and whose it is, in their order.
+    departures: Vec<(u32, Departure)>,
+}
+
+/// When players look at their sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// As soon as something is there, besides their frames.
+    pub(super) quick: bool,
+    /// Frames come exactly ten times a second.
+    pub(super) steady: bool,
+}
+
+impl Manner {
+    /// Returns whether the loop waits for sockets.
+    const fn waits(self) -> bool {
+        self.quick || !cfg!(target_os = "linux")
+    }
 }
 
 pub(super) struct Seat {
@@ -53,44 +76,64 @@ pub(super) struct Seat {
 }
 
 impl Field {
-    pub(super) fn new(seed: u64, sessions: usize, conditions: LinkConditions) -> Self {
-        Self {
+    pub(super) fn new(
+        seed: u64,
+        sessions: usize,
+        conditions: LinkConditions,
+        manner: Manner,
+    ) -> io::Result<Self> {
+        Ok(Self {
             seats: Vec::new(),
             ledgers: (0..sessions).map(|_| Ledger::default()).collect(),
             totals: SwarmTotals::default(),
             clock: Clock::start(),
             acts: false,
             conditions,
+            manner,
             rng: Rng::new(seed ^ 0xF1E1_D000),
             deadlines: Deadlines::new(),
             due: Vec::new(),
+            poll: Poll::new()?,
+            events: Events::with_capacity(1024),
             inbound: Batch::new(),
             outbound: Batch::new(),
-        }
+            departures: Vec::new(),
+        })
     }
 
     /// Adds a player that comes at `comes`.
     pub(super) fn add(&mut self, player: Player, session: usize, comes: Time) -> anyhow::Result<()> {
-        let socket = socket().with_context(|| {
-            format!("cannot open socket number {}: is `ulimit -n` high enough?", self.seats.len() + 1)
+        let index = self.seats.len() as u32;
+        let socket = self.socket(index).with_context(|| {
+            format!("cannot open socket number {}: is `ulimit -n` high enough?", index + 1)
         })?;
-        self.deadlines.set(self.seats.len() as u32, Some(comes));
+        self.deadlines.set(index, Some(comes));
         self.seats.push(Seat { player, session, socket, frame: comes, flying: VecDeque::new() });
         Ok(())
+    }
+
+    fn socket(&self, index: u32) -> io::Result<Socket> {
+        let mut socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), Io::BEST)?;
+        socket.note_arrivals()?;
+        if self.manner.waits() {
+            let token = Token(index as usize);
+            self.poll.registry().register(&mut socket, token, Interest::READABLE)?;
+        }
+        Ok(socket)
     }
 
     /// Sleeps until a frame is due, but no longer than to `until`, and plays all frames that are due.
     pub(super) fn turn(&mut self, until: Time) -> anyhow::Result<()> {
         let next = self.deadlines.first().map_or(until, |(due, _)| due).min(until);
-        // Sleeping less than this costs more than it brings.
-        thread::sleep(next.since(self.clock.now()).max(SHORTEST_SLEEP));
+        self.wait(next.since(self.clock.now()))?;
         let now = self.clock.now();
-        self.due.clear();
         while let Some((_, seat)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
             self.deadlines.set(seat, None);
             self.due.push(seat);
         }
-        let due = std::mem::take(&mut self.due);
+        let mut due = std::mem::take(&mut self.due);
+        due.sort_unstable();
+        due.dedup();
         for seat in &due {
             self.receive(*seat, now)?;
         }
@@ -99,16 +142,33 @@ impl Field {
             self.play(*seat, now);
         }
         self.send();
+        due.clear();
         self.due = due;
         Ok(())
     }
 
-    fn receive(&mut self, index: u32, now: Time) -> anyhow::Result<()> {
-        let Some(seat) = self.seats.get_mut(index as usize).filter(|seat| seat.frame <= now) else {
+    /// Waits for so long or, where sockets are waited for, until one of them has something. Its player is due then.
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        // Sleeping less than this costs more than it brings.
+        if !self.manner.waits() {
+            thread::sleep(most.max(SHORTEST_SLEEP));
             return Ok(());
-        };
-        if seat.player.is_coming(now) {
-            seat.socket = socket().context("cannot open a socket")?;
+        }
+        match self.poll.poll(&mut self.events, Some(most)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => result?,
+        }
+        self.due.extend(self.events.iter().map(|event| event.token().0 as u32));
+        Ok(())
+    }
+
+    fn receive(&mut self, index: u32, now: Time) -> anyhow::Result<()> {
+        let is_coming = self.seats.get(index as usize).is_some_and(|seat| seat.player.is_coming(now));
+        if is_coming {
+            let socket = self.socket(index).context("cannot open a socket")?;
+            if let Some(seat) = self.seats.get_mut(index as usize) {
+                seat.socket = socket;
+            }
         }
         // A server that is not there is told by its silence.
         while let Some(seat) = self.seats.get(index as usize)
@@ -125,12 +185,15 @@ impl Field {
     /// Deciphers what has arrived and hands it to the players.
     fn hand_over(&mut self, now: Time) {
         self.inbound.apply(cipher::decrypt_batch, |_| true);
-        for (head, bytes) in self.inbound.iter_mut() {
+        let taken = wall_now();
+        for (head, bytes, noted) in self.inbound.iter_arrived() {
             self.totals.received.add(bytes.len());
             if let Some(seat) = self.seats.get_mut(head.owner as usize)
+                && let Some(ledger) = self.ledgers.get(seat.session)
                 && head.remote == seat.player.server
                 && !self.rng.chance(self.conditions.loss)
             {
+                seat.player.note_arrival(bytes, noted.unwrap_or(taken), ledger, &mut self.totals);
                 seat.player.client.handle_datagram(head.remote, bytes, now);
             }
         }
@@ -140,11 +203,25 @@ impl Field {
     /// A player's frame, if it is due, and its datagrams that have been under way for long enough.
     fn play(&mut self, index: u32, now: Time) {
         let Some(seat) = self.seats.get_mut(index as usize) else { return };
-        if seat.frame <= now {
+        let Some(ledger) = self.ledgers.get_mut(seat.session) else { return };
+        let is_frame = seat.frame <= now;
+        if is_frame {
             self.totals.frames += 1;
             self.totals.late_frames += u64::from(now.since(seat.frame) > LATE);
-            if let Some(ledger) = self.ledgers.get_mut(seat.session) {
-                seat.player.frame(self.acts, ledger, now, &mut self.totals);
+            // A frame that comes late does not put off those behind it, unless it is very late.
+            let start = if now.since(seat.frame) > LATE { now } else { seat.frame };
+            let jittered = FRAME + JITTER.mul_f64(self.rng.share());
+            seat.frame = start + if self.manner.steady { STEADY_FRAME } else { jittered };
+        }
+        if is_frame || self.manner.quick {
+            seat.player.frame(self.acts && is_frame, ledger, now, &mut self.totals);
+            // The engine answers in the frame after the one in which it hears.
+            for _ in 0..if self.manner.quick { ANSWERS } else { 0 } {
+                let now = self.clock.now();
+                if seat.player.next_timeout().is_none_or(|next| next > now) {
+                    break;
+                }
+                seat.player.frame(false, ledger, now, &mut self.totals);
             }
             let mut buffer = [0; 1024];
             while let Some(transmit) = seat.player.client.poll_transmit(&mut buffer, now) {
@@ -153,30 +230,53 @@ impl Field {
                     seat.flying.push_back((now + self.conditions.delay, bytes));
                 }
             }
-            // A frame that comes late does not put off those behind it, unless it is very late.
-            let start = if now.since(seat.frame) > LATE { now } else { seat.frame };
-            seat.frame = start + FRAME + JITTER.mul_f64(self.rng.share());
         }
+        self.land(index, now);
+    }
+
+    /// Has a player's datagrams sent that have been under way for long enough.
+    fn land(&mut self, index: u32, now: Time) {
+        let Some(seat) = self.seats.get_mut(index as usize) else { return };
+        let Some(ledger) = self.ledgers.get_mut(seat.session) else { return };
         while let Some((_, bytes)) = seat.flying.pop_front_if(|(at, _)| *at <= now) {
             self.totals.sent.add(bytes.len());
+            let departures = seat.player.departures(&bytes, ledger);
+            self.departures.extend(departures.into_iter().map(|departure| (index, departure)));
             let (remote, len) = (seat.player.server, bytes.len());
             self.outbound.push(|room| {
                 room.get_mut(..len)?.copy_from_slice(&bytes);
                 Some(Head { owner: index, remote, local: None, len, cut: false })
             });
             if self.outbound.is_full() {
-                send(&mut self.outbound, &self.seats);
                 break;
             }
         }
-        if let Some(seat) = self.seats.get(index as usize).filter(|seat| !seat.player.is_gone()) {
-            let landing = seat.flying.front().map(|(at, _)| *at);
-            self.deadlines.set(index, Some(landing.map_or(seat.frame, |landing| landing.min(seat.frame))));
+        let landing = seat.flying.front().map(|(at, _)| *at);
+        let engine = seat.player.next_timeout().filter(|_| self.manner.quick);
+        let next = [landing, engine].into_iter().flatten().fold(seat.frame, Time::min);
+        let next = Some(next).filter(|_| !seat.player.is_gone());
+        self.deadlines.set(index, next);
+        if self.outbound.is_full() {
+            self.send();
         }
     }
 
+    /// Sends what is to be sent, and notes when.
     fn send(&mut self) {
-        send(&mut self.outbound, &self.seats);
+        self.outbound.apply(cipher::encrypt_batch, |_| true);
+        let mut departures = self.departures.drain(..).peekable();
+        for (index, range) in self.outbound.runs() {
+            let Some(seat) = self.seats.get_mut(index as usize) else { continue };
+            let at = wall_now();
+            // What the system does not take is lost, as on the network.
+            drop(seat.socket.send(&self.outbound, range));
+            let Some(ledger) = self.ledgers.get_mut(seat.session) else { continue };
+            while let Some((_, departure)) = departures.next_if(|(owner, _)| *owner == index) {
+                seat.player.note_departure(departure, at, ledger);
+            }
+        }
+        drop(departures);
+        self.outbound.clear();
     }
 
     pub(super) fn in_game(&self) -> usize {
@@ -207,23 +307,11 @@ impl Field {
     }
 }
 
-fn send(batch: &mut Batch, seats: &[Seat]) {
-    batch.apply(cipher::encrypt_batch, |_| true);
-    for (index, range) in batch.runs() {
-        if let Some(seat) = seats.get(index as usize) {
-            // What the system does not take is lost, as on the network.
-            drop(seat.socket.send(batch, range));
-        }
-    }
-    batch.clear();
-}
-
-fn socket() -> io::Result<Socket> {
-    Socket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), Io::BEST)
-}
-
 /// A frame is 85 to 105 ms after the last.
 const FRAME: Duration = Duration::from_millis(85);
 const JITTER: Duration = Duration::from_millis(20);
+const STEADY_FRAME: Duration = Duration::from_millis(100);
+/// How many datagrams a player that answers at once sends at most before it looks at its socket again.
+const ANSWERS: u32 = 8;
 const LATE: Duration = Duration::from_millis(95);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);

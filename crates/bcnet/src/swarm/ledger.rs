@@ -4,8 +4,9 @@
 //! in the game by then must hear all of them from there on.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use bcnet_transport::Time;
+use bcnet_session::game::ObjectId;
 
 use super::payload::SLOTS;
 use super::totals::SwarmTotals;
@@ -25,12 +26,17 @@ struct List {
     entries: VecDeque<Entry>,
     /// The number of the first entry; older ones are forgotten.
     base: u64,
+    /// All before this number have left their player, or never do as they are.
+    leaving: u64,
+    /// The last states that have left, each at the place of its number: which, and when.
+    states: Vec<(ObjectId, u32, Duration)>,
 }
 
 #[derive(Debug)]
 struct Entry {
     copy: Vec<u8>,
-    said: Time,
+    /// When it left its player, since 1970.
+    left: Option<Duration>,
     /// Its own player hears it too.
     echoed: bool,
     /// It may not have got to the server.
@@ -55,13 +61,49 @@ impl Ledger {
     }
 
     /// Notes what others must hear of an order.
-    pub(super) fn say(&mut self, slot: u8, copy: Vec<u8>, echoed: bool, now: Time) {
+    pub(super) fn say(&mut self, slot: u8, copy: Vec<u8>, echoed: bool) {
         let Some(list) = self.lists.get_mut(usize::from(slot)) else { return };
         if list.entries.len() == REMEMBERED {
             list.entries.pop_front();
             list.base += 1;
         }
-        list.entries.push_back(Entry { copy, said: now, echoed, doubtful: false });
+        list.entries.push_back(Entry { copy, left: None, echoed, doubtful: false });
+    }
+
+    /// Finds the order that a slot is about to send for the first time.
+    pub(super) fn leaves(&mut self, slot: u8, payload: &[u8]) -> Option<u64> {
+        let list = self.lists.get_mut(usize::from(slot))?;
+        let number = list.find(payload, list.leaving.max(list.base)..list.end())?;
+        list.leaving = number + 1;
+        Some(number)
+    }
+
+    /// An order has left its player.
+    pub(super) fn note_left(&mut self, slot: u8, number: u64, at: Duration) {
+        let entry = self.lists.get_mut(usize::from(slot)).and_then(|list| list.get_mut(number));
+        entry.into_iter().for_each(|entry| entry.left = Some(at));
+    }
+
+    /// A state has left its player.
+    pub(super) fn note_state_left(&mut self, slot: u8, ship: ObjectId, number: u32, at: Duration) {
+        let Some(list) = self.lists.get_mut(usize::from(slot)) else { return };
+        list.states.resize(STATES, (ObjectId::NONE, 0, Duration::ZERO));
+        let place = list.states.get_mut(number as usize % STATES);
+        place.into_iter().for_each(|place| *place = (ship, number, at));
+    }
+
+    /// Returns when a state has left its player, if that was not long ago.
+    pub(super) fn state_left(&self, slot: u8, ship: ObjectId, number: u32) -> Option<Duration> {
+        let known = self.list(slot)?.states.get(number as usize % STATES)?;
+        (known.0 == ship && known.1 == number).then_some(known.2)
+    }
+
+    /// Returns when the last of these bytes has left, if it was said since the listener came.
+    pub(super) fn left(&self, listener: &Listener, slot: u8, copy: &[u8]) -> Option<Duration> {
+        let list = self.list(slot)?;
+        let numbers = (listener.must(slot).max(list.base)..list.end()).rev();
+        let mut entries = numbers.filter_map(|number| list.get(number));
+        entries.find(|entry| entry.left.is_some() && entry.copy == copy)?.left
     }
 
     /// What a slot has said from `number` on may never have left.
@@ -102,14 +144,7 @@ impl Ledger {
     }
 
     /// A player hears a copy of something that `slot` has said.
-    pub(super) fn hear(
-        &self,
-        listener: &mut Listener,
-        slot: u8,
-        copy: &[u8],
-        now: Time,
-        totals: &mut SwarmTotals,
-    ) {
+    pub(super) fn hear(&self, listener: &mut Listener, slot: u8, copy: &[u8], totals: &mut SwarmTotals) {
         let Some(list) = self.list(slot) else { return totals.changed += 1 };
         let start = listener.start(slot, list);
         if let Some(number) = list.find(copy, start..list.end()) {
@@ -123,9 +158,7 @@ impl Ledger {
             let passed: Vec<(u8, u64)> = passed.map(|number| (slot, number)).collect();
             listener.missing.extend(passed);
             listener.set_next(slot, number + 1);
-            if let Some(entry) = list.get(number) {
-                totals.delivered(now.since(entry.said));
-            }
+            totals.delivered += 1;
             return;
         }
         match list.find(copy, list.base..start) {
@@ -175,6 +208,10 @@ impl List {
         self.entries.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
+    fn get_mut(&mut self, number: u64) -> Option<&mut Entry> {
+        self.entries.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
     fn find(&self, copy: &[u8], mut numbers: std::ops::Range<u64>) -> Option<u64> {
         numbers.find(|number| self.get(*number).is_some_and(|entry| entry.copy == copy))
     }
@@ -219,14 +256,12 @@ impl Listener {
 
 /// How many orders of a slot are remembered. At the recorded pace that is half an hour.
 const REMEMBERED: usize = 1024;
+/// How many states of a slot are remembered: twelve seconds.
+const STATES: usize = 128;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    const NOW: Time = Time::ZERO;
 
     fn order(number: u8) -> Vec<u8> {
         vec![0x08, number, 1, 2, 3]
@@ -237,15 +272,15 @@ mod tests {
     fn outcome(relay: impl FnOnce(&mut Vec<Vec<u8>>)) -> [u64; 5] {
         let (mut ledger, mut totals) = (Ledger::default(), SwarmTotals::default());
         ledger.enter(0, 2);
-        ledger.say(0, order(200), false, NOW);
+        ledger.say(0, order(200), false);
         let mut listener = ledger.enter(1, 3);
         let mut copies: Vec<Vec<u8>> = [0, 1, 1, 2, 3, 4, 5, 6, 7, 8].map(order).into();
         for copy in &copies {
-            ledger.say(0, copy.clone(), false, NOW);
+            ledger.say(0, copy.clone(), false);
         }
         relay(&mut copies);
         for copy in copies {
-            ledger.hear(&mut listener, 0, &copy, NOW + Duration::from_millis(7), &mut totals);
+            ledger.hear(&mut listener, 0, &copy, &mut totals);
         }
         let SwarmTotals { delivered, doubled, reordered, changed, .. } = totals;
         [delivered, doubled, reordered, changed, ledger.unheard(&listener)]
@@ -290,13 +325,13 @@ mod tests {
     fn only_chat_comes_back_to_its_sender() {
         let (mut ledger, mut totals) = (Ledger::default(), SwarmTotals::default());
         let mut listener = ledger.enter(0, 2);
-        ledger.say(0, order(1), false, NOW);
-        ledger.say(0, order(2), true, NOW);
+        ledger.say(0, order(1), false);
+        ledger.say(0, order(2), true);
         assert_eq!(ledger.unheard(&listener), 1);
-        ledger.hear(&mut listener, 0, &order(2), NOW, &mut totals);
+        ledger.hear(&mut listener, 0, &order(2), &mut totals);
         assert_eq!((totals.delivered, totals.echoed, ledger.unheard(&listener)), (1, 0, 0));
-        ledger.say(0, order(3), false, NOW);
-        ledger.hear(&mut listener, 0, &order(3), NOW, &mut totals);
+        ledger.say(0, order(3), false);
+        ledger.hear(&mut listener, 0, &order(3), &mut totals);
         assert_eq!((totals.delivered, totals.echoed), (1, 1));
     }
 
@@ -306,15 +341,49 @@ mod tests {
         ledger.enter(0, 2);
         let mut listener = ledger.enter(1, 3);
         for number in 0..4 {
-            ledger.say(0, order(number), false, NOW);
+            ledger.say(0, order(number), false);
         }
         ledger.doubt(0, 2);
         assert_eq!(ledger.unheard(&listener), 2);
         // The next one in that slot goes on with its list.
-        ledger.say(0, order(4), false, NOW);
+        ledger.say(0, order(4), false);
         for number in [0, 1, 2, 4] {
-            ledger.hear(&mut listener, 0, &order(number), NOW, &mut totals);
+            ledger.hear(&mut listener, 0, &order(number), &mut totals);
         }
         assert_eq!((totals.delivered, totals.findings(), ledger.unheard(&listener)), (4, 0, 0));
+    }
+
+    #[test]
+    fn what_was_said_is_known_by_when_it_left() {
+        let mut ledger = Ledger::default();
+        let early = ledger.enter(1, 3);
+        let at = Duration::from_secs;
+        // The same bytes twice, and between them what leaves in another form.
+        for (number, second) in [(1, 10), (7, 0), (1, 11), (2, 12)] {
+            ledger.say(0, order(number), false);
+            if second > 0 {
+                let found = ledger.leaves(0, &order(number)).expect("it was said");
+                assert_eq!(ledger.left(&early, 0, &order(2)), None);
+                ledger.note_left(0, found, at(second));
+            }
+        }
+        assert_eq!(ledger.leaves(0, &order(2)), None, "it leaves once, however often it is repeated");
+        let left = [1, 7, 2].map(|number| ledger.left(&early, 0, &order(number)));
+        assert_eq!(left, [Some(at(11)), None, Some(at(12))]);
+        let late = ledger.enter(2, 4);
+        assert_eq!(ledger.left(&late, 0, &order(2)), None, "it was said before the listener came");
+    }
+
+    #[test]
+    fn states_are_known_by_when_they_left_for_a_while() {
+        let mut ledger = Ledger::default();
+        let [ship, other] = [0, 34].map(|number| ObjectId::new(5, number));
+        let at = |number: u32| Duration::from_millis(number.into());
+        assert_eq!(ledger.state_left(5, ship, 0), None);
+        (0..1000).for_each(|number| ledger.note_state_left(5, ship, number, at(number)));
+        assert_eq!(ledger.state_left(5, ship, 999), Some(at(999)));
+        assert_eq!(ledger.state_left(5, ship, 999 - 127), Some(at(999 - 127)));
+        assert_eq!(ledger.state_left(5, ship, 999 - 128), None);
+        assert_eq!(ledger.state_left(5, other, 999), None);
     }
 }

@@ -4,7 +4,9 @@
 //! others were told to say. What the server should do is nowhere taken from the server's code.
 
 mod check;
+mod delay;
 mod field;
+mod histogram;
 mod ledger;
 mod payload;
 mod plan;
@@ -26,9 +28,11 @@ use bcnet_transport::wire::Text;
 use crate::Verdict;
 use crate::config::HostPort;
 use crate::query;
-use field::{Field, LinkConditions};
+use delay::Delays;
+use field::{Field, LinkConditions, Manner};
+use plan::Pace;
 use player::{Player, PlayerOptions};
-use report::{Live, Usage};
+use report::{Cpu, Live, Usage};
 use yardstick::Echoed;
 
 #[derive(clap::Args)]
@@ -40,6 +44,7 @@ Examples:
   bcnet swarm 127.0.0.1 --players 8 --seconds 60
   bcnet swarm 127.0.0.1 --sessions 250 --players 8 --json
   bcnet swarm 127.0.0.1 --players 3 --loss 0.05 --delay 80
+  bcnet swarm 127.0.0.1 --sessions 10 --steady --report
   bcnet swarm 127.0.0.1 --hold --names Cady,Uhura
   bcnet swarm 127.0.0.1 --check")]
 pub(crate) struct Args {
@@ -74,6 +79,18 @@ pub(crate) struct Args {
     /// The password of the server
     #[arg(long, default_value = "")]
     password: String,
+
+    /// Instead of what recorded players did, ten states and a line of chat per second and player, to compare delays
+    #[arg(long)]
+    steady: bool,
+
+    /// Players answer and acknowledge at once: no frames, no thinking, no loading
+    #[arg(long)]
+    quick: bool,
+
+    /// Also tell delays by what was said, from one player's socket to another's, and how long joins took
+    #[arg(long)]
+    report: bool,
 
     /// Join, and then do nothing until killed
     #[arg(long)]
@@ -134,11 +151,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     if args.hold {
         return hold(&mut field);
     }
-    let mut live = Live::new();
-    let usage = Usage::start(args.watch);
-    let started = field.clock.now();
-    let end = started + Duration::from_secs(args.seconds);
     field.acts = true;
+    if args.steady {
+        warm_up(&mut field)?;
+    }
+    let mut live = Live::new();
+    let usage = [args.watch, Some(std::process::id())].map(Usage::start);
+    let end = field.clock.now() + Duration::from_secs(args.seconds);
     field.totals.sent = Default::default();
     field.totals.received = Default::default();
     while field.clock.now() < end {
@@ -146,13 +165,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         live.show(&field);
     }
     let traffic = (field.totals.sent.clone(), field.totals.received.clone());
-    let usage = usage.end();
+    let [server_cpu, own_cpu] = usage.map(Usage::end);
     field.acts = false;
     drain(&mut field)?;
     (field.totals.sent, field.totals.received) = traffic;
     let echoed = measure_echo(args, &field)?;
     let verdict = if field.totals.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
-    report::print(args, &field.totals, usage, echoed)?;
+    report::print(args, &field.totals, Cpu { server: server_cpu, own: own_cpu }, echoed)?;
     Ok(verdict)
 }
 
@@ -170,13 +189,20 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
     let last = u32::from(server.port()) + u32::from(args.sessions) - 1;
     ensure!(last <= u32::from(u16::MAX), "--sessions {}: there are no ports beyond 65535", args.sessions);
     let delay = 2 * Duration::from_millis(args.delay);
-    let mut field = Field::new(args.seed, args.sessions.into(), LinkConditions { loss: args.loss, delay });
+    let manner = Manner { quick: args.quick, steady: args.steady };
+    let conditions = LinkConditions { loss: args.loss, delay };
+    let mut field = Field::new(args.seed, args.sessions.into(), conditions, manner)?;
     let mut rng = Rng::new(args.seed);
     let options = PlayerOptions {
         files: Arc::new(Manifest::stand_in()),
         password: Text::encode(&args.password).unwrap_or_default(),
         idle: args.hold,
-        time: Duration::from_secs(args.seconds),
+        quick: args.quick,
+        pace: if args.steady {
+            Pace::Steady
+        } else {
+            Pace::Recorded { time: Duration::from_secs(args.seconds) }
+        },
     };
     let players = args.players();
     for session in 0..args.sessions {
@@ -184,8 +210,10 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
             let name = args.names.get(usize::from(number)).cloned();
             let name = name.unwrap_or_else(|| format!("Swarm {session}-{number}"));
             let server = SocketAddrV4::new(*server.ip(), server.port() + session);
-            // As many at a time as a server of that size would see at its start.
-            let ramp = (u64::from(args.sessions) * u64::from(players)).min(5_000);
+            // As many at a time as a server of that size would see at its start; or, to see how long a join takes, about
+            // one after the other.
+            let pause = if args.steady { 50 } else { 1 };
+            let ramp = (pause * u64::from(args.sessions) * u64::from(players)).min(5_000);
             let comes = Time::ZERO + Duration::from_millis(rng.below(ramp));
             let player = Player::new(server, name, options.clone(), Rng::new(rng.any()), comes);
             field.add(player, session.into(), comes)?;
@@ -215,6 +243,16 @@ fn join(field: &mut Field, server: SocketAddrV4) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Plays until everyone has a ship, and forgets how long that took.
+fn warm_up(field: &mut Field) -> anyhow::Result<()> {
+    let end = field.clock.now() + WARMING_UP;
+    while field.clock.now() < end {
+        field.turn(end)?;
+    }
+    field.totals.delays = Delays::default();
+    Ok(())
+}
+
 /// Plays on, silently, until everything has been heard.
 fn drain(field: &mut Field) -> anyhow::Result<()> {
     let end = field.clock.now() + DRAINING;
@@ -241,6 +279,8 @@ fn hold(field: &mut Field) -> anyhow::Result<Verdict> {
 
 /// How long everyone may take to get in.
 const JOINING: Duration = Duration::from_secs(30);
+/// How long it takes until all players do the same all the time.
+const WARMING_UP: Duration = Duration::from_secs(2);
 /// How long what was said last may take to be heard.
 const DRAINING: Duration = Duration::from_secs(15);
 /// How long goodbyes take.

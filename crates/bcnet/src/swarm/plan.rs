@@ -28,6 +28,15 @@ pub(super) enum Copies {
     Answer(Vec<u8>),
 }
 
+/// How much a player does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pace {
+    /// What recorded players did, in a game of about this length.
+    Recorded { time: Duration },
+    /// A state in every frame, a line of chat with every tenth, and nothing else.
+    Steady,
+}
+
 /// A player in the game.
 #[derive(Debug)]
 pub(super) struct Actor {
@@ -35,6 +44,7 @@ pub(super) struct Actor {
     slot: u8,
     peer: u8,
     name: String,
+    pace: Pace,
     ship: Option<ObjectId>,
     states: u32,
     spawns: Option<Time>,
@@ -45,16 +55,20 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// Makes a player that has just entered the game, where it stays for about `time`.
-    pub(super) fn new(mut rng: Rng, slot: u8, peer: u8, name: String, time: Duration, now: Time) -> Self {
-        let choosing = choosing(&mut rng).min(time / 5);
-        let start = now + choosing;
+    /// Makes a player that has just entered the game.
+    pub(super) fn new(mut rng: Rng, slot: u8, peer: u8, name: String, pace: Pace, now: Time) -> Self {
+        let start = match pace {
+            Pace::Recorded { time } => now + choosing(&mut rng).min(time / 5),
+            Pace::Steady => now,
+        };
         Self {
             slot,
             peer,
             name,
+            pace,
             ship: None,
-            states: 0,
+            // Players do not all chat at once.
+            states: rng.below(STATES_PER_CHAT.into()) as u32,
             spawns: Some(start),
             fires: start + wait(&mut rng, FIRE),
             stops: None,
@@ -64,8 +78,9 @@ impl Actor {
         }
     }
 
-    /// Returns what it says reliably now. `number` is what no two orders that are passed on have in common.
-    pub(super) fn orders(&mut self, mut number: u32, now: Time) -> Vec<Order> {
+    /// Returns what it says reliably now. `number` is what no two orders that are passed on have in common; shots may be
+    /// at `targets`.
+    pub(super) fn orders(&mut self, mut number: u32, targets: &[ObjectId], now: Time) -> Vec<Order> {
         let mut orders = Vec::new();
         if self.spawns.is_some_and(|at| at <= now) {
             self.spawns = None;
@@ -76,10 +91,16 @@ impl Actor {
             number += 1;
         }
         let Some(ship) = self.ship else { return orders };
+        if let Pace::Steady = self.pace {
+            if self.states.is_multiple_of(STATES_PER_CHAT) {
+                orders.push(self.other(Other::Chat, number));
+            }
+            return orders;
+        }
         if self.fires <= now {
             self.fires = now + wait(&mut self.rng, FIRE);
             self.stops = Some(now + Duration::from_millis(self.rng.between(500, 4000)));
-            self.fire(&mut orders, &mut number);
+            self.fire(&mut orders, &mut number, targets);
         }
         if self.stops.is_some_and(|at| at <= now) {
             self.stops = None;
@@ -116,14 +137,14 @@ impl Actor {
     /// Returns where its ship is now, if it is to be told now.
     pub(super) fn state(&mut self) -> Option<Vec<u8>> {
         let ship = self.ship?;
-        if !self.rng.chance(STATE) {
+        if matches!(self.pace, Pace::Recorded { .. }) && !self.rng.chance(STATE) {
             return None;
         }
         self.states += 1;
         Some(payload::state(ship, self.states))
     }
 
-    fn fire(&mut self, orders: &mut Vec<Order>, number: &mut u32) {
+    fn fire(&mut self, orders: &mut Vec<Order>, number: &mut u32, targets: &[ObjectId]) {
         let extra = u64::from(*number).to_le_bytes();
         let payload = payload::event(
             Message::StartFiring,
@@ -138,7 +159,8 @@ impl Actor {
         let torpedoes = self.rng.size(4);
         let beams = self.rng.size(2);
         for shot in 0..torpedoes + beams {
-            let target = self.rng.chance(0.5).then(|| ObjectId::new(self.rng.below(8) as u8, 0));
+            let target = targets.get(self.rng.below(targets.len().max(1) as u64) as usize).copied();
+            let target = target.filter(|_| self.rng.chance(0.5));
             let fire = if shot < torpedoes { payload::torpedo } else { payload::beam };
             let payload = fire(self.thing(*number), target, &mut self.rng);
             orders.push(Order { payload, copies: Copies::Others });
@@ -230,5 +252,57 @@ const RESPAWN: Duration = Duration::from_secs(10);
 const SELF_DESTRUCT: f64 = 0.27;
 /// How often a frame has the state of the ship: 9.6 per second.
 const STATE: f64 = 0.916;
+/// A steady player chats once in so many states.
+const STATES_PER_CHAT: u32 = 10;
 /// A ship and its subsystems take so many object ids.
 const SHIP_IDS: u32 = 34;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: Duration = Duration::from_millis(100);
+
+    fn actor(pace: Pace) -> Actor {
+        Actor::new(Rng::new(7), 0, 2, "Kirk".into(), pace, Time::ZERO)
+    }
+
+    /// Returns what a player says in so many frames.
+    fn play(actor: &mut Actor, frames: u32, targets: &[ObjectId]) -> (Vec<Order>, u32) {
+        let (mut orders, mut states) = (Vec::new(), 0);
+        for frame in 0..frames {
+            orders.extend(actor.orders(orders.len() as u32, targets, Time::ZERO + frame * FRAME));
+            states += u32::from(actor.state().is_some());
+        }
+        (orders, states)
+    }
+
+    #[test]
+    fn a_steady_player_says_a_state_per_frame_and_a_line_in_ten() {
+        let (orders, states) = play(&mut actor(Pace::Steady), 1000, &[]);
+        assert_eq!(states, 1000);
+        let (ships, chat): (Vec<_>, Vec<_>) = orders.iter().partition(|order| order.payload[0] == 0x03);
+        assert_eq!((ships.len(), chat.len()), (1, 100));
+        assert!(chat.iter().all(|order| payload::chatter(&order.payload) == Some(2)));
+    }
+
+    #[test]
+    fn shots_are_at_targets_that_are_there() {
+        let recorded = Pace::Recorded { time: Duration::from_secs(3600) };
+        let there = [ObjectId::new(3, 34), ObjectId::new(5, 68)];
+        for targets in [&there[..], &[]] {
+            let (orders, _) = play(&mut actor(recorded), 36_000, targets);
+            let mut at = [0; 2];
+            for order in orders {
+                let target = match Message::parse(&order.payload) {
+                    Ok(Message::TorpedoFire(shot)) => shot.target.map(|target| target.target),
+                    Ok(Message::BeamFire(shot)) => shot.target,
+                    _ => continue,
+                };
+                assert!(target.is_none_or(|target| targets.contains(&target)), "{target:?}");
+                at[usize::from(target.is_some())] += 1;
+            }
+            assert!(at[0] > 0 && (at[1] > 0) != targets.is_empty(), "{at:?}");
+        }
+    }
+}

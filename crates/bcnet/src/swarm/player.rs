@@ -1,5 +1,7 @@
 //! One simulated player: the original engine, and what a player does with it. No socket, no clock.
 
+mod timing;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +10,16 @@ use bcnet_lab::Rng;
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, End, Event, Options};
-use bcnet_session::game::Opcode;
+use bcnet_session::game::{ObjectId, Opcode};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
 
+use super::delay::{Join, Seen};
 use super::ledger::{Ledger, Listener};
 use super::payload;
-use super::plan::{Actor, Copies, wait};
+use super::plan::{Actor, Copies, Pace, wait};
 use super::totals::SwarmTotals;
+pub(super) use timing::Departure;
 
 /// What all players have in common.
 #[derive(Debug, Clone)]
@@ -26,8 +30,9 @@ pub(super) struct PlayerOptions {
     pub(super) files: Arc<Manifest>,
     /// They join, and then do nothing.
     pub(super) idle: bool,
-    /// About how long the game goes.
-    pub(super) time: Duration,
+    /// They answer and acknowledge at once, and not in frames after a while of thinking.
+    pub(super) quick: bool,
+    pub(super) pace: Pace,
 }
 
 #[derive(Debug)]
@@ -47,6 +52,9 @@ pub(super) struct Player {
     settled: u64,
     stays: Time,
     was_in_game: bool,
+    join: Join,
+    /// What of the server's reliable messages has come.
+    seen: Seen,
 }
 
 #[derive(Debug)]
@@ -88,8 +96,10 @@ impl Player {
             answers: Vec::new(),
             nonsense: 0,
             settled: 0,
-            stays: Time::from_micros(u64::MAX),
+            stays: FOR_EVER,
             was_in_game: false,
+            join: Join::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -109,6 +119,14 @@ impl Player {
     /// Whether it comes now, as another client than before.
     pub(super) fn is_coming(&self, now: Time) -> bool {
         matches!(self.state, State::Away(comes) if comes <= now)
+    }
+
+    /// Returns when its engine has something to do, if it is there.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        match self.state {
+            State::Away(_) | State::Gone => None,
+            State::Joining | State::InGame(_) | State::Leaving => self.client.next_timeout(),
+        }
     }
 
     /// One frame: it says what it has to say, sends, hears and answers.
@@ -136,6 +154,8 @@ impl Player {
         self.state = State::Joining;
         self.slot = None;
         self.answers.clear();
+        self.join = Join::default();
+        self.seen = Seen::default();
     }
 
     /// Says what the plan has for now.
@@ -143,16 +163,18 @@ impl Player {
         let State::InGame(playing) = &mut self.state else { return };
         let (actor, _) = &mut **playing;
         let Some(slot) = self.slot.filter(|_| !self.options.idle) else { return };
-        for order in actor.orders(ledger.count(slot) as u32, now) {
+        let others = self.client.ships().filter(|ship| ship.slot != slot);
+        let targets: Vec<ObjectId> = others.map(|ship| ship.object).collect();
+        for order in actor.orders(ledger.count(slot) as u32, &targets, now) {
             if self.client.send(&order.payload, Quality::Reliable, now).is_err() {
                 continue;
             }
             totals.said += 1;
             match order.copies {
                 Copies::None => {}
-                Copies::Others => ledger.say(slot, order.payload, false, now),
-                Copies::Everyone => ledger.say(slot, order.payload, true, now),
-                Copies::Answer(copy) => ledger.say(slot, copy, true, now),
+                Copies::Others => ledger.say(slot, order.payload, false),
+                Copies::Everyone => ledger.say(slot, order.payload, true),
+                Copies::Answer(copy) => ledger.say(slot, copy, true),
             }
         }
         if let Some(state) = actor.state() {
@@ -177,7 +199,7 @@ impl Player {
             (_, Event::Nonsense { .. }) => {}
             (State::Joining, event) => self.hear_joining(event, payload, ledger, now, totals),
             (State::InGame(playing), _) => {
-                hear_playing(payload, &mut playing.1, self.slot, ledger, now, totals);
+                hear_playing(payload, &mut playing.1, self.slot, ledger, totals);
             }
             (State::Away(_) | State::Leaving | State::Gone, _) => {}
         }
@@ -211,6 +233,7 @@ impl Player {
         match event {
             Event::FileCheck(check) => {
                 let thinking = match check.index {
+                    _ if self.options.quick => 0,
                     2 => self.rng.between(12, 700),
                     0xFF => self.rng.between(10, 60),
                     _ => 10,
@@ -218,7 +241,10 @@ impl Player {
                 self.answers.push((now + Duration::from_millis(thinking), Answer::Files));
             }
             Event::Settings(settings) => self.slot = Some(settings.slot),
-            Event::Load => self.answers.push((now + LOADING, Answer::Loaded)),
+            Event::Load => {
+                let loading = if self.options.quick { Duration::ZERO } else { LOADING };
+                self.answers.push((now + loading, Answer::Loaded));
+            }
             Event::Entered => self.enter(ledger, now, totals),
             // What was said before the player came is told again.
             Event::ShipCreated(ship) if ledger.knows(ship.slot) && !ledger.was_said(ship.slot, payload) => {
@@ -233,11 +259,14 @@ impl Player {
         totals.joined += 1;
         self.was_in_game = true;
         self.settled = ledger.count(slot);
-        self.stays = now + wait(&mut self.rng, STAY);
+        self.stays = match self.options.pace {
+            Pace::Recorded { .. } => now + wait(&mut self.rng, STAY),
+            Pace::Steady => FOR_EVER,
+        };
         let rng = Rng::new(self.rng.any());
         let peer = self.client.id().0;
         let listener = ledger.enter(slot, peer);
-        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.options.time, now);
+        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.options.pace, now);
         self.state = State::InGame(Box::new((actor, listener)));
     }
 
@@ -332,11 +361,9 @@ fn hear_playing(
     listener: &mut Listener,
     own: Option<u8>,
     ledger: &Ledger,
-    now: Time,
     totals: &mut SwarmTotals,
 ) {
-    let chatter = payload::chatter(payload).and_then(|peer| ledger.slot(peer));
-    let Some(slot) = payload::slot_of(payload).or(chatter).filter(|slot| ledger.knows(*slot)) else {
+    let Some(slot) = speaker(payload, ledger) else {
         totals.host_said += 1;
         return;
     };
@@ -344,8 +371,14 @@ fn hear_playing(
         Some(Opcode::STATE_UPDATE) => hear_state(payload, own == Some(slot), totals),
         // The host keeps these to itself.
         Some(Opcode::PYTHON_EVENT_2 | Opcode::HOST_MESSAGE | Opcode::COLLISION_EFFECT) => totals.echoed += 1,
-        _ => ledger.hear(listener, slot, payload, now, totals),
+        _ => ledger.hear(listener, slot, payload, totals),
     }
+}
+
+/// Returns the slot of the player of this swarm that has said something.
+fn speaker(payload: &[u8], ledger: &Ledger) -> Option<u8> {
+    let chatter = payload::chatter(payload).and_then(|peer| ledger.slot(peer));
+    payload::slot_of(payload).or(chatter).filter(|slot| ledger.knows(*slot))
 }
 
 /// A copy of a state: it must be as said, but need not come.
@@ -372,6 +405,7 @@ fn connect(
     Client::new(engine, Options { name: name.into(), handshake_timeout: None }, now)
 }
 
+const FOR_EVER: Time = Time::from_micros(u64::MAX);
 /// How long a client takes to load the mission.
 const LOADING: Duration = Duration::from_millis(30);
 /// Whoever is refused tries again after this.

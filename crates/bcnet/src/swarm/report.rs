@@ -8,7 +8,9 @@ use bcnet_transport::Time;
 use serde_json::{Value, json};
 
 use super::Args;
+use super::delay::Joins;
 use super::field::Field;
+use super::histogram::Histogram;
 use super::totals::SwarmTotals;
 use super::yardstick::Echoed;
 
@@ -45,7 +47,7 @@ impl Live {
         eprintln!(
             "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
             field.in_game(),
-            totals.worst.as_millis(),
+            totals.delays.all().max().as_millis(),
             totals.findings(),
         );
     }
@@ -78,13 +80,19 @@ fn cpu_seconds(process: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) / TICKS)
 }
 
+/// Seconds of a processor that were taken while the players played.
+pub(super) struct Cpu {
+    pub(super) server: Option<f64>,
+    pub(super) own: Option<f64>,
+}
+
 /// Per second, on every Linux.
 const TICKS: f64 = 100.0;
 
 pub(super) fn print(
     args: &Args,
     totals: &SwarmTotals,
-    cpu: Option<f64>,
+    cpu: Cpu,
     echoed: Option<(Echoed, Option<f64>)>,
 ) -> anyhow::Result<()> {
     let out = &mut io::stdout().lock();
@@ -97,9 +105,12 @@ pub(super) fn print(
         });
         if let (Value::Object(report), Value::Object(totals)) = (&mut report, totals.json()) {
             report.extend(totals);
-            report.insert("cpu_seconds".into(), json!(cpu));
-            if let Some((Echoed { sent, received }, cpu)) = echoed {
-                let echo = json!({ "sent": sent, "received": received, "cpu_seconds": cpu });
+            report.insert("cpu_seconds".into(), json!(cpu.server));
+            report.insert("own_cpu_seconds".into(), json!(cpu.own));
+            if let Some((Echoed { sent, received, delays }, cpu)) = echoed {
+                let delays = delays.json();
+                let echo =
+                    json!({ "sent": sent, "received": received, "delay_us": delays, "cpu_seconds": cpu });
                 report.insert("echo".into(), echo);
             }
         }
@@ -110,9 +121,9 @@ pub(super) fn print(
     let SwarmTotals { dropped, absent, joined, left, vanished, refused, host_said, .. } = totals;
     writeln!(out, "seed {}, sessions: {}, players in each: {}", args.seed, args.sessions, args.players())?;
     writeln!(out, "said reliably  {said}, heard {delivered} copies and {host_said} of the server's own")?;
-    let delay = |share| totals.delay_ms(share);
-    let worst = totals.worst.as_millis();
-    writeln!(out, "delay          median {} ms, 99 % {} ms, worst {worst} ms", delay(0.5), delay(0.99))?;
+    let delays = totals.delays.all();
+    let [median, most] = [0.5, 0.99].map(|share| millis(delays.quantile(share)));
+    writeln!(out, "delay          median {median} ms, 99 % {most} ms, worst {} ms", millis(delays.max()))?;
     let (due, heard) = (totals.states_due, totals.states_heard);
     writeln!(out, "states         {} said, {heard} of about {due} copies heard", totals.states_said)?;
     writeln!(out, "datagrams      {} sent, {} received", totals.sent.count, totals.received.count)?;
@@ -124,5 +135,31 @@ pub(super) fn print(
         "findings       {lost} lost, {doubled} doubled, {reordered} out of order, {changed} changed, {echoed} \
          to the wrong player, {dropped} players dropped, {absent} never in the game"
     )?;
+    if args.report { print_times(out, totals) } else { Ok(()) }
+}
+
+/// What was measured, by what was said and by steps of joining.
+fn print_times(out: &mut impl Write, totals: &SwarmTotals) -> anyhow::Result<()> {
+    let head = ["count", "50 %", "95 %", "99 %", "worst"].map(|name| format!("{name:>10}")).concat();
+    writeln!(out, "\ndelay, ms      {head}")?;
+    let line = |out: &mut dyn Write, name: &str, times: &Histogram| {
+        let shares = [0.5, 0.95, 0.99].map(|share| format!("{:>10}", millis(times.quantile(share)))).concat();
+        writeln!(out, "{name:15}{:>10}{shares}{:>10}", times.count(), millis(times.max()))
+    };
+    for (name, times) in totals.delays.rows() {
+        line(out, name, &times)?;
+    }
+    writeln!(out, "\njoins, ms")?;
+    let Joins { load, lobby, waiting } = &totals.joins;
+    for (name, times) in [("told to load", load), ("in the lobby", lobby), ("of it waiting", waiting)] {
+        line(out, name, times)?;
+    }
     Ok(())
+}
+
+/// Milliseconds, to as many places as mean something.
+fn millis(time: Duration) -> String {
+    let millis = time.as_secs_f64() * 1e3;
+    let places = if millis < 10.0 { 2 } else { 1 };
+    format!("{millis:.places$}")
 }

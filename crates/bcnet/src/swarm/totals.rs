@@ -1,16 +1,16 @@
 //! What a run counts.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
+use super::delay::{Delays, Joins};
+
 /// Counts of all players together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SwarmTotals {
-    /// Copies that were heard as they were said, and how long they took: how many by milliseconds.
+    /// Copies that were heard as they were said.
     pub(super) delivered: u64,
-    delays: Vec<u64>,
-    pub(super) worst: Duration,
+    pub(super) delays: Delays,
+    pub(super) joins: Joins,
     /// Copies that were never heard.
     pub(super) lost: u64,
     pub(super) doubled: u64,
@@ -63,44 +63,7 @@ impl Datagrams {
     }
 }
 
-impl Default for SwarmTotals {
-    fn default() -> Self {
-        Self {
-            delivered: 0,
-            delays: vec![0; 10_001],
-            worst: Duration::ZERO,
-            lost: 0,
-            doubled: 0,
-            reordered: 0,
-            changed: 0,
-            echoed: 0,
-            dropped: 0,
-            absent: 0,
-            said: 0,
-            states_said: 0,
-            states_due: 0,
-            states_heard: 0,
-            host_said: 0,
-            joined: 0,
-            left: 0,
-            vanished: 0,
-            refused: 0,
-            frames: 0,
-            late_frames: 0,
-            sent: Datagrams::default(),
-            received: Datagrams::default(),
-        }
-    }
-}
-
 impl SwarmTotals {
-    pub(super) fn delivered(&mut self, delay: Duration) {
-        self.delivered += 1;
-        self.worst = self.worst.max(delay);
-        let at = (delay.as_millis() as usize).min(self.delays.len() - 1);
-        self.delays.get_mut(at).into_iter().for_each(|count| *count += 1);
-    }
-
     /// Returns all datagrams, of both directions.
     pub(super) fn traffic(&self) -> Datagrams {
         let sizes = self.sent.sizes.iter().zip(&self.received.sizes).map(|(sent, received)| sent + received);
@@ -116,17 +79,6 @@ impl SwarmTotals {
         self.lost + self.doubled + self.reordered + self.changed + self.echoed + self.dropped + self.absent
     }
 
-    /// Returns the delay, in milliseconds, that this share of all copies did not exceed.
-    pub(super) fn delay_ms(&self, share: f64) -> u64 {
-        let wanted = (self.delivered as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        let place = self.delays.iter().position(|count| {
-            seen += count;
-            seen >= wanted
-        });
-        place.unwrap_or(0) as u64
-    }
-
     pub(super) fn json(&self) -> Value {
         json!({
             "said": self.said,
@@ -136,11 +88,8 @@ impl SwarmTotals {
             "reordered": self.reordered,
             "changed": self.changed,
             "echoed": self.echoed,
-            "delay_ms": {
-                "median": self.delay_ms(0.5),
-                "p99": self.delay_ms(0.99),
-                "worst": self.worst.as_millis() as u64,
-            },
+            "delay_us": self.delays.json(),
+            "joins_us": self.joins.json(),
             "states": { "said": self.states_said, "due": self.states_due, "heard": self.states_heard },
             "host_said": self.host_said,
             "joined": self.joined,

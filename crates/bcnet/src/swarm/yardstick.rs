@@ -11,14 +11,18 @@ use bcnet_lab::Rng;
 use bcnet_transport::Time;
 
 use super::field::Field;
+use super::histogram::Histogram;
 use super::totals::Datagrams;
+use crate::clock::wall_now;
 use crate::udp::{Batch, Head, Received};
 
 /// What came of it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Echoed {
     pub(super) sent: u64,
     pub(super) received: u64,
+    /// How long datagrams were under way.
+    pub(super) delays: Histogram,
 }
 
 /// Has the players' sockets send as many datagrams to `echo` and the ports after it as `traffic` had, for `time`.
@@ -49,8 +53,13 @@ pub(super) fn run(
             batch.clear();
             let received = seat.socket.receive(&mut batch, 0, usize::MAX);
             // Something of the run before may be left.
-            let back = batch.iter_mut().filter(|(head, _)| head.remote.port() == port);
-            echoed.received += back.count() as u64;
+            for (_, bytes, noted) in batch.iter_arrived().filter(|(head, ..)| head.remote.port() == port) {
+                echoed.received += 1;
+                if let Some((left, arrived)) = bytes.first_chunk().zip(noted) {
+                    let left = Duration::from_nanos(u64::from_le_bytes(*left));
+                    echoed.delays.add(arrived.saturating_sub(left));
+                }
+            }
             if !matches!(received, Ok(Received::More)) {
                 break;
             }
@@ -60,7 +69,12 @@ pub(super) fn run(
         for _ in 0..count {
             let len = sizes.draw(&mut rng);
             let remote = SocketAddrV4::new(*echo.ip(), port);
-            batch.push(|_| Some(Head { owner: 0, remote, local: None, len, cut: false }));
+            batch.push(|room| {
+                // What the game sends is shorter now and then; that is not measured.
+                let left = wall_now().as_nanos() as u64;
+                room.first_chunk_mut().into_iter().for_each(|first| *first = left.to_le_bytes());
+                Some(Head { owner: 0, remote, local: None, len, cut: false })
+            });
         }
         echoed.sent += batch.len() as u64;
         drop(seat.socket.send(&batch, 0..batch.len()));

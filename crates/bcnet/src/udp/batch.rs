@@ -3,6 +3,7 @@
 use std::array;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
+use std::time::Duration;
 
 use bcnet_transport::wire::PeerId;
 
@@ -21,11 +22,31 @@ pub(crate) struct Head {
     pub(crate) cut: bool,
 }
 
+/// Room for datagrams that arrive, as many in each list.
+pub(super) struct Slots<'a> {
+    pub(super) heads: &'a mut [Head],
+    pub(super) room: &'a mut [[u8; ROOM]],
+    pub(super) arrived: &'a mut [Option<Duration>],
+}
+
+impl Slots<'_> {
+    /// Forgets all but the first `most`. Returns how many are left.
+    pub(super) fn limit(&mut self, most: usize) -> usize {
+        let count = self.heads.len().min(most);
+        self.heads = &mut std::mem::take(&mut self.heads)[..count];
+        self.room = &mut std::mem::take(&mut self.room)[..count];
+        self.arrived = &mut std::mem::take(&mut self.arrived)[..count];
+        count
+    }
+}
+
 /// Datagrams that have arrived, or are to be sent. The default has no room for any.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     heads: Box<[Head]>,
     room: Box<[[u8; ROOM]]>,
+    /// When each has arrived, since 1970, where the system was asked and tells.
+    arrived: Box<[Option<Duration>]>,
     /// The slots in the order in which they are sent.
     order: Box<[usize]>,
     len: usize,
@@ -36,7 +57,8 @@ impl Batch {
         let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let head = Head { owner: 0, remote: nobody, local: None, len: 0, cut: false };
         let (heads, room) = (vec![head; SLOTS].into(), vec![[0; ROOM]; SLOTS].into());
-        Self { heads, room, order: (0..SLOTS).collect(), len: 0 }
+        let arrived = vec![None; SLOTS].into();
+        Self { heads, room, arrived, order: (0..SLOTS).collect(), len: 0 }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -62,6 +84,15 @@ impl Batch {
         heads.iter_mut().zip(room).map(|(head, room)| {
             let len = head.len.min(ROOM);
             (head, &mut room[..len])
+        })
+    }
+
+    /// Returns the same with when each has arrived, since 1970, if the system was asked and tells.
+    pub(crate) fn iter_arrived(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8], Option<Duration>)> {
+        let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
+        heads.iter_mut().zip(room).zip(&self.arrived).map(|((head, room), arrived)| {
+            let len = head.len.min(ROOM);
+            (head, &mut room[..len], *arrived)
         })
     }
 
@@ -124,8 +155,9 @@ impl Batch {
     }
 
     /// Returns the slots that nothing is in.
-    pub(super) fn free(&mut self) -> (&mut [Head], &mut [[u8; ROOM]]) {
-        (&mut self.heads[self.len..], &mut self.room[self.len..])
+    pub(super) fn free(&mut self) -> Slots<'_> {
+        let (heads, room) = (&mut self.heads[self.len..], &mut self.room[self.len..]);
+        Slots { heads, room, arrived: &mut self.arrived[self.len..] }
     }
 
     /// The first `count` free slots have been filled.

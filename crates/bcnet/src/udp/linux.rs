@@ -9,7 +9,9 @@ use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::time::Duration;
 
+use super::batch::Slots;
 use super::{Batch, Head, ROOM};
 
 /// Asks for room for bursts and, where it is not known, for the local address of every datagram.
@@ -20,6 +22,11 @@ pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     // The system gives less if it allows no more.
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BURST_BYTES)?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BURST_BYTES)
+}
+
+/// Asks for the time of arrival of every datagram.
+pub(super) fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
 fn set_option(
@@ -46,14 +53,14 @@ fn set_option(
 pub(super) fn receive(
     socket: &UdpSocket,
     only: Option<SocketAddrV4>,
-    heads: &mut [Head],
-    room: &mut [[u8; ROOM]],
+    slots: Slots<'_>,
 ) -> io::Result<(usize, usize)> {
+    let Slots { heads, room, arrived } = slots;
     // SAFETY: all zeroes is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
-    let mut controls = [Control::default(); CHUNK];
+    let mut controls = [Control::EMPTY; CHUNK];
     let count = heads.len().min(room.len()).min(CHUNK);
     for i in 0..count {
         parts[i] = libc::iovec { iov_base: room[i].as_mut_ptr().cast(), iov_len: ROOM };
@@ -88,10 +95,12 @@ pub(super) fn receive(
     };
     for i in 0..got.min(count) {
         let libc::mmsghdr { msg_hdr: header, msg_len } = &messages[i];
+        let (local, noted) = notes(header);
+        arrived[i] = noted;
         heads[i] = Head {
             owner: 0,
             remote: only.unwrap_or_else(|| address(&names[i])),
-            local: local(header),
+            local,
             len: (*msg_len as usize).min(ROOM),
             cut: header.msg_flags & libc::MSG_TRUNC != 0,
         };
@@ -110,7 +119,7 @@ pub(super) fn send(
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
-    let mut controls = [Control::default(); CHUNK];
+    let mut controls = [Control::EMPTY; CHUNK];
     let count = slots.len().min(CHUNK);
     for i in 0..count {
         let (head, bytes) = batch.datagram(slots[i]);
@@ -128,7 +137,7 @@ pub(super) fn send(
         if let Some(local) = head.local {
             controls[i] = Control::from_local(local);
             header.msg_control = controls[i].0.as_mut_ptr().cast();
-            header.msg_controllen = size_of::<Control>() as _;
+            header.msg_controllen = INFO_SPACE as _;
         }
     }
     // SAFETY: as in `receive`; what is sent is initialised memory.
@@ -138,19 +147,21 @@ pub(super) fn send(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// One control message with an `in_pktinfo`, aligned as `cmsghdr` wants it.
-#[derive(Clone, Copy, Default)]
+/// Control messages with an `in_pktinfo` and a `timespec`, aligned as `cmsghdr` wants it.
+#[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_SIZE]);
+struct Control([u8; INFO_SPACE + NOTE_SPACE]);
 
 impl Control {
+    const EMPTY: Self = Self([0; INFO_SPACE + NOTE_SPACE]);
+
     fn from_local(local: Ipv4Addr) -> Self {
         let info = libc::in_pktinfo {
             ipi_ifindex: 0,
             ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(local.octets()) },
             ipi_addr: libc::in_addr { s_addr: 0 },
         };
-        let mut control = Self::default();
+        let mut control = Self::EMPTY;
         // SAFETY: `Control` is aligned for a `cmsghdr` and has room for it and for an `in_pktinfo` behind it.
         unsafe {
             let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
@@ -163,23 +174,30 @@ impl Control {
     }
 }
 
-/// Returns our address that a datagram came to; for a broadcast, the one to answer with.
-fn local(header: &libc::msghdr) -> Option<Ipv4Addr> {
+/// Returns our address that a datagram came to, for a broadcast the one to answer with; and when it came, since 1970.
+fn notes(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
+    let (mut local, mut arrived) = (None, None);
     // SAFETY: the header and its control block were filled by the system; the macros stay inside `msg_controllen`.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
             let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len } = *message;
-            if (cmsg_level, cmsg_type) == (libc::IPPROTO_IP, libc::IP_PKTINFO)
-                && cmsg_len >= libc::CMSG_LEN(INFO_SIZE) as _
-            {
-                let info: libc::in_pktinfo = ptr::read_unaligned(libc::CMSG_DATA(message).cast());
-                return Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+            let data = libc::CMSG_DATA(message);
+            match (cmsg_level, cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) if cmsg_len >= libc::CMSG_LEN(INFO_SIZE) as _ => {
+                    let info: libc::in_pktinfo = ptr::read_unaligned(data.cast());
+                    local = Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if cmsg_len >= libc::CMSG_LEN(NOTE_SIZE) as _ => {
+                    let libc::timespec { tv_sec, tv_nsec } = ptr::read_unaligned(data.cast());
+                    arrived = Some(Duration::new(tv_sec as u64, tv_nsec as u32));
+                }
+                _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    None
+    (local, arrived)
 }
 
 fn address(name: &libc::sockaddr_in) -> SocketAddrV4 {
@@ -199,7 +217,9 @@ fn name(address: SocketAddrV4) -> libc::sockaddr_in {
 const CHUNK: usize = 64;
 const NAME_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
 const INFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;
-// SAFETY: a calculation.
-const CONTROL_SIZE: usize = unsafe { libc::CMSG_SPACE(INFO_SIZE) } as usize;
+const NOTE_SIZE: u32 = size_of::<libc::timespec>() as u32;
+// SAFETY: calculations.
+const INFO_SPACE: usize = unsafe { libc::CMSG_SPACE(INFO_SIZE) } as usize;
+const NOTE_SPACE: usize = unsafe { libc::CMSG_SPACE(NOTE_SIZE) } as usize;
 /// Room for about a thousand datagrams between two looks at a socket.
 const BURST_BYTES: libc::c_int = 1 << 20;

@@ -87,6 +87,13 @@ impl Socket {
         Ok(Self { socket, io, remote: None })
     }
 
+    /// Asks the system to note when each datagram arrives, if it can. One of a socket that is connected has no note.
+    pub(crate) fn note_arrivals(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        linux::note_arrivals(&self.socket)?;
+        Ok(())
+    }
+
     pub(crate) fn local(&self) -> io::Result<SocketAddrV4> {
         match self.socket.local_addr()? {
             SocketAddr::V4(address) => Ok(address),
@@ -98,16 +105,14 @@ impl Socket {
     pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<Received> {
         let mut left = max;
         loop {
-            let (heads, room) = batch.free();
-            let asked = heads.len().min(left);
-            if asked == 0 {
+            let mut slots = batch.free();
+            if slots.limit(left) == 0 {
                 return Ok(Received::More);
             }
-            let (heads, room) = (&mut heads[..asked], &mut room[..asked]);
             let (got, asked) = match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::receive(&self.socket, self.remote, heads, room)?,
-                Io::Portable => portable::receive(&self.socket, heads, room)?,
+                Io::Batched => linux::receive(&self.socket, self.remote, slots)?,
+                Io::Portable => portable::receive(&self.socket, slots)?,
             };
             batch.keep(got, owner);
             left -= got;

@@ -3,16 +3,15 @@
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 
+use super::batch::Slots;
 use super::{Batch, Head, ROOM};
 
 /// Fills slots with what has arrived, from anybody or from whom the socket is connected to. Returns how many, and how
 /// many it could have been.
-pub(super) fn receive(
-    socket: &UdpSocket,
-    heads: &mut [Head],
-    room: &mut [[u8; ROOM]],
-) -> io::Result<(usize, usize)> {
+pub(super) fn receive(socket: &UdpSocket, slots: Slots<'_>) -> io::Result<(usize, usize)> {
+    let Slots { heads, room, arrived } = slots;
     let asked = heads.len();
+    arrived.fill(None);
     for (got, (head, room)) in heads.iter_mut().zip(room).enumerate() {
         match socket.recv_from(room) {
             Ok((len, SocketAddr::V4(remote))) => {

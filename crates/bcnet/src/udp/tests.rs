@@ -222,3 +222,22 @@ fn a_peer_that_was_not_there_gets_what_is_sent_when_it_is_again() {
         assert_eq!(peer.recv(&mut [0; 100]).expect("the second"), 3, "{io:?}");
     }
 }
+
+#[test]
+fn the_system_tells_when_a_datagram_came_if_it_is_asked() {
+    for &io in ALL {
+        let (server, client) = (any(Ipv4Addr::UNSPECIFIED, io), client());
+        let to = (Ipv4Addr::LOCALHOST, server.local().expect("bound").port());
+        let mut batch = Batch::new();
+        client.send_to(b"before", to).expect("sent");
+        receive(&server, &mut batch, 1);
+        server.note_arrivals().expect("an option of the socket");
+        client.send_to(b"first", to).expect("sent");
+        client.send_to(b"second", to).expect("sent");
+        receive(&server, &mut batch, 3);
+        let noted: Vec<_> = batch.iter_arrived().map(|(_, _, arrived)| arrived).collect();
+        assert!(noted[0].is_none() && noted[1] <= noted[2], "{noted:?}");
+        #[cfg(target_os = "linux")]
+        assert!(io == Io::Portable || noted[1].is_some(), "{noted:?}");
+    }
+}

@@ -1,0 +1,199 @@
+//! How long what players say is under way, and how long they take to get in.
+//!
+//! A time is measured from when a datagram leaves a player's socket to when the system puts the copy into another's, or,
+//! where the system does not say when that was, to when it is taken out. All sockets belong to this process, so that
+//! both times are of one clock wherever the server is.
+
+use std::time::Duration;
+
+use bcnet_session::game::{Detail, EventNumber, Message, Opcode};
+use bcnet_transport::wire::{MessageId, Seq};
+use serde_json::{Value, json};
+
+use super::histogram::Histogram;
+
+/// From one player to another through the server, by what was said.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    states: Histogram,
+    chat: Histogram,
+    /// Everything else that is passed on reliably.
+    orders: Histogram,
+}
+
+impl Delays {
+    /// Returns the times of messages of this kind.
+    pub(super) const fn of(&mut self, opcode: Opcode) -> &mut Histogram {
+        match opcode {
+            Opcode::STATE_UPDATE => &mut self.states,
+            Opcode::CHAT => &mut self.chat,
+            _ => &mut self.orders,
+        }
+    }
+
+    pub(super) fn all(&self) -> Histogram {
+        let mut all = self.states.clone();
+        all.merge(&self.chat);
+        all.merge(&self.orders);
+        all
+    }
+
+    /// All of them, with names.
+    pub(super) fn rows(&self) -> [(&'static str, Histogram); 4] {
+        [
+            ("states", self.states.clone()),
+            ("chat", self.chat.clone()),
+            ("orders", self.orders.clone()),
+            ("all", self.all()),
+        ]
+    }
+
+    pub(super) fn json(&self) -> Value {
+        self.rows().into_iter().map(|(name, times)| (name.to_owned(), times.json())).collect()
+    }
+}
+
+/// From the first request to join.
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    /// Until the server says what is played.
+    pub(super) load: Histogram,
+    /// Until the server lists the player.
+    pub(super) lobby: Histogram,
+    /// The part of that in which the player waited for the server, and not the other way round.
+    pub(super) waiting: Histogram,
+}
+
+impl Joins {
+    pub(super) fn json(&self) -> Value {
+        json!({ "load": self.load.json(), "lobby": self.lobby.json(), "waiting": self.waiting.json() })
+    }
+}
+
+/// One player on its way in.
+#[derive(Debug, Default)]
+pub(super) struct Join {
+    asked: Option<Duration>,
+    /// When the last of what the server waits for has left.
+    answered: Duration,
+    waited: Duration,
+    /// By channel, what has left last: what comes again is not news.
+    newest: [Option<MessageId>; 2],
+}
+
+impl Join {
+    /// Returns whether this message of the player was not sent before.
+    pub(super) fn is_new(&mut self, id: MessageId) -> bool {
+        let Some(newest) = self.newest.get_mut(id.channel as usize) else { return false };
+        let is_new = newest.is_none_or(|newest| match id.seq.distance_from(newest.seq) {
+            0 => id.part > newest.part,
+            ahead => ahead > 0,
+        });
+        if is_new {
+            *newest = Some(id);
+        }
+        is_new
+    }
+
+    /// Something new has left.
+    pub(super) fn leave(&mut self, at: Duration) {
+        self.asked.get_or_insert(at);
+        self.answered = at;
+    }
+
+    /// Something new came from the server, for the player with this id.
+    pub(super) fn hear(&mut self, payload: &[u8], own: u8, at: Duration, joins: &mut Joins) {
+        let Some(asked) = self.asked else { return };
+        let step = Opcode::of(payload);
+        let is_listed = step == Some(Opcode::PLAYER_LIST_EVENT) && lists(payload, own);
+        if is_listed || matches!(step, Some(Opcode::CHECKSUM_REQUEST | Opcode::GAME_INIT)) {
+            self.waited += at.saturating_sub(self.answered);
+        }
+        if step == Some(Opcode::GAME_INIT) {
+            joins.load.add(at.saturating_sub(asked));
+        }
+        if is_listed {
+            self.asked = None;
+            joins.lobby.add(at.saturating_sub(asked));
+            joins.waiting.add(self.waited);
+        }
+    }
+}
+
+/// Returns whether this is the event by which everyone hears that the player `own` takes part.
+fn lists(payload: &[u8], own: u8) -> bool {
+    match Message::parse(payload) {
+        Ok(Message::PlayerListEvent(event)) => {
+            event.event == EventNumber::NEW_PLAYER_IN_GAME && event.detail == Detail::Player(own)
+        }
+        _ => false,
+    }
+}
+
+/// Which numbers have come; those that are far behind the newest count as such.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    newest: Option<Seq>,
+    /// Bit `n`: the one that is `n` behind the newest.
+    behind: u128,
+}
+
+impl Seen {
+    /// Returns whether this number comes for the first time.
+    pub(super) fn is_new(&mut self, seq: Seq) -> bool {
+        let ahead = self.newest.map_or(1, |newest| i32::from(seq.distance_from(newest)));
+        if ahead > 0 {
+            self.newest = Some(seq);
+            self.behind = self.behind.checked_shl(ahead.unsigned_abs()).unwrap_or(0) | 1;
+            return true;
+        }
+        let Some(bit) = 1_u128.checked_shl(ahead.unsigned_abs()) else { return false };
+        let is_new = self.behind & bit == 0;
+        self.behind |= bit;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bcnet_transport::wire::Channel;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_comes_again_or_late_is_told_from_what_is_new() {
+        let mut seen = Seen::default();
+        let order = [0, 1, 3, 3, 2, 2, 1, 200, 199, 0, 65_000, 201];
+        let new = order.map(|seq| seen.is_new(Seq(seq)));
+        let expected = [true, true, true, false, true, false, false, true, true, false, false, true];
+        assert_eq!(new, expected);
+        let mut seen = Seen::default();
+        assert_eq!([65_535, 0, 65_535, 1].map(|seq| seen.is_new(Seq(seq))), [true, true, false, true]);
+    }
+
+    /// A player that takes 10 ms for each answer, at a server that takes 3.
+    #[test]
+    fn waiting_is_what_the_server_takes_and_not_what_the_player_takes() {
+        let (mut join, mut joins, mut now) = (Join::default(), Joins::default(), 100 * MS);
+        let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), part };
+        let listed = [&[0x17][..], &0x0866_u32.to_le_bytes(), &0x0080_00F1_u32.to_le_bytes(), &[0; 8], &[2]];
+        join.leave(now);
+        for (seq, step) in [&[0x20, 0][..], &[0x20, 2], &[0x01], &listed.concat()].into_iter().enumerate() {
+            now += 3 * MS;
+            join.hear(step, 2, now, &mut joins);
+            // Somebody else's, and what nobody waits for.
+            join.hear(&[&listed.concat()[..17], &[3]].concat(), 2, now + MS, &mut joins);
+            join.hear(&[0x28], 2, now + MS, &mut joins);
+            for part in [Some(0), Some(1)] {
+                assert!(join.is_new(id(seq as u16, part)));
+                now += 5 * MS;
+                join.leave(now);
+                assert!(!join.is_new(id(seq as u16, part)), "a repeat is not news");
+            }
+        }
+        let times = [&joins.load, &joins.lobby, &joins.waiting].map(|times| (times.count(), times.max()));
+        assert_eq!(times, [(1, 29 * MS), (1, 42 * MS), (1, 12 * MS)]);
+    }
+}
