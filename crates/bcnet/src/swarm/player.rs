@@ -308,7 +308,7 @@ impl Player {
         }
     }
 
-    /// Leaves the game: nine in ten say so. Whoever is still joining gives up, and says so too.
+    /// Leaves the game: nine in ten of recorded players say so. Whoever is still joining gives up, and says so too.
     pub(super) fn leave(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
         if !self.is_in_game() {
             self.answers.clear();
@@ -316,7 +316,8 @@ impl Player {
             self.state = if joining { State::Leaving } else { State::Gone };
             return;
         }
-        let silent = self.rng.chance(SILENT);
+        // A steady player leaves nothing behind that the next run would meet.
+        let silent = matches!(self.options.pace, Pace::Recorded { .. }) && self.rng.chance(SILENT);
         self.quit(!silent, ledger, totals);
         if silent {
             totals.vanished += 1;

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,17 +15,17 @@ use bcnet_transport::wire::{Datagram, Role};
 use bcnet_transport::{Event, Time, cipher};
 use serde_json::Value;
 
-/// What becomes of a message of the server, or of a text; `None` if nothing does. Whether the same was sent before.
-type Fault = fn(&[u8], bool) -> Option<Vec<u8>>;
+/// What becomes of a message of the server, or of a text. Whether the same was sent before.
+type Fault = fn(&[u8], bool) -> Vec<Vec<u8>>;
 
 /// Each breaks one rule.
-const FAULTS: [(&str, Fault); 17] = [
-    ("T-01", |message, _| Some([message, &[0]].concat())),
+const FAULTS: [(&str, Fault); 19] = [
+    ("T-01", |message, _| vec![[message, &[0]].concat()]),
     ("T-24", |message, _| keep_unless(message, message[0] == 0x01 && message[2] > 0)),
     ("T-30", |message, _| keep_unless(message, message[0] == 0x01 && message[3] == 2)),
     ("T-31", |message, _| match message {
-        [0x01, low, high, 1, _] => Some(vec![0x01, *low, *high, 0]),
-        _ => Some(message.into()),
+        [0x01, low, high, 1, _] => vec![vec![0x01, *low, *high, 0]],
+        _ => vec![message.into()],
     }),
     ("T-34", |message, _| changed(message, message[0] == 0x03, 3)),
     ("T-52", |message, _| changed(message, message[0] == 0x00, 10)),
@@ -31,6 +33,11 @@ const FAULTS: [(&str, Fault); 17] = [
     ("T-57", |message, _| keep_unless(message, message[0] == 0x05)),
     ("T-60", |message, again| keep_unless(message, message[0] == 0x01 && again)),
     ("T-61", |message, again| keep_unless(message, message[0] == 0x32 && again)),
+    ("T-69", |message, _| {
+        let copies = if message.ends_with(b"swarm once") { 2 } else { 1 };
+        // Each with a number of its own.
+        (0..copies).flat_map(|copy| changed(message, copy == 1, 4)).collect()
+    }),
     ("S-06", |message, _| changed(message, message.starts_with(b"\\gamename"), 2)),
     ("S-20", |message, _| keep_unless(message, payload(message).starts_with(&[0x20, 1]))),
     ("S-25", |message, _| keep_unless(message, payload(message) == [0x28])),
@@ -38,19 +45,27 @@ const FAULTS: [(&str, Fault); 17] = [
     ("S-33", |message, _| changed(message, payload(message).starts_with(&[0x07]), 25)),
     ("S-35", |message, _| keep_unless(message, payload(message).starts_with(&[0x36]))),
     ("S-40", |message, _| keep_unless(message, message.ends_with(b"swarm probe"))),
+    ("S-42", |message, _| changed(message, message.ends_with(b"swarm probe"), CHATTER)),
 ];
 
-fn keep_unless(message: &[u8], lost: bool) -> Option<Vec<u8>> {
-    (!lost).then(|| message.to_vec())
+fn faithful(message: &[u8], _: bool) -> Vec<Vec<u8>> {
+    vec![message.into()]
 }
 
-fn changed(message: &[u8], applies: bool, at: usize) -> Option<Vec<u8>> {
+fn keep_unless(message: &[u8], lost: bool) -> Vec<Vec<u8>> {
+    if lost { Vec::new() } else { vec![message.into()] }
+}
+
+fn changed(message: &[u8], applies: bool, at: usize) -> Vec<Vec<u8>> {
     let mut message = message.to_vec();
     if applies {
         message[at] ^= 1;
     }
-    Some(message)
+    vec![message]
 }
+
+/// Where a message with chat has the id of who says it.
+const CHATTER: usize = 6;
 
 /// What a reliable message of the game carries, if it is one.
 fn payload(message: &[u8]) -> &[u8] {
@@ -83,6 +98,11 @@ fn start(
 
 /// Our own session, but for what the fault does to its words.
 fn start_session(config: Config, fault: Fault) -> String {
+    watch_session(config, fault, |_| {})
+}
+
+/// The same, with somebody who looks at it after every turn.
+fn watch_session(config: Config, fault: Fault, mut watch: impl FnMut(&Session) + Send + 'static) -> String {
     let mut session = Session::new(config, 1);
     let mut said = HashSet::new();
     start(move |socket, arrived, now| {
@@ -100,12 +120,13 @@ fn start_session(config: Config, fault: Fault) -> String {
                 socket.send_to(&datagram, transmit.to).expect("sent");
             }
         }
+        watch(&session);
     })
 }
 
-fn spoil(bytes: &mut [u8], mut fault: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+fn spoil(bytes: &mut [u8], mut fault: impl FnMut(&[u8]) -> Vec<Vec<u8>>) -> Option<Vec<u8>> {
     if bytes[0] == b'\\' {
-        return fault(bytes);
+        return fault(bytes).pop();
     }
     cipher::decrypt(bytes);
     let mut rest = &bytes[2..];
@@ -180,8 +201,7 @@ fn a_server_that_breaks_a_rule_is_told_which() {
 #[test]
 fn a_server_that_breaks_no_rule_is_told_so() {
     let rules = FAULTS.map(|(rule, _)| rule).join(",");
-    let output =
-        check(&start_session(Config::default(), |message, _| Some(message.into())), &["--rules", &rules]);
+    let output = check(&start_session(Config::default(), faithful), &["--rules", &rules]);
     let (verdicts, code) = verdicts(&output);
     assert!(verdicts.iter().all(|(verdict, _)| verdict.ends_with(" right")), "{verdicts:?}");
     assert!(verdicts.len() >= FAULTS.len());
@@ -200,12 +220,12 @@ fn passwords_are_tried_if_one_is_known() {
     let secret = || Config { password: Some("secret".into()), ..Config::default() };
     let args = ["--password", "secret", "--rules", "T-54"];
     for (config, verdict, code) in [(secret(), "T-54 right", 0), (Config::default(), "T-54 wrong", 1)] {
-        let output = check(&start_session(config, |message, _| Some(message.into())), &args);
+        let output = check(&start_session(config, faithful), &args);
         let (verdicts, exit) = verdicts(&output);
         assert!(has(&verdicts, verdict), "{verdicts:?}");
         assert_eq!(exit, Some(code));
     }
-    let server = start_session(secret(), |message, _| Some(message.into()));
+    let server = start_session(secret(), faithful);
     let output = check(&server, &["--rules", "T-34"]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
@@ -219,4 +239,65 @@ fn a_rule_that_cannot_be_tried_is_named() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.starts_with("bcnet: --rules T-x: ") && error.lines().count() == 1, "{error}");
+}
+
+/// Whether chat is heard, and under which id, are two things.
+#[test]
+fn chat_that_is_lost_is_told_from_chat_under_a_wrong_id() {
+    let lost: Fault = |message, _| keep_unless(message, message.ends_with(b"swarm probe"));
+    let renamed: Fault = |message, _| changed(message, message.ends_with(b"swarm probe"), CHATTER);
+    for (fault, expected) in [(lost, ["S-40 wrong", "S-42 unclear"]), (renamed, ["S-40 right", "S-42 wrong"])]
+    {
+        let output = check(&start_session(Config::default(), fault), &["--rules", "S-40,S-42"]);
+        let (verdicts, _) = verdicts(&output);
+        assert!(expected.iter().all(|verdict| has(&verdicts, verdict)), "{verdicts:?}");
+    }
+}
+
+#[test]
+fn the_number_that_failed_is_named_and_nobody_is_left_behind() {
+    let (players, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = (Arc::clone(&players), Arc::clone(&most));
+    let no_acks: Fault = |message, _| keep_unless(message, message[0] == 0x01 && message[2] > 0);
+    let server = watch_session(Config::default(), no_acks, move |session| {
+        seen.0.store(session.players().count(), Relaxed);
+        seen.1.fetch_max(session.players().count(), Relaxed);
+    });
+    let (verdicts, _) = verdicts(&check(&server, &["--rules", "T-24"]));
+    assert!(verdicts[0].1.contains("number 256 is not acknowledged"), "{verdicts:?}");
+    assert_eq!(most.load(Relaxed), 2);
+    // Without a goodbye it would be 45 seconds.
+    for _ in 0..1000 {
+        if players.load(Relaxed) == 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("players were left behind");
+}
+
+#[test]
+fn the_type_that_failed_is_named() {
+    let mut session = Session::new(Config::default(), 1);
+    let mut confused = HashSet::new();
+    let server = start(move |socket, arrived, now| {
+        if let Some((from, bytes)) = arrived {
+            let mut plain = bytes.to_vec();
+            cipher::decrypt(&mut plain);
+            if plain.get(2) == Some(&0x33) {
+                confused.insert(from);
+            }
+            if !confused.contains(&from) {
+                session.handle_datagram(from, bytes, now);
+            }
+        }
+        session.handle_timeout(now);
+        let mut buffer = [0; 2048];
+        while let Some(transmit) = session.poll_transmit(&mut buffer, now) {
+            socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
+        }
+    });
+    let (verdicts, code) = verdicts(&check(&server, &["--rules", "T-10"]));
+    assert!(verdicts[0].1.contains("after type 33 the join stopped"), "{verdicts:?}");
+    assert_eq!(code, Some(1));
 }

@@ -99,6 +99,40 @@ fn everyone_hears_everything_once_and_in_order() {
     }
 }
 
+/// How long anything takes is up to the machine; that it is measured is not.
+#[test]
+fn delays_and_joins_are_measured() {
+    let server = Server::start("delay");
+    for manner in [&["--steady"][..], &["--steady", "--quick"]] {
+        let args = [&["--players", "3", "--seconds", "3", "--json"], manner].concat();
+        let output = server.swarm(&args);
+        let report = report(&output);
+        assert_eq!(output.status.code(), Some(0), "{report}");
+        let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {report}"));
+        let delay = &report["delay_us"];
+        let [states, chat, orders, all] =
+            ["states", "chat", "orders", "all"].map(|kind| count(&delay[kind]["count"]));
+        // What was said last may not count any more, but nothing counts that was not said.
+        assert!(states > 0 && states <= count(&report["states"]["heard"]), "{report}");
+        assert!(chat > 0 && chat <= count(&report["delivered"]), "{report}");
+        // Ships were told before it was counted.
+        assert_eq!((orders, all), (0, states + chat), "{report}");
+        let joins = &report["joins_us"];
+        for times in [&delay["states"], &delay["chat"], &joins["load"], &joins["lobby"], &joins["waiting"]] {
+            let order = ["p50", "p95", "p99", "max"].map(|share| count(&times[share]));
+            assert!(order[0] > 0 && order.is_sorted(), "{report}");
+        }
+        assert_eq!(count(&joins["lobby"]["count"]), 3, "{report}");
+        let [load, lobby, waiting] = ["load", "lobby", "waiting"].map(|step| count(&joins[step]["max"]));
+        assert!(load <= lobby && waiting <= lobby, "{report}");
+    }
+    let output = server.swarm(&["--players", "2", "--seconds", "1", "--steady", "--quick", "--report"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in ["delay, ms", "states ", "chat ", "orders ", "joins, ms", "in the lobby ", "of it waiting "] {
+        assert!(text.lines().any(|it| it.starts_with(line)), "{line}: {text}");
+    }
+}
+
 #[test]
 fn a_server_that_is_not_there_is_told() {
     let nobody = free_ports();

@@ -19,7 +19,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::quick("S-32", "what is about somebody else's object is not passed on", ownership),
     Probe::quick("S-37", "states are passed on unreliably and without their hash", state),
     Probe::quick("S-40", "chat goes to everyone, its sender too", chat),
-    Probe::quick("S-42", "chat has the true id of its sender", spoofed_chat),
+    Probe::quick("S-42", "chat has the true id of its sender, whatever it says", chat_id),
     Probe::quick("S-30", "whoever comes later is told of the ships", ships),
     Probe::quick("S-35", "a self-destruction is told to everyone", self_destruct),
     Probe::quick("S-50", "the others are told who left", left),
@@ -225,24 +225,46 @@ fn state(target: &Target) -> anyhow::Result<Outcome> {
     Ok(Outcome::when(good, hex(&copy.bytes)))
 }
 
+/// Returns the ids with which a visitor has heard this line.
+fn ids_of(visitor: &Visitor, line: &str) -> Vec<u8> {
+    let is_line = |payload: &&[u8]| payload.first() == Some(&0x2C) && payload.ends_with(line.as_bytes());
+    let lines = visitor.payloads().into_iter().filter(is_line);
+    lines.filter_map(|payload| payload.get(1).copied()).collect()
+}
+
 fn chat(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |one: &Visitor, _: &Visitor| vec![raw::chat(one.id, "swarm probe")];
+    let orders = |one: &Visitor, _: &Visitor| vec![raw::chat(one.id, HONEST)];
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
-    let count = |visitor| said.heard_by(visitor).iter().filter(|heard| said.said.contains(heard)).count();
-    let (others, own) = (count(&said.other), count(&said.one));
+    let [others, own] = [&said.other, &said.one].map(|it| ids_of(it, HONEST).len());
     Ok(Outcome::when(
         (others, own) == (1, 1),
         format!("heard {others} times by another, {own} by its sender"),
     ))
 }
 
-fn spoofed_chat(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |_: &Visitor, other: &Visitor| vec![raw::chat(other.id, "swarm probe")];
+fn chat_id(target: &Target) -> anyhow::Result<Outcome> {
+    let orders =
+        |one: &Visitor, other: &Visitor| vec![raw::chat(one.id, HONEST), raw::chat(other.id, SPOOFED)];
     let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
-    let heard = said.heard_by(&said.other).into_iter().find(|heard| heard.ends_with(b"swarm probe"));
-    let Some(heard) = heard else { return Ok(Outcome::Right("it was not passed on".into())) };
-    Ok(Outcome::when(heard.get(1) == Some(&said.one.id), hex(&heard)))
+    let [honest, spoofed] = [HONEST, SPOOFED].map(|line| ids_of(&said.other, line));
+    if honest.is_empty() {
+        return Ok(Outcome::Unclear("chat is not passed on at all: see S-40".into()));
+    }
+    // It may be refused instead.
+    let good = honest.iter().chain(&spoofed).all(|id| *id == said.one.id);
+    let ids = |ids: &[u8]| if ids.is_empty() { "not heard".into() } else { format!("heard as {}", hex(ids)) };
+    let evidence = format!(
+        "by player {:02X}: said as itself {}, said as {:02X} {}",
+        said.one.id,
+        ids(&honest),
+        said.other.id,
+        ids(&spoofed)
+    );
+    Ok(Outcome::when(good, evidence))
 }
+
+const HONEST: &str = "swarm probe";
+const SPOOFED: &str = "swarm spoof";
 
 /// Returns a ship of a visitor.
 fn ship_of(visitor: &Visitor) -> Vec<u8> {

@@ -57,8 +57,8 @@ fn framing(target: &Target) -> anyhow::Result<Outcome> {
     let joined = player.join(&target.password);
     player.leave();
     player.listen(MOMENT, |_| false);
-    Ok(match player.malformed {
-        Some(error) => Outcome::Wrong(error),
+    Ok(match &player.malformed {
+        Some(error) => Outcome::Wrong(error.clone()),
         None if joined => Outcome::Right(format!("{} messages", player.heard.len())),
         None => Outcome::Unclear(NOT_IN_GAME.into()),
     })
@@ -200,15 +200,25 @@ fn answered(target: &Target) -> anyhow::Result<Option<(Visitor, Vec<u8>)>> {
 }
 
 fn once(target: &Target) -> anyhow::Result<Outcome> {
-    let Some((mut guest, reply)) = answered(target)? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
-    guest.say(std::slice::from_ref(&reply));
-    guest.say(&[reply]);
-    guest.answer(1);
-    guest.listen(SOON, |it| it.has_payload(&[0x20, 2]));
-    guest.leave();
-    let requests = guest.payloads().iter().filter(|payload| payload.starts_with(&[0x20])).count();
-    let evidence = format!("{requests} requests after two answers, of which the first came three times");
-    Ok(Outcome::when(requests == 3, evidence))
+    let Some([mut one, mut other]) = target.players()? else {
+        return Ok(Outcome::Unclear(NOT_IN_GAME.into()));
+    };
+    let [line, fence] = [b"swarm once", b"swarm more"];
+    let [order, last] =
+        [line, fence].map(|text| one.order(&raw::chat(one.id, &String::from_utf8_lossy(text))));
+    for _ in 0..3 {
+        one.say(std::slice::from_ref(&order));
+        one.listen(MOMENT, |it| it.is_acknowledged(&order));
+    }
+    one.say(&[last]);
+    // Messages are passed on in order: when this one comes, nothing of what was said before it is still to come.
+    let count = |it: &Visitor, text: &[u8]| it.payloads().iter().filter(|it| it.ends_with(text)).count();
+    let fenced = other.listen(SOON, |it| count(it, fence) > 0);
+    let times = count(&other, line);
+    Ok(match times {
+        0 if !fenced => Outcome::Unclear("chat is not passed on: see S-40".into()),
+        _ => Outcome::when(times == 1, format!("a line of chat, sent three times, was heard {times} times")),
+    })
 }
 
 fn in_order(target: &Target) -> anyhow::Result<Outcome> {
@@ -264,23 +274,44 @@ fn numbers(target: &Target) -> anyhow::Result<Outcome> {
     let Some([mut one, mut other]) = target.players()? else {
         return Ok(Outcome::Unclear(NOT_IN_GAME.into()));
     };
+    let mut orders = Vec::new();
     for ten in 0..30 {
-        let orders: Vec<Vec<u8>> = (0..10).map(|n| numbered(one.slot, 10 * ten + n)).collect();
-        let orders: Vec<Vec<u8>> = orders.iter().map(|order| one.order(order)).collect();
-        one.say(&orders);
-        let acknowledged = one.listen(SOON, |it| orders.iter().all(|order| it.is_acknowledged(order)));
+        let wanted: Vec<Vec<u8>> = (0..10).map(|n| numbered(one.slot, 10 * ten + n)).collect();
+        let ten: Vec<Vec<u8>> = wanted.iter().map(|order| one.order(order)).collect();
+        one.say(&ten);
+        one.listen(SOON, |it| ten.iter().all(|order| it.is_acknowledged(order)));
         other.listen(Duration::from_millis(30), |_| false);
-        if !acknowledged {
-            return Ok(Outcome::Wrong(format!("of number {} on there are no ACKs", 10 * ten)));
+        if let Some(order) = ten.iter().find(|order| !one.is_acknowledged(order)) {
+            return Ok(Outcome::Wrong(format!("number {} is not acknowledged", number_of(order))));
         }
+        orders.extend(ten.into_iter().zip(wanted));
     }
     let is_order = |payload: &&&[u8]| payload.first() == Some(&0x08);
-    other.listen(SOON, |it| it.payloads().iter().filter(is_order).count() >= 300);
+    other.listen(SOON, |it| it.payloads().iter().filter(is_order).count() >= orders.len());
     let heard: Vec<Vec<u8>> = other.payloads().iter().filter(is_order).map(|it| it.to_vec()).collect();
-    let wanted: Vec<Vec<u8>> = (0..300).map(|number| numbered(one.slot, number)).collect();
-    one.leave();
-    other.leave();
-    Ok(Outcome::when(heard == wanted, format!("{} of 300 heard by another player", heard.len())))
+    let first_wrong =
+        orders.iter().enumerate().find(|(place, (_, wanted))| heard.get(*place) != Some(wanted));
+    let numbers = orders
+        .first()
+        .zip(orders.last())
+        .map_or(0..=0, |(first, last)| number_of(&first.0)..=number_of(&last.0));
+    Ok(match first_wrong {
+        Some((_, (order, _))) => Outcome::Wrong(format!(
+            "another player has heard {} of {} orders, and not number {} in its place",
+            heard.len(),
+            orders.len(),
+            number_of(order)
+        )),
+        None => Outcome::when(
+            heard.len() == orders.len(),
+            format!("{} orders heard by another player, numbers {numbers:?}", heard.len()),
+        ),
+    })
+}
+
+/// Returns the number that a reliable message has.
+fn number_of(order: &[u8]) -> u16 {
+    order.get(3..).and_then(|rest| rest.first_chunk()).map_or(0, |number| u16::from_le_bytes(*number))
 }
 
 /// Returns whether a guest still gets on with its join.
@@ -292,13 +323,20 @@ fn still_serves(mut guest: Visitor) -> bool {
 }
 
 fn unknown_type(target: &Target) -> anyhow::Result<Outcome> {
-    let Some(guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
-    for kind in [0x06, 0x33, 0xFF] {
+    for kind in UNKNOWN {
+        let Some(guest) = target.guest()? else {
+            return Ok(Outcome::Unclear(format!("{NOT_LET_IN}, to try type {kind:02X}")));
+        };
         guest.say(&[vec![kind, 5, 0x80, 0, 0]]);
+        if !still_serves(guest) {
+            return Ok(Outcome::Wrong(format!("after type {kind:02X} the join stopped")));
+        }
     }
-    let serves = still_serves(guest);
-    Ok(Outcome::when(serves, if serves { "the join went on" } else { "the join stopped" }))
+    Ok(Outcome::Right(format!("after each of {} the join went on", hex(&UNKNOWN))))
 }
+
+/// Types that mean nothing.
+const UNKNOWN: [u8; 3] = [0x06, 0x33, 0xFF];
 
 fn malformed(target: &Target) -> anyhow::Result<Outcome> {
     let Some(guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };

@@ -52,6 +52,8 @@ pub(super) struct Visitor {
     pub(super) malformed: Option<String>,
     /// Whether what is heard is acknowledged.
     pub(super) acknowledges: bool,
+    /// Whether it need not say goodbye: it was never let in, or has said so.
+    is_gone: bool,
     datagrams: u32,
     control: u16,
     game: u16,
@@ -72,6 +74,7 @@ impl Visitor {
             heard: Vec::new(),
             malformed: None,
             acknowledges: true,
+            is_gone: true,
             datagrams: 0,
             control: 0,
             game: 0,
@@ -179,6 +182,7 @@ impl Visitor {
                 && let Body::ConnectReply { assigned } = control.body
             {
                 self.id = assigned.0;
+                self.is_gone = false;
             }
             if let Some(id) = message.id() {
                 let flags = u8::from(id.part.is_some()) | u8::from(message.kind() != Kind::DATA) << 1;
@@ -297,10 +301,19 @@ impl Visitor {
         })
     }
 
-    /// Says goodbye.
+    /// Says goodbye, once. Whoever is dropped does it, too: nobody is left for the next probe to meet.
     pub(super) fn leave(&mut self) {
+        if std::mem::replace(&mut self.is_gone, true) {
+            return;
+        }
         let goodbye = self.control(Kind::DISCONNECT, &[self.id, 127, 0, 0, 1]);
         self.say(&[goodbye]);
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
