@@ -1,0 +1,88 @@
+"""What .ci/bars and .ci/delay have in common: servers, an echo and simulated players on this machine."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GAME_PORT, ECHO_PORT = 23000, 26000
+PLAYERS = 8
+# What players must not find.
+WRONG = ("lost", "doubled", "reordered", "changed", "echoed", "dropped", "absent")
+# IPv4 and UDP.
+HEADERS = 28
+
+
+def build(root=ROOT, target=None):
+    """The program, built from this source, with the echo beside it."""
+    target = Path(target or os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    command = ["cargo", "build", "--release", "--locked", "-p", "bcnet", "--bins", "--example", "echo", "--target-dir", target]
+    subprocess.run(command, cwd=root, check=True)
+    return target / "release" / "bcnet"
+
+
+def allow_sockets():
+    """Every player has a socket."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def swarm(program, game, sessions, seconds, *more):
+    """The report of simulated players on a server, the process with the number `game`."""
+    command = [program, "swarm", f"127.0.0.1:{GAME_PORT}", "--sessions", str(sessions), "--players", str(PLAYERS),
+               "--seconds", str(seconds), "--watch", str(game), "--json", *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode == 2:
+        sys.exit("the players could not play")
+    return json.loads(done.stdout)
+
+
+def wrong(report):
+    return sum(report[kind] for kind in WRONG)
+
+
+def late(report):
+    """The share of the players' frames that came late: of what it is more than 0.01 the machine is too busy to judge."""
+    return report["frames"]["late"] / max(report["frames"]["all"], 1)
+
+
+def per_player(report):
+    """Datagrams and bytes per second to each player, with headers."""
+    datagrams = report["datagrams"]
+    time = report["seconds"] * report["sessions"] * report["players"]
+    return datagrams["received"] / time, (datagrams["bytes_received"] + HEADERS * datagrams["received"]) / time
+
+
+@contextmanager
+def server(program, directory, sessions):
+    config = directory / "bcnet.toml"
+    text = ['[server]\nbind = "127.0.0.1"\ncontrol = "none"\n', '[log]\nlevel = "warn"\n']
+    text += [f'[[session]]\nname = "session {n}"\nport = {GAME_PORT + n}\n' for n in range(sessions)]
+    config.write_text("\n".join(text))
+    with running([program, "serve", "--config", config], sessions, directory) as process:
+        yield process
+
+
+@contextmanager
+def echo(mirror, sessions):
+    """Options of `swarm` for an echo that runs meanwhile."""
+    with running([mirror, str(ECHO_PORT), str(sessions)], 1, None) as process:
+        yield ["--echo", f"127.0.0.1:{ECHO_PORT}", "--watch-echo", str(process)]
+
+
+@contextmanager
+def running(command, lines, directory):
+    """A process that has printed so many lines; its number."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=directory)
+    try:
+        for _ in range(lines):
+            if not process.stdout.readline():
+                sys.exit(f"{command[0]} did not start")
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
