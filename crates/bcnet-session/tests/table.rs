@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bcnet_session::game::{CODES, FLAGS, Part, TABLE};
+use bcnet_session::game::{CODES, Codes, FLAGS, Part, TABLE};
 
 #[test]
 fn the_dissector_knows_the_table() {
@@ -92,6 +92,15 @@ fn markdown() -> String {
             "| {code:02X} | {name} | {} | {rule} | {} | {fields} |",
             row.direction, row.evidence
         );
+    }
+    rows += "\n| Numbers | Type | Names |\n|---|---|---|\n";
+    for Codes { kind, number, names } in CODES {
+        let name = |(code, name): &(i64, &str)| match *number {
+            "u32" => format!("{code:X} {name}"),
+            _ => format!("{code} {name}"),
+        };
+        let names: Vec<String> = names.iter().map(name).collect();
+        let _ = writeln!(rows, "| {kind} | {number} | {} |", names.join(", "));
     }
     rows
 }

@@ -25,15 +25,17 @@ pub struct Flags {
     pub names: &'static [(u8, &'static str)],
 }
 
+/// Each kind has its numbers, with a constant for those that code asks for, and their names.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident($type:ident) $shown:ident $kind:literal {
-        $($code:literal $text:literal)*
+        $($code:literal $($constant:ident)? $text:literal)*
     })*) => {
         $($(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub $type);
 
         impl $name {
+            $($(#[doc = concat!("That of `", $text, "`.")] pub const $constant: Self = Self($code);)?)*
             /// All that are known, with their names.
             pub const KNOWN: &'static [(Self, &'static str)] = &[$((Self($code), $text),)*];
 
@@ -96,24 +98,28 @@ codes! {
     }
     /// Why a round is over.
     EndCode(i32) Number "end" {
-        0 "over" 1 "time" 2 "frags" 3 "score" 4 "starbase destroyed" 5 "Borg destroyed" 6 "Enterprise destroyed"
+        0 "over" 1 TIME "time" 2 "frags" 3 "score" 4 "starbase destroyed" 5 "Borg destroyed" 6 "Enterprise destroyed"
     }
-    /// What is created.
+    /// What is created: a ship or a torpedo in all that was seen. The others are what these are made of.
     ObjectClass(u32) Id "object class" {
-        0x8008 "Ship" 0x8009 "Torpedo"
+        0x8008 SHIP "Ship" 0x8009 TORPEDO "Torpedo" 0x801B "Subsystem" 0x801C "PoweredSubsystem" 0x801D "WeaponSystem"
+        0x801E "TorpedoSystem" 0x801F "PhaserSystem" 0x8020 "PulseSystem" 0x8021 "TractorSystem" 0x8022 "Power"
+        0x8023 "Sensors" 0x8024 "Cloak" 0x8025 "Warp" 0x8026 "Impulse" 0x8027 "Hull" 0x8028 "Shields" 0x8029 "Repair"
+        0x802A "Weapon" 0x802B "EnergyWeapon" 0x802C "PhaserBank" 0x802D "PulseWeapon" 0x802E "TractorProjector"
+        0x802F "TorpedoTube"
     }
     /// How an event is built, which says what follows its head.
     EventClass(u32) Id "event class" {
-        0x0002 "Event" 0x0101 "SubsystemEvent" 0x0104 "BoolEvent" 0x0105 "CharEvent" 0x010C "ObjectEvent"
-        0x0866 "PlayerEvent" 0x8124 "CollisionEvent" 0x8128 "StartFiringEvent" 0x8129 "ObjectExplodingEvent"
-        0x812A "StartWarpEvent"
+        0x0002 PLAIN "Event" 0x0101 SUBSYSTEM "SubsystemEvent" 0x0104 BOOL "BoolEvent" 0x0105 CHAR "CharEvent"
+        0x010C OBJECT "ObjectEvent" 0x0866 PLAYER "PlayerEvent" 0x8124 COLLISION "CollisionEvent"
+        0x8128 START_FIRING "StartFiringEvent" 0x8129 EXPLODING "ObjectExplodingEvent" 0x812A WARP "StartWarpEvent"
     }
     /// What happens. `Notify` is what travels; whoever receives it makes the event of the same name without it.
     EventNumber(u32) Id "event number" {
         0x0006_0001 "Message" 0x0006_0002 "Connect" 0x0006_0003 "Disconnect" 0x0006_0004 "NewPlayer"
-        0x0006_0005 "DeletePlayer" 0x0080_000E "SetPlayer" 0x0080_000F "ObjectDeleted" 0x0080_004E "ObjectExploding"
-        0x0080_004F "ObjectDestroyed" 0x0080_0050 "ObjectCollision" 0x0080_0051 "ShieldCollision"
-        0x0080_0052 "PlanetCollision" 0x0080_0053 "CloakedCollision" 0x0080_0058 "TargetWasChanged"
+        0x0006_0005 DELETE_PLAYER "DeletePlayer" 0x0080_000E "SetPlayer" 0x0080_000F "ObjectDeleted" 0x0080_004E OBJECT_EXPLODING "ObjectExploding"
+        0x0080_004F "ObjectDestroyed" 0x0080_0050 OBJECT_COLLISION "ObjectCollision" 0x0080_0051 "ShieldCollision"
+        0x0080_0052 "PlanetCollision" 0x0080_0053 "CloakedCollision" 0x0080_0058 TARGET_WAS_CHANGED "TargetWasChanged"
         0x0080_0059 "TargetOffsetChanged" 0x0080_005A "TargetedSubsystemChanged" 0x0080_005D "EnteredSet"
         0x0080_005F "ExitedSet" 0x0080_0064 "WeaponHit" 0x0080_0065 "TorpedoReload" 0x0080_0066 "TorpedoFired"
         0x0080_0067 "PlayerTorpedoCountChanged" 0x0080_0068 "PlayerTorpedoTypeChanged"
@@ -121,7 +127,7 @@ codes! {
         0x0080_006E "SubsystemOperational" 0x0080_006F "SubsystemDestroyed" 0x0080_0070 "SubsystemRebuilt"
         0x0080_0071 "SubsystemCompletelyDestroyed" 0x0080_0072 "SubsystemCompletelyDisabled"
         0x0080_0073 "SubsystemPartiallyOperational" 0x0080_0074 "RepairCompleted"
-        0x0080_0075 "RepairCannotBeCompleted" 0x0080_0076 "RepairIncreasePriority" 0x0080_0077 "CloakBeginning"
+        0x0080_0075 "RepairCannotBeCompleted" 0x0080_0076 REPAIR_INCREASE_PRIORITY "RepairIncreasePriority" 0x0080_0077 "CloakBeginning"
         0x0080_0078 "CloakCompleted" 0x0080_0079 "DecloakBeginning" 0x0080_007A "DecloakCompleted"
         0x0080_007B "ShieldsSetState" 0x0080_007C "WeaponFired" 0x0080_007D "TractorBeamStartedFiring"
         0x0080_007E "TractorBeamStartedHitting" 0x0080_007F "TractorBeamStoppedFiring"
@@ -129,56 +135,17 @@ codes! {
         0x0080_0082 "PhaserStartedHitting" 0x0080_0083 "PhaserStoppedFiring" 0x0080_0084 "PhaserStoppedHitting"
         0x0080_0085 "TractorTargetDocked" 0x0080_0088 "SensorsShipIdentified" 0x0080_008C "SubsystemPowerChanged"
         0x0080_00C5 "ExitedWarp" 0x0080_00C8 "ObjectCreated" 0x0080_00C9 "ObjectCreatedNotify"
-        0x0080_00D7 "StartFiring" 0x0080_00D8 "StartFiringNotify" 0x0080_00D9 "StopFiring"
-        0x0080_00DA "StopFiringNotify" 0x0080_00DB "StopFiringAtTarget" 0x0080_00DC "StopFiringAtTargetNotify"
-        0x0080_00DD "SubsystemStateChangedNotify" 0x0080_00DE "AddToRepairListNotify"
-        0x0080_00DF "AddToRepairList" 0x0080_00E0 "SetPhaserLevel" 0x0080_00E1 "SetTarget"
+        0x0080_00D7 "StartFiring" 0x0080_00D8 START_FIRING_NOTIFY "StartFiringNotify" 0x0080_00D9 "StopFiring"
+        0x0080_00DA STOP_FIRING_NOTIFY "StopFiringNotify" 0x0080_00DB "StopFiringAtTarget" 0x0080_00DC "StopFiringAtTargetNotify"
+        0x0080_00DD SUBSYSTEM_STATE_CHANGED_NOTIFY "SubsystemStateChangedNotify" 0x0080_00DE "AddToRepairListNotify"
+        0x0080_00DF "AddToRepairList" 0x0080_00E0 SET_PHASER_LEVEL "SetPhaserLevel" 0x0080_00E1 "SetTarget"
         0x0080_00E2 "StartCloakingNotify" 0x0080_00E3 "StartCloaking" 0x0080_00E4 "StopCloakingNotify"
         0x0080_00E5 "StopCloaking" 0x0080_00E6 "ChecksumComplete" 0x0080_00E7 "SystemChecksumFailed"
         0x0080_00E8 "SystemChecksumComplete" 0x0080_00E9 "KillGame" 0x0080_00EC "StartWarpNotify"
-        0x0080_00ED "StartWarp" 0x0080_00F1 "NewPlayerInGame" 0x0080_00F6 "PlayerBoot"
+        0x0080_00ED "StartWarp" 0x0080_00F1 NEW_PLAYER_IN_GAME "NewPlayerInGame" 0x0080_00F6 "PlayerBoot"
         0x0080_00FC "HostObjectCollision" 0x0080_00FD "NetTorpedoTypeChanged"
-        0x0080_00FE "NetTorpedoTypeChangedNotify"
+        0x0080_00FE TORPEDO_TYPE_CHANGED_NOTIFY "NetTorpedoTypeChangedNotify"
     }
-}
-
-impl EndCode {
-    /// The time is up.
-    pub const TIME: Self = Self(1);
-}
-
-impl ObjectClass {
-    /// A ship.
-    pub const SHIP: Self = Self(0x8008);
-    /// A torpedo.
-    pub const TORPEDO: Self = Self(0x8009);
-}
-
-impl EventNumber {
-    /// A player leaves.
-    pub const DELETE_PLAYER: Self = Self(0x0006_0005);
-    /// A ship explodes.
-    pub const OBJECT_EXPLODING: Self = Self(0x0080_004E);
-    /// Something has hit something.
-    pub const OBJECT_COLLISION: Self = Self(0x0080_0050);
-    /// A ship has another target.
-    pub const TARGET_WAS_CHANGED: Self = Self(0x0080_0058);
-    /// A subsystem is to be repaired first.
-    pub const REPAIR_INCREASE_PRIORITY: Self = Self(0x0080_0076);
-    /// A weapon system begins to fire.
-    pub const START_FIRING_NOTIFY: Self = Self(0x0080_00D8);
-    /// A weapon system ceases to fire.
-    pub const STOP_FIRING_NOTIFY: Self = Self(0x0080_00DA);
-    /// A subsystem was turned on or off.
-    pub const SUBSYSTEM_STATE_CHANGED_NOTIFY: Self = Self(0x0080_00DD);
-    /// A subsystem is to be repaired.
-    pub const ADD_TO_REPAIR_LIST: Self = Self(0x0080_00DF);
-    /// Phasers are set to low, medium or high.
-    pub const SET_PHASER_LEVEL: Self = Self(0x0080_00E0);
-    /// A player has entered the game.
-    pub const NEW_PLAYER_IN_GAME: Self = Self(0x0080_00F1);
-    /// Other torpedoes are loaded.
-    pub const TORPEDO_TYPE_CHANGED_NOTIFY: Self = Self(0x0080_00FE);
 }
 
 /// A byte of flags, of which those with a name are known.

@@ -97,19 +97,19 @@ impl<'a> Event<'a> {
     /// Returns how it is built.
     #[must_use]
     pub const fn class(&self) -> EventClass {
-        EventClass(match self.detail {
-            Detail::Plain => 0x0002,
-            Detail::Subsystem => 0x0101,
-            Detail::Bool(_) => 0x0104,
-            Detail::Char(_) => 0x0105,
-            Detail::Object(_) => 0x010C,
-            Detail::Player(_) => 0x0866,
-            Detail::Collision(_) => 0x8124,
-            Detail::StartFiring(_) => 0x8128,
-            Detail::Exploding(_) => 0x8129,
-            Detail::Warp(_) => 0x812A,
-            Detail::Other { class, .. } => class.0,
-        })
+        match self.detail {
+            Detail::Plain => EventClass::PLAIN,
+            Detail::Subsystem => EventClass::SUBSYSTEM,
+            Detail::Bool(_) => EventClass::BOOL,
+            Detail::Char(_) => EventClass::CHAR,
+            Detail::Object(_) => EventClass::OBJECT,
+            Detail::Player(_) => EventClass::PLAYER,
+            Detail::Collision(_) => EventClass::COLLISION,
+            Detail::StartFiring(_) => EventClass::START_FIRING,
+            Detail::Exploding(_) => EventClass::EXPLODING,
+            Detail::Warp(_) => EventClass::WARP,
+            Detail::Other { class, .. } => class,
+        }
     }
 
     fn head(&self) -> EventHead {
@@ -127,7 +127,16 @@ impl EventHead {
 impl EventClass {
     /// S-32: whether the stock game has events of this class from clients.
     pub(crate) const fn is_from_clients(self) -> bool {
-        matches!(self.0, 0x0002 | 0x0101 | 0x0104 | 0x0105 | 0x010C | 0x8128 | 0x812A)
+        matches!(
+            self,
+            Self::PLAIN
+                | Self::SUBSYSTEM
+                | Self::BOOL
+                | Self::CHAR
+                | Self::OBJECT
+                | Self::START_FIRING
+                | Self::WARP
+        )
     }
 }
 
@@ -136,17 +145,17 @@ impl<'a> Wire<'a> for Event<'a> {
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         let EventHead { class, event, source, related } = Wire::read(reader, names)?;
-        let detail = match class.0 {
-            0x0002 => Detail::Plain,
-            0x0101 => Detail::Subsystem,
-            0x0104 => Detail::Bool(Wire::read(reader, names!(value))?),
-            0x0105 => Detail::Char(Wire::read(reader, names!(value))?),
-            0x010C => Detail::Object(Wire::read(reader, names!(object))?),
-            0x0866 => Detail::Player(Wire::read(reader, names!(peer))?),
-            0x8124 => Detail::Collision(Wire::read(reader, names)?),
-            0x8128 => Detail::StartFiring(Wire::read(reader, names!(unknown))?),
-            0x8129 => Detail::Exploding(Wire::read(reader, names)?),
-            0x812A => Detail::Warp(Wire::read(reader, names)?),
+        let detail = match class {
+            EventClass::PLAIN => Detail::Plain,
+            EventClass::SUBSYSTEM => Detail::Subsystem,
+            EventClass::BOOL => Detail::Bool(Wire::read(reader, names!(value))?),
+            EventClass::CHAR => Detail::Char(Wire::read(reader, names!(value))?),
+            EventClass::OBJECT => Detail::Object(Wire::read(reader, names!(object))?),
+            EventClass::PLAYER => Detail::Player(Wire::read(reader, names!(peer))?),
+            EventClass::COLLISION => Detail::Collision(Wire::read(reader, names)?),
+            EventClass::START_FIRING => Detail::StartFiring(Wire::read(reader, names!(unknown))?),
+            EventClass::EXPLODING => Detail::Exploding(Wire::read(reader, names)?),
+            EventClass::WARP => Detail::Warp(Wire::read(reader, names)?),
             _ => Detail::Other { class, rest: Wire::read(reader, names!(rest))? },
         };
         Ok(Self { event, source, related, detail })

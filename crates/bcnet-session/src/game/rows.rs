@@ -126,7 +126,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Relay(Check::Event | Check::Object) => "passed on",
-            Self::Absorb => "kept",
+            Self::Absorb => "not passed on",
             Self::HostOnly => "dropped",
             Self::Create => "passed on, told to newcomers",
             Self::SelfDestruct | Self::RequestObject => "answered",
