@@ -131,10 +131,29 @@ impl<S> CommandSender<S> {
         &self,
         question: impl FnOnce(&mut S, Time) -> T + Send + 'static,
     ) -> Option<T> {
+        self.start_asking(question).wait()
+    }
+
+    /// Has something done. The result can be waited for.
+    pub(crate) fn start_asking<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut S, Time) -> T + Send + 'static,
+    ) -> Pending<T> {
         let (reply, answer) = mpsc::sync_channel(1);
         // Whoever asked may be gone.
         self.give(move |service, now| drop(reply.try_send(question(service, now))));
-        answer.recv_timeout(PATIENCE).ok()
+        Pending(answer)
+    }
+}
+
+/// An answer that is still to come.
+#[derive(Debug)]
+pub(crate) struct Pending<T>(Receiver<T>);
+
+impl<T> Pending<T> {
+    /// Waits for the answer. Returns `None` if the service is over.
+    pub(crate) fn wait(self) -> Option<T> {
+        self.0.recv_timeout(PATIENCE).ok()
     }
 }
 

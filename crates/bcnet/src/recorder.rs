@@ -5,7 +5,9 @@
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -24,12 +26,34 @@ pub(crate) struct Ring {
     pub(crate) files: u32,
 }
 
-/// Takes datagrams for the capture.
+/// Takes datagrams for the capture. Every thread has one of its own.
+#[derive(Clone)]
 pub(crate) struct Recorder {
-    packets: Option<SyncSender<Owned>>,
-    /// Ends when everything is written.
-    written: Receiver<()>,
-    left_out: u64,
+    packets: SyncSender<Owned>,
+    left_out: LeftOut,
+    /// Dropped after `packets`.
+    _written: Arc<Written>,
+}
+
+/// How many datagrams are not in the capture because the disk was too slow, or full.
+#[derive(Clone, Default)]
+pub(crate) struct LeftOut(Arc<AtomicU64>);
+
+impl LeftOut {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Tells when everything is written. Nobody ever waits for the lock.
+struct Written(Mutex<Receiver<()>>);
+
+impl Drop for Written {
+    /// When the last recorder is gone, everything that was recorded is in the file, unless the disk has stopped.
+    fn drop(&mut self) {
+        let written = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = written.recv_timeout(PATIENCE);
+    }
 }
 
 struct Owned {
@@ -58,41 +82,33 @@ impl Recorder {
             }
         };
         thread::Builder::new().name("capture".into()).spawn(write)?;
-        Ok(Self { packets: Some(packets), written, left_out: 0 })
+        let written = Arc::new(Written(Mutex::new(written)));
+        Ok(Self { packets, left_out: LeftOut::default(), _written: written })
     }
 
     /// Records a datagram.
-    pub(crate) fn record(&mut self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
+    pub(crate) fn record(&self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
         self.record_with(from, to, time, bytes, None);
     }
 
     /// Records a datagram with a remark.
     pub(crate) fn record_with(
-        &mut self,
+        &self,
         from: SocketAddrV4,
         to: SocketAddrV4,
         time: Duration,
         bytes: &[u8],
         remark: Option<&str>,
     ) {
-        let Some(packets) = &self.packets else { return };
         let comment = remark.map(Into::into);
-        if packets.try_send(Owned { from, to, time, bytes: bytes.into(), comment }).is_err() {
-            self.left_out += 1;
+        if self.packets.try_send(Owned { from, to, time, bytes: bytes.into(), comment }).is_err() {
+            self.left_out.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns how many datagrams are not in the capture because the disk was too slow, or full.
-    pub(crate) const fn left_out(&self) -> u64 {
-        self.left_out
-    }
-}
-
-impl Drop for Recorder {
-    /// Everything that was recorded is in the file, unless the disk has stopped.
-    fn drop(&mut self) {
-        self.packets = None;
-        let _ = self.written.recv_timeout(PATIENCE);
+    /// Returns the count of what is not in the capture.
+    pub(crate) fn left_out(&self) -> LeftOut {
+        self.left_out.clone()
     }
 }
 
@@ -166,7 +182,7 @@ mod tests {
         let ring = Ring { path: directory.join("game.pcapng"), size: 1 << 20, files: 3 };
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
         for run in 1..=4 {
-            let mut recorder = Recorder::start(ring.clone()).expect("a capture");
+            let recorder = Recorder::start(ring.clone()).expect("a capture");
             recorder.record(address, address, Duration::ZERO, &[run; 10]);
             drop(recorder);
             // Who starts and records nothing pushes nothing out.
@@ -187,12 +203,11 @@ mod tests {
         fs::create_dir_all(&directory).expect("a directory");
         let path = directory.join("game.pcapng");
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
-        let mut recorder =
-            Recorder::start(Ring { path: path.clone(), size: 2000, files: 3 }).expect("a capture");
+        let recorder = Recorder::start(Ring { path: path.clone(), size: 2000, files: 3 }).expect("a capture");
         for i in 0..100_u8 {
             recorder.record(address, address, Duration::from_secs(i.into()), &[i; 100]);
         }
-        assert_eq!(recorder.left_out(), 0);
+        assert_eq!(recorder.left_out().count(), 0);
         drop(recorder);
         let mut seen = Vec::new();
         for name in ["game.2.pcapng", "game.1.pcapng", "game.pcapng"] {

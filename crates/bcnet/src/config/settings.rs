@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::table::{Table, table};
 use super::text::{Line, Lines, Master, Password};
-use super::value::{Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
+use super::value::{Auto, Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +74,11 @@ table! {
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
         masters: Vec<Master> = Vec::new(),
-        /// How much of a core relaying may take before state updates wait for company, in percent. Below three quarters of
-        /// it every update is passed on at once; above that, one datagram carries several.
+        /// How many threads play. Each has sessions of its own; `"auto"` is one for each core. There are never more than
+        /// sessions.
+        threads: Auto<1, 256> = Auto::Auto,
+        /// How much of a core relaying may take in each thread before state updates wait for company, in percent. Below
+        /// three quarters of it every update is passed on at once; above that, one datagram carries several.
         cpu_budget: Within<1, 100> = Within::new(50),
         /// How long a state update waits for company at the most, when the budget is used up. Chat, orders and all else
         /// never wait.

@@ -154,26 +154,29 @@ fn or(error: String, word: &str) -> String {
     error.replacen(", not ", &format!(" or \"{word}\", not "), 1)
 }
 
-/// A UDP port, or `"auto"`.
+/// A number, or `"auto"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Port {
+pub(crate) enum Auto<const LEAST: u16, const MOST: u16> {
     Auto,
-    Fixed(Within<1, 65535>),
+    Fixed(Within<LEAST, MOST>),
 }
 
-impl Port {
-    /// Returns the port that was asked for, if one was.
+/// A UDP port, or `"auto"`.
+pub(crate) type Port = Auto<1, 65535>;
+
+impl<const LEAST: u16, const MOST: u16> Auto<LEAST, MOST> {
+    /// Returns the number that was asked for, if one was.
     pub(crate) fn fixed(self) -> Option<u16> {
         match self {
             Self::Auto => None,
-            Self::Fixed(port) => Some(port.get()),
+            Self::Fixed(number) => Some(number.get()),
         }
     }
 }
 
-impl Value for Port {
+impl<const LEAST: u16, const MOST: u16> Value for Auto<LEAST, MOST> {
     fn form() -> String {
-        "a port from 1 to 65535, or `\"auto\"`".into()
+        format!("{}, or `\"auto\"`", Within::<LEAST, MOST>::form())
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
@@ -191,7 +194,7 @@ impl Value for Port {
     }
 
     fn to_toml(&self) -> String {
-        self.fixed().map_or_else(|| "\"auto\"".into(), |port| port.to_string())
+        self.fixed().map_or_else(|| "\"auto\"".into(), |number| number.to_string())
     }
 }
 

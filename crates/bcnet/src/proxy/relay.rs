@@ -182,7 +182,7 @@ impl Relay {
         // part of its conversation whether it passes or not.
         if refusal.is_none_or(|refusal| refusal == Refusal::Malformed) {
             let remark = self.watch.see((from, to), inbound.content, now);
-            if let Some(recorder) = &mut self.recorder {
+            if let Some(recorder) = &self.recorder {
                 recorder.record_with(from, to, self.clock.wall(now), inbound.wire, remark.as_deref());
             }
         }

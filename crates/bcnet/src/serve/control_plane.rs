@@ -1,17 +1,18 @@
 //! What is decided beside the event loop and needs files or names: bans, the configuration, masters.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
-use bcnet_session::Network;
-use bcnet_transport::Time;
+use bcnet_session::{Config, Network};
 use serde_json::{Value, json};
 
 use super::requests::Chosen;
-use super::session_group::{Commands, SessionGroup};
+use super::session_group::SessionGroup;
 use super::start;
+use super::workers::Workers;
 use crate::background::Trigger;
 use crate::bans::{self, Ban, Bans, Moment};
 use crate::clock::wall_now;
@@ -19,11 +20,15 @@ use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Settings, Value as _};
 use crate::control::{Envelope, Refusal, Request};
 use crate::masters;
+use crate::recorder::LeftOut;
 
 /// Everything about the server that its sessions do not know.
 pub(super) struct ControlPlane {
     flags: Flags,
-    commands: Commands,
+    workers: Workers,
+    /// Datagrams that are not in the capture, if there is one.
+    capture_left_out: Option<LeftOut>,
+    is_stopping: AtomicBool,
     /// What some settings are until the end.
     started: Settings,
     state: Mutex<State>,
@@ -43,13 +48,16 @@ impl ControlPlane {
         flags: Flags,
         settings: Settings,
         bans: Bans,
-        commands: Commands,
+        workers: Workers,
+        capture_left_out: Option<LeftOut>,
         housekeeping: Trigger,
     ) -> Self {
         let started = settings.clone();
         let plane = Self {
             flags,
-            commands,
+            workers,
+            capture_left_out,
+            is_stopping: AtomicBool::new(false),
             started,
             state: Mutex::new(State { settings, bans }),
             housekeeping,
@@ -61,52 +69,41 @@ impl ControlPlane {
 
     /// Does what `bcnet ctl` asks.
     pub(super) fn dispatch(&self, Envelope { session, request }: Envelope) -> Result<Value, Refusal> {
+        let chosen = Chosen::new(&self.workers, session);
         match request {
-            Request::Players => self.ask(session, |chosen, now| Ok(chosen.players(now))),
-            Request::Say { to, text } => {
-                self.ask(session, move |chosen, now| chosen.say(to.as_deref(), &text.join(" "), now))
-            }
-            Request::Kick { player } => self.ask(session, move |chosen, now| chosen.kick(&player, now)),
+            Request::Players => chosen.players(),
+            Request::Say { to, text } => chosen.say(to.as_deref(), text.join(" ")),
+            Request::Kick { player } => chosen.kick(&player),
             Request::Ban { target, expiry, reason, by } => {
-                let address = self.network(session, target)?;
+                let address = network(&chosen, &target)?;
                 let (reason, by) = (line("reason", reason)?, line("by", by)?);
                 self.ban(Ban { address, reason, by, ..Ban::default() }, expiry.as_deref())
             }
             Request::Unban { target } => self.unban(&target),
             Request::Bans => Ok(json!({ "bans": list(&self.state().bans, "") })),
             Request::Search { text } => {
-                let found = list(&self.state().bans, &text);
-                let mut answer = self.ask(session, move |chosen, now| Ok(chosen.search(&text, now)))?;
-                answer["bans"] = found.into();
+                let mut answer = chosen.search(&text)?;
+                answer["bans"] = list(&self.state().bans, &text).into();
                 Ok(answer)
             }
-            Request::Restart => self.ask(session, |chosen, now| Ok(chosen.restart(now))),
-            Request::Status => self.ask(session, |chosen, now| Ok(chosen.status(now))),
-            Request::Queues { player } => {
-                self.ask(session, move |chosen, now| chosen.queues(player.as_deref(), now))
-            }
+            Request::Restart => chosen.restart(),
+            Request::Status => chosen.status(self.capture_left_out.as_ref().map(LeftOut::count)),
+            Request::Queues { player } => chosen.queues(player.as_deref()),
             Request::Reload => self.reload(),
             Request::Stop => {
-                self.ask(session, |_, _| Ok(()))?;
+                chosen.each(|_, _| ())?;
                 self.stop();
                 Ok(json!({ "done": "the server says goodbye and ends" }))
             }
         }
     }
 
-    /// Asks the sessions that a request is about.
-    fn ask<T: Send + 'static>(
-        &self,
-        session: Option<String>,
-        question: impl FnOnce(&mut Chosen<'_>, Time) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let ask = move |group: &mut SessionGroup, now| question(&mut group.choose(session.as_deref())?, now);
-        self.commands.ask(ask).unwrap_or_else(|| Err(Refusal("the server is ending".into())))
-    }
-
     /// Ends the server.
     pub(super) fn stop(&self) {
-        self.commands.give(|group, now| group.stop(now));
+        if !self.is_stopping.swap(true, Ordering::Relaxed) {
+            tracing::info!(event = "stopping");
+        }
+        self.workers.give_all(SessionGroup::stop);
     }
 
     /// Puts a ban in force, from now on.
@@ -160,23 +157,11 @@ impl ControlPlane {
 
     fn enforce(&self, state: &State) {
         let networks = state.bans.networks();
-        self.commands.give(move |group, now| {
+        self.workers.give_all(move |group, now| {
             for host in &mut group.hosts {
                 host.session.set_bans(networks.clone(), now);
             }
         });
-    }
-
-    /// Returns what a ban is about: a network, or the address of a player.
-    fn network(&self, session: Option<String>, target: String) -> Result<Network, Refusal> {
-        match Network::from_text(&target) {
-            Ok(network) => Ok(network),
-            Err(problem) if looks_like_address(&target) => Err(Refusal(problem)),
-            Err(_) => {
-                let player = self.ask(session, move |chosen, _| chosen.find(&target))?;
-                Ok(Network::around(*player.address.ip(), 32))
-            }
-        }
     }
 
     /// Reads configuration and bans again. Nothing changes if either is wrong.
@@ -199,7 +184,7 @@ impl ControlPlane {
         let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
-        let mut configs = configs?;
+        let configs = Arc::new(configs?);
         let restart = needs_restart(&self.started, &loaded.settings);
         let mut state = self.state();
         let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
@@ -207,11 +192,12 @@ impl ControlPlane {
         *state = State { settings: loaded.settings, bans };
         self.enforce(&state);
         let limits = start::limits(&state.settings);
-        self.commands.give(move |group, now| {
+        self.workers.give_all(move |group, now| {
             group.coalescing.limits = limits;
-            for (host, mut config) in group.hosts.iter_mut().zip(configs.drain(..)) {
-                config.masters.clone_from(&host.session.config().masters);
-                host.reconfigure(config, now);
+            for host in &mut group.hosts {
+                let Some(config) = configs.get(host.number) else { continue };
+                let masters = host.session.config().masters.clone();
+                host.reconfigure(Config { masters, ..config.clone() }, now);
             }
         });
         if is_moved {
@@ -228,10 +214,10 @@ impl ControlPlane {
         }
         let names = state.settings.server.masters.clone();
         drop(state);
-        let masters = masters::resolve(&names);
+        let masters = Arc::new(masters::resolve(&names));
         // Names that were changed meanwhile are looked up next.
         if self.state().settings.server.masters == names {
-            self.commands.give(move |group, now| {
+            self.workers.give_all(move |group, now| {
                 for host in &mut group.hosts {
                     host.set_masters(&masters, now);
                 }
@@ -242,6 +228,15 @@ impl ControlPlane {
     fn state(&self) -> MutexGuard<'_, State> {
         // Whoever panicked has changed nothing by halves: each change is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns what a ban is about: a network, or the address of a player.
+fn network(chosen: &Chosen<'_>, target: &str) -> Result<Network, Refusal> {
+    match Network::from_text(target) {
+        Ok(network) => Ok(network),
+        Err(problem) if looks_like_address(target) => Err(Refusal(problem)),
+        Err(_) => Ok(Network::around(*chosen.find(target)?.player.address.ip(), 32)),
     }
 }
 
@@ -259,7 +254,7 @@ fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
 fn is_fixed(table: &str, key: &str) -> bool {
     match table {
         "log" | "capture" => true,
-        "server" => matches!(key, "bind" | "control" | "bans"),
+        "server" => matches!(key, "bind" | "control" | "bans" | "threads"),
         _ => matches!(key, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout"),
     }
 }

@@ -1,8 +1,8 @@
 //! `bcnet serve`: the dedicated server.
 //!
-//! A [`session_group`] is all sessions of one thread, driven by an event loop; each has a [`session_host`]: the sans-I/O
-//! session, its socket and its log. The [`control_plane`] decides what needs files and names, in the threads of the
-//! [`control_socket`] and of signals, and hands the group commands.
+//! The [`workers`] are the threads that play. A [`session_group`] is all sessions of one of them, driven by an event loop;
+//! each session has a [`session_host`]: the sans-I/O session, its socket and its log. The [`control_plane`] decides what
+//! needs files and names, in the threads of the [`control_socket`] and of signals, and hands the workers commands.
 
 mod coalescing;
 mod control_plane;
@@ -12,6 +12,7 @@ mod requests;
 mod session_group;
 mod session_host;
 mod start;
+mod workers;
 
 use std::env;
 use std::io::{self, Write};
@@ -19,18 +20,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-
 use crate::background::Background;
 use crate::clock::{Clock, wall_now};
-use crate::event_loop::EventLoop;
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::udp::Io;
 use crate::{Verdict, bans, config, control, log};
 use control_plane::ControlPlane;
 use control_socket::ControlSocket;
-use session_group::SessionGroup;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -76,12 +73,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             format!("server ready port={} name={}\n", host.address.port(), host.session.config().name)
         })
         .collect();
-    let mut event_loop = EventLoop::new(clock)?;
-    let mut group =
-        SessionGroup::new(hosts, start::limits(&settings), &event_loop.registrar()?, clock, recorder)?;
+    let limits = start::limits(&settings);
+    let (reach, workers) = workers::deal(hosts, start::threads(&settings), limits, clock, recorder.as_ref())?;
     let control = control::path(&settings);
+    let left_out = recorder.map(|recorder| recorder.left_out());
     let (refresh, housekeeping) = Background::new();
-    let plane = ControlPlane::new(flags, settings, bans, event_loop.commands(), refresh.clone());
+    let plane = ControlPlane::new(flags, settings, bans, reach, left_out, refresh.clone());
     let plane = Arc::new(plane);
     listen_to_signals(&plane)?;
     let control = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose();
@@ -98,10 +95,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     };
     housekeeping.start("housekeeping", Some(HOUSEKEEPING), move || plane.housekeep())?;
     refresh.fire();
-    tracing::info!(event = "started", version = env!("CARGO_PKG_VERSION"), sessions = ready.lines().count());
+    let (version, sessions, threads) = (env!("CARGO_PKG_VERSION"), ready.lines().count(), workers.len());
+    tracing::info!(event = "started", version, sessions, threads);
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
-    event_loop.run(&mut group).context("waiting for datagrams")?;
+    workers::run(workers)?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)
 }

@@ -8,126 +8,159 @@ use bcnet_transport::wire::{BootReason, PeerId};
 use serde_json::{Value, json};
 
 use super::coalescing::Coalescing;
-use super::session_group::SessionGroup;
 use super::session_host::SessionHost;
+use super::workers::Workers;
 use crate::control::Refusal;
 
-/// The sessions that a request is about, at least one.
+/// The sessions that a request is about.
 pub(super) struct Chosen<'a> {
-    hosts: Vec<&'a mut SessionHost>,
-    /// How many datagrams are not in the capture, if there is one.
-    capture_left_out: Option<u64>,
-    coalescing: &'a Coalescing,
+    workers: &'a Workers,
+    /// Their name or port; without it, all of them.
+    session: Option<String>,
 }
 
-impl SessionGroup {
-    /// Returns the sessions with a name or port, or all of them.
-    pub(super) fn choose(&mut self, session: Option<&str>) -> Result<Chosen<'_>, Refusal> {
-        let fits = |host: &SessionHost| {
-            session.is_none_or(|wanted| {
-                host.address.port().to_string() == wanted
-                    || host.session.config().name.eq_ignore_ascii_case(wanted)
-            })
-        };
-        let capture_left_out = self.recorder.as_ref().map(|recorder| recorder.left_out());
-        let hosts: Vec<_> = self.hosts.iter_mut().filter(|host| fits(host)).collect();
-        match session {
-            Some(wanted) if hosts.is_empty() => {
+/// A player, and where it is.
+pub(super) struct Found {
+    session: usize,
+    port: u16,
+    pub(super) player: Player,
+}
+
+impl<'a> Chosen<'a> {
+    pub(super) const fn new(workers: &'a Workers, session: Option<String>) -> Self {
+        Self { workers, session }
+    }
+
+    /// Asks each of the sessions, at least one, and returns the answers in their order.
+    pub(super) fn each<T: Send + 'static>(
+        &self,
+        question: impl Fn(&mut SessionHost, Time) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Refusal> {
+        self.each_with(move |host, _, now| question(host, now))
+    }
+
+    /// As [`each`](Self::each), where the answer depends on what the thread has to do.
+    fn each_with<T: Send + 'static>(
+        &self,
+        question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Refusal> {
+        let session = self.session.clone();
+        let answers = self.workers.ask_all(move |group, now| {
+            let coalescing = &group.coalescing;
+            let ask = |host: &mut SessionHost| {
+                is_meant(host, session.as_deref()).then(|| question(host, coalescing, now))
+            };
+            group.hosts.iter_mut().map(ask).collect()
+        });
+        if answers.is_empty() {
+            return Err(Refusal("the server is ending".into()));
+        }
+        let answers: Vec<T> = answers.into_iter().flatten().collect();
+        match &self.session {
+            Some(wanted) if answers.is_empty() => {
                 Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
             }
-            _ => Ok(Chosen { hosts, capture_left_out, coalescing: &self.coalescing }),
+            _ => Ok(answers),
         }
     }
-}
 
-impl Chosen<'_> {
-    /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
-    /// themselves.
-    pub(super) fn find(&self, player: &str) -> Result<Player, Refusal> {
-        self.find_in(player).map(|(_, player)| player)
+    /// Has something done to the player that was found, unless it has left since.
+    fn act<T: Send + 'static>(
+        &self,
+        found: &Found,
+        act: impl FnOnce(&mut SessionHost, Time) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (id, address, name) = (found.player.id, found.player.address, &found.player.name);
+        let done = self.workers.ask_one(found.session, move |host, now| {
+            let is_there = host.session.players().any(|one| one.id == id && one.address == address);
+            is_there.then(|| act(host, now))
+        });
+        done.flatten().ok_or_else(|| Refusal(format!("{name} has left")))
     }
 
-    /// Returns the same, with the number of its session.
-    fn find_in(&self, player: &str) -> Result<(usize, Player), Refusal> {
+    /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
+    /// themselves.
+    pub(super) fn find(&self, player: &str) -> Result<Found, Refusal> {
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
-        let is_meant =
-            |one: &Player| Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(player));
-        let mut found: Vec<_> = self.everyone().filter(|(_, one)| is_meant(one)).collect();
+        let wanted = player.to_owned();
+        let found = self.each(move |host, _| {
+            let is_meant = |one: &Player| {
+                Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(&wanted))
+            };
+            let (session, port) = (host.number, host.address.port());
+            let found = host.session.players().filter(is_meant);
+            found.map(|player| Found { session, port, player }).collect::<Vec<_>>()
+        })?;
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
-            _ => Err(self.ambiguous(player, &found)),
+            _ => Err(ambiguous(player, &found)),
         }
     }
 
-    /// Returns all players, each with the number of its session.
-    fn everyone(&self) -> impl Iterator<Item = (usize, Player)> {
-        let hosts = self.hosts.iter().enumerate();
-        hosts.flat_map(move |(index, host)| host.session.players().map(move |one| (index, one)))
+    pub(super) fn players(&self) -> Result<Value, Refusal> {
+        let players = self.each(|host, now| describe_all(host, now, |_| true))?;
+        Ok(json!({ "players": players.concat() }))
     }
 
-    /// Names some of those whom `player` may mean.
-    fn ambiguous(&self, player: &str, found: &[(usize, Player)]) -> Refusal {
-        let show = |(index, one): &(usize, Player)| {
-            format!("'#{}' ({}, port {})", one.id.0, one.name, self.hosts[*index].address.port())
-        };
-        let shown: Vec<_> = found.iter().take(MAX_SHOWN).map(show).collect();
-        let (shown, more) = (shown.join(", "), if found.len() > MAX_SHOWN { ", …" } else { "" });
-        let meant = format!("{player} may mean {shown}{more}");
-        Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
-    }
-
-    pub(super) fn players(&self, now: Time) -> Value {
-        json!({ "players": self.describe_all(now, |_| true) })
-    }
-
-    fn describe_all(&self, now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
-        let all = self.everyone().filter(|(_, one)| wanted(one));
-        all.map(|(index, one)| describe(self.hosts[index], &one, now)).collect()
-    }
-
-    pub(super) fn say(&mut self, to: Option<&str>, text: &str, now: Time) -> Result<Value, Refusal> {
+    pub(super) fn say(&self, to: Option<&str>, text: String) -> Result<Value, Refusal> {
         if text.trim().is_empty() {
             return Err(Refusal("there is nothing to say".into()));
         }
         let Some(player) = to else {
-            for host in &mut self.hosts {
+            let said = self.each(move |host, now| {
                 tracing::info!(event = "say", port = host.address.port(), text);
-                host.session.say(text, now);
-            }
-            return Ok(json!({ "done": format!("said in {}", sessions(self.hosts.len())) }));
+                host.session.say(&text, now);
+            })?;
+            return Ok(json!({ "done": format!("said in {}", sessions(said.len())) }));
         };
-        let (index, player) = self.find_in(player)?;
-        let host = &mut self.hosts[index];
-        if host.session.say_to(player.id, text, now) {
-            tracing::info!(event = "say", port = host.address.port(), to = player.name, text);
-            Ok(json!({ "done": format!("said to {}", player.name) }))
+        let found = self.find(player)?;
+        let (id, name) = (found.player.id, found.player.name.clone());
+        let is_said = self.act(&found, move |host, now| {
+            let is_said = host.session.say_to(id, &text, now);
+            if is_said {
+                tracing::info!(event = "say", port = host.address.port(), to = name, text);
+            }
+            is_said
+        })?;
+        let name = found.player.name;
+        if is_said {
+            Ok(json!({ "done": format!("said to {name}") }))
         } else {
-            Err(Refusal(format!("{} is not in the game yet", player.name)))
+            Err(Refusal(format!("{name} is not in the game yet")))
         }
     }
 
-    pub(super) fn kick(&mut self, player: &str, now: Time) -> Result<Value, Refusal> {
-        let (index, player) = self.find_in(player)?;
-        let host = &mut self.hosts[index];
-        if !host.session.kick(player.id, BootReason::KICKED, now) {
-            return Err(Refusal(format!("{} is leaving already", player.name)));
+    pub(super) fn kick(&self, player: &str) -> Result<Value, Refusal> {
+        let found = self.find(player)?;
+        let player = found.player.clone();
+        let is_out = self.act(&found, move |host, now| {
+            let is_out = host.session.kick(player.id, BootReason::KICKED, now);
+            if is_out {
+                let (port, peer, address) = (host.address.port(), player.id.0, player.address);
+                tracing::info!(event = "kicked", port, peer, player = player.name, %address);
+            }
+            is_out
+        })?;
+        let Player { name, address, .. } = found.player;
+        if is_out {
+            Ok(json!({ "done": format!("{name} is out"), "address": address.to_string() }))
+        } else {
+            Err(Refusal(format!("{name} is leaving already")))
         }
-        let port = host.address.port();
-        tracing::info!(event = "kicked", port, peer = player.id.0, player = player.name, address = %player.address);
-        Ok(json!({ "done": format!("{} is out", player.name), "address": player.address.to_string() }))
     }
 
-    pub(super) fn search(&self, text: &str, now: Time) -> Value {
+    pub(super) fn search(&self, text: &str) -> Result<Value, Refusal> {
         let text = text.to_lowercase();
-        let has = |name: &str, address: &str| name.to_lowercase().contains(&text) || address.contains(&text);
-        let players = self.describe_all(now, |one| has(&one.name, &one.address.to_string()));
-        let mut left = Vec::new();
-        for host in &self.hosts {
+        let found = self.each(move |host, now| {
+            let has =
+                |name: &str, address: &str| name.to_lowercase().contains(&text) || address.contains(&text);
+            let players = describe_all(host, now, |one| has(&one.name, &one.address.to_string()));
             let leavers = host.event_log.leavers.iter();
-            let found = leavers.filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
-            left.extend(found.rev().map(|leaver| {
+            let left = leavers.filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
+            let left = left.rev().map(|leaver| {
                 json!({
                     "session": host.session.config().name,
                     "port": host.address.port(),
@@ -136,61 +169,85 @@ impl Chosen<'_> {
                     "reason": leaver.reason,
                     "ago_s": now.since(leaver.at).as_secs(),
                 })
-            }));
-        }
-        json!({ "players": players, "left": left })
+            });
+            (players, left.collect::<Vec<_>>())
+        })?;
+        let (players, left): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        Ok(json!({ "players": players.concat(), "left": left.concat() }))
     }
 
-    pub(super) fn restart(&mut self, now: Time) -> Value {
-        for host in &mut self.hosts {
-            host.session.restart(now);
-        }
-        let begin = if self.hosts.len() == 1 { "begins" } else { "begin" };
-        json!({ "done": format!("{} {begin} the next round", sessions(self.hosts.len())) })
+    pub(super) fn restart(&self) -> Result<Value, Refusal> {
+        let restarted = self.each(|host, now| host.session.restart(now))?.len();
+        let begin = if restarted == 1 { "begins" } else { "begin" };
+        Ok(json!({ "done": format!("{} {begin} the next round", sessions(restarted)) }))
     }
 
-    pub(super) fn status(&self, now: Time) -> Value {
-        let sessions: Vec<_> = self.hosts.iter().map(|host| status(host, now)).collect();
-        json!({
+    /// Returns how the server is doing; `capture_left_out` is how many datagrams are not in the capture, if there is one.
+    pub(super) fn status(&self, capture_left_out: Option<u64>) -> Result<Value, Refusal> {
+        let sessions = self.each_with(|host, coalescing, now| (status(host, coalescing, now), now))?;
+        let uptime = sessions.iter().map(|(_, now)| now.since(Time::ZERO)).max().unwrap_or_default();
+        Ok(json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "uptime_s": now.since(Time::ZERO).as_secs(),
-            "capture_left_out": self.capture_left_out,
-            "relaying_share": (self.coalescing.share() * 1000.0).round() / 1000.0,
-            "cpu_budget": self.coalescing.limits.budget,
-            "coalescing_ms": millis(self.coalescing.window()),
-            "sessions": sessions,
-        })
+            "uptime_s": uptime.as_secs(),
+            "capture_left_out": capture_left_out,
+            "sessions": sessions.into_iter().map(|(status, _)| status).collect::<Vec<_>>(),
+        }))
     }
 
-    pub(super) fn queues(&self, player: Option<&str>, now: Time) -> Result<Value, Refusal> {
-        let players: Vec<(usize, Player)> = match player {
-            Some(player) => vec![self.find_in(player)?],
-            None => self.everyone().collect(),
+    pub(super) fn queues(&self, player: Option<&str>) -> Result<Value, Refusal> {
+        let queues = match player {
+            Some(player) => {
+                let found = self.find(player)?;
+                let id = found.player.id;
+                vec![self.act(&found, move |host, now| Vec::from_iter(queues(host, id, now)))?]
+            }
+            None => self.each(|host, now| {
+                let ids: Vec<_> = host.session.players().map(|player| player.id).collect();
+                ids.into_iter().filter_map(|id| queues(host, id, now)).collect()
+            })?,
         };
-        let queues: Vec<_> = players
-            .into_iter()
-            .filter_map(|(index, Player { id: peer, .. })| {
-                let host = &self.hosts[index];
-                let snapshot = host.session.snapshot(peer, now)?;
-                Some(json!({
-                    "session": host.session.config().name,
-                    "port": host.address.port(),
-                    "peer": peer.0,
-                    "unacknowledged": snapshot.unacknowledged.len(),
-                    "acks": snapshot.acks.len(),
-                    "fresh": snapshot.fresh,
-                    "queued_bytes": snapshot.queued_bytes,
-                    "in_flight": snapshot.in_flight,
-                    "budget": snapshot.budget,
-                    "round_trip_ms": snapshot.round_trip.map(millis),
-                    "timeout_ms": millis(snapshot.timeout),
-                    "silent_s": snapshot.silent_for.as_secs(),
-                    "dump": snapshot.to_string(),
-                }))
-            })
-            .collect();
-        Ok(json!({ "queues": queues }))
+        Ok(json!({ "queues": queues.concat() }))
     }
+}
+
+/// Returns whether a session has this name or port, if one is asked for.
+fn is_meant(host: &SessionHost, wanted: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| {
+        host.address.port().to_string() == wanted || host.session.config().name.eq_ignore_ascii_case(wanted)
+    })
+}
+
+/// Names some of those whom `player` may mean.
+fn ambiguous(player: &str, found: &[Found]) -> Refusal {
+    let show =
+        |Found { port, player, .. }: &Found| format!("'#{}' ({}, port {port})", player.id.0, player.name);
+    let shown: Vec<_> = found.iter().take(MAX_SHOWN).map(show).collect();
+    let (shown, more) = (shown.join(", "), if found.len() > MAX_SHOWN { ", …" } else { "" });
+    let meant = format!("{player} may mean {shown}{more}");
+    Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
+}
+
+fn queues(host: &SessionHost, peer: PeerId, now: Time) -> Option<Value> {
+    let snapshot = host.session.snapshot(peer, now)?;
+    Some(json!({
+        "session": host.session.config().name,
+        "port": host.address.port(),
+        "peer": peer.0,
+        "unacknowledged": snapshot.unacknowledged.len(),
+        "acks": snapshot.acks.len(),
+        "fresh": snapshot.fresh,
+        "queued_bytes": snapshot.queued_bytes,
+        "in_flight": snapshot.in_flight,
+        "budget": snapshot.budget,
+        "round_trip_ms": snapshot.round_trip.map(millis),
+        "timeout_ms": millis(snapshot.timeout),
+        "silent_s": snapshot.silent_for.as_secs(),
+        "dump": snapshot.to_string(),
+    }))
+}
+
+fn describe_all(host: &SessionHost, now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
+    host.session.players().filter(wanted).map(|one| describe(host, &one, now)).collect()
 }
 
 fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
@@ -218,7 +275,7 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
     })
 }
 
-fn status(host: &SessionHost, now: Time) -> Value {
+fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
     let (status, traffic) = (host.session.status(now), host.traffic);
     let counters = status.counters;
     json!({
@@ -233,6 +290,9 @@ fn status(host: &SessionHost, now: Time) -> Value {
         "system": status.system.name(),
         "game_time_s": status.game_time.as_secs(),
         "time_left_s": status.time_left.map(|left| left.as_secs()),
+        "relaying_share": (coalescing.share() * 1000.0).round() / 1000.0,
+        "cpu_budget": coalescing.limits.budget,
+        "coalescing_ms": millis(coalescing.window()),
         "datagrams_in": traffic.datagrams_in,
         "datagrams_out": traffic.datagrams_out,
         "bytes_in": traffic.bytes_in,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bcnet_transport::{Deadlines, Time, cipher};
 
 use super::coalescing::{Coalescing, Limits};
-use super::session_host::SessionHost;
+use super::session_host::{Reading, SessionHost};
 use crate::clock::Clock;
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::recorder::Recorder;
@@ -64,7 +64,8 @@ impl Service for SessionGroup {
     }
 
     fn note_readable(&mut self, socket: u32) {
-        let Some(host) = self.hosts.get_mut(socket as usize).filter(|host| !host.is_unread) else { return };
+        let is_news = |host: &&mut SessionHost| !host.is_unread && host.reading != Reading::GivenUp;
+        let Some(host) = self.hosts.get_mut(socket as usize).filter(is_news) else { return };
         host.is_unread = true;
         self.unread.push_back(socket);
     }
@@ -131,6 +132,10 @@ impl SessionGroup {
             self.deadlines.set(index, None);
             let Some(host) = self.hosts.get_mut(index as usize) else { continue };
             host.is_due = true;
+            if matches!(host.reading, Reading::Failing { .. }) && !host.is_unread {
+                host.is_unread = true;
+                self.unread.push_back(index);
+            }
             touch(host, index, &mut self.touched);
         }
     }
@@ -138,11 +143,12 @@ impl SessionGroup {
     /// Takes what has arrived at the next socket: a bounded amount, so that a flood at one does not starve the others.
     fn receive(&mut self, now: Time) {
         let Some(index) = self.unread.pop_front() else { return };
-        let mut left = SHARE;
+        let (mut left, mut is_failing) = (SHARE, true);
         while let Some(host) = self.hosts.get_mut(index as usize) {
             let before = self.inbound.len();
             let received = host.socket.receive(&mut self.inbound, index, left);
             left -= self.inbound.len() - before;
+            is_failing &= received.is_err();
             let is_all = match received {
                 Ok(received) => received == Received::All,
                 // The network complains of something sent earlier; behind that, there may be datagrams.
@@ -153,8 +159,12 @@ impl SessionGroup {
                 }
             };
             if is_all || left == 0 {
-                host.is_unread = !is_all;
-                self.unread.extend((!is_all).then_some(index));
+                host.note_reading(is_failing, now);
+                host.is_unread = !is_all && !is_failing;
+                self.unread.extend(host.is_unread.then_some(index));
+                if is_failing {
+                    touch(host, index, &mut self.touched);
+                }
                 return;
             }
             if self.inbound.is_full() {
@@ -205,8 +215,7 @@ impl SessionGroup {
                 self.work.all += 1;
                 self.work.relayed += u32::from(is_relaying);
             } else {
-                let next = host.session.next_timeout();
-                return self.deadlines.set(index, next.map(|due| due.max(now + PAUSE)));
+                return self.deadlines.set(index, host.next_timeout().map(|due| due.max(now + PAUSE)));
             }
         }
     }
@@ -242,7 +251,6 @@ impl SessionGroup {
     /// Says goodbye to everyone.
     pub(super) fn stop(&mut self, now: Time) {
         if self.leaving.is_none() {
-            tracing::info!(event = "stopping");
             self.leaving = Some(now + GOODBYE);
             for host in &mut self.hosts {
                 host.session.shutdown(now);
@@ -276,4 +284,4 @@ const ERROR_COST: usize = 16;
 const GOODBYE: Duration = Duration::from_millis(2000);
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

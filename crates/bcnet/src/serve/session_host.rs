@@ -14,6 +14,8 @@ use crate::udp::{Batch, Head, Socket, Unsent};
 
 /// A session, the socket it has, and what passes through.
 pub(super) struct SessionHost {
+    /// Which of all sessions it is, from 0.
+    pub(super) number: usize,
     pub(super) session: Session,
     pub(super) socket: Socket,
     /// Where the socket is bound.
@@ -22,6 +24,7 @@ pub(super) struct SessionHost {
     pub(super) traffic: Traffic,
     /// Something has arrived at the socket and was not taken yet.
     pub(super) is_unread: bool,
+    pub(super) reading: Reading,
     /// The session is to be looked at in this turn.
     pub(super) is_touched: bool,
     /// Something may be due in this turn, whether anything has arrived or not.
@@ -34,6 +37,19 @@ pub(super) struct SessionHost {
     ineffective: Ineffective,
     rejections: LineLimit,
     failures: LineLimit,
+}
+
+/// How it goes with taking datagrams from the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Well,
+    /// It gives nothing but errors, since then; it is tried again at the other time.
+    Failing {
+        since: Time,
+        next: Time,
+    },
+    /// It gave nothing but errors for too long.
+    GivenUp,
 }
 
 /// Datagrams that had no effect, by the causes of the transport and then [`OTHER_CAUSES`].
@@ -56,15 +72,23 @@ pub(super) struct Traffic {
 }
 
 impl SessionHost {
-    pub(super) fn new(mut config: Config, seed: u64, socket: Socket, address: SocketAddrV4) -> Self {
+    pub(super) fn new(
+        number: usize,
+        mut config: Config,
+        seed: u64,
+        socket: Socket,
+        address: SocketAddrV4,
+    ) -> Self {
         advertise(&mut config, address);
         Self {
+            number,
             session: Session::new(config, seed),
             socket,
             address,
             event_log: EventLog::new(address.port()),
             traffic: Traffic::default(),
             is_unread: false,
+            reading: Reading::Well,
             is_touched: false,
             is_due: false,
             held_since: None,
@@ -106,6 +130,32 @@ impl SessionHost {
         self.session.handle_datagram(head.remote, bytes, now);
         self.has_relayed |= is_relayed;
         is_relayed
+    }
+
+    /// The socket gave nothing but errors, or something else. If it fails for good, the session says goodbye.
+    pub(super) fn note_reading(&mut self, is_failing: bool, now: Time) {
+        self.reading = match self.reading {
+            Reading::GivenUp => return,
+            _ if !is_failing => Reading::Well,
+            Reading::Well => Reading::Failing { since: now, next: now + RETRY },
+            Reading::Failing { since, .. } if now.since(since) < PATIENCE => {
+                Reading::Failing { since, next: now + RETRY }
+            }
+            Reading::Failing { .. } => {
+                tracing::error!(event = "socket_failed", port = self.address.port(), "the session is over");
+                self.session.shutdown(now);
+                Reading::GivenUp
+            }
+        };
+    }
+
+    /// Returns when something is to be done, whatever arrives.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let retry = match self.reading {
+            Reading::Failing { next, .. } => Some(next),
+            Reading::Well | Reading::GivenUp => None,
+        };
+        [self.session.next_timeout(), retry].into_iter().flatten().min()
     }
 
     /// Returns until when what is to be sent may wait for company, if it waits for so long; `None` if it may not.
@@ -200,4 +250,7 @@ fn advertise(config: &mut Config, address: SocketAddrV4) {
     }
 }
 
+/// A socket that gives nothing but errors is tried again this often, and for so long.
+const RETRY: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(5);
 const LOG_EVERY: Duration = Duration::from_secs(10);

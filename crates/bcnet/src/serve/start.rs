@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
+use std::num::NonZero;
+use std::thread;
 
 use anyhow::bail;
 use bcnet_session::game::Opcode;
@@ -30,7 +32,7 @@ pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHo
     for (session, socket) in settings.sessions.iter().zip(sockets) {
         let socket = socket.map_or_else(|| bind_any(settings, io), Ok)?;
         let address = socket.local()?;
-        hosts.push(SessionHost::new(config(session)?, unguessable(), socket, address));
+        hosts.push(SessionHost::new(hosts.len(), config(session)?, unguessable(), socket, address));
     }
     Ok(hosts)
 }
@@ -151,6 +153,12 @@ pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
     };
     let file = settings.log.file.as_deref().map(|path| (path, settings.log.keep.get().into()));
     log::Options { level, json: settings.log.format == config::Format::Json, file }
+}
+
+/// Returns how many threads may play.
+pub(super) fn threads(settings: &Settings) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    settings.server.threads.fixed().map_or_else(cores, usize::from)
 }
 
 /// Returns how long state updates may wait for company.

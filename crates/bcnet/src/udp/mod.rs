@@ -151,6 +151,15 @@ impl Socket {
     }
 }
 
+#[cfg(all(test, target_os = "linux"))]
+impl Socket {
+    /// Returns a socket that gives nothing but errors: it is none.
+    pub(crate) fn broken() -> Self {
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        Self { socket: std::os::fd::OwnedFd::from(file).into(), io: Io::Batched, remote: None }
+    }
+}
+
 /// An event loop can wait for it.
 impl Source for Socket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {

@@ -12,18 +12,24 @@ use crate::allocations;
 use crate::event_loop::EventLoop;
 use crate::udp::{Io, Socket};
 
-const LIMITS: Limits = Limits { budget: 0.5, min: Duration::ZERO, max: Duration::from_millis(20) };
+pub(in crate::serve) const LIMITS: Limits =
+    Limits { budget: 0.5, min: Duration::ZERO, max: Duration::from_millis(20) };
 
-/// Returns a group of sessions, for players at this machine, and its loop.
-fn group(sessions: usize, io: Io) -> (SessionGroup, EventLoop<SessionGroup>) {
-    let host = |_| {
+/// Returns sessions for players at this machine.
+pub(in crate::serve) fn hosts(sessions: usize, io: Io) -> Vec<SessionHost> {
+    let host = |number| {
         let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
         let address = socket.local().expect("bound");
         let transport = Config { cipher: false, ..Config::default() };
         let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
-        SessionHost::new(config, 7, socket, address)
+        SessionHost::new(number, config, 7, socket, address)
     };
-    let hosts = (0..sessions).map(host).collect();
+    (0..sessions).map(host).collect()
+}
+
+/// Returns a group of sessions and its loop.
+fn group(sessions: usize, io: Io) -> (SessionGroup, EventLoop<SessionGroup>) {
+    let hosts = hosts(sessions, io);
     let event_loop = EventLoop::new(Clock::start()).expect("a loop");
     let registrar = event_loop.registrar().expect("a loop");
     (SessionGroup::new(hosts, LIMITS, &registrar, Clock::start(), None).expect("a group"), event_loop)
@@ -302,6 +308,42 @@ fn a_flood_at_one_socket_does_not_starve_the_others() {
     world.group.turn(world.now);
     assert_eq!(world.group.hosts[0].traffic.datagrams_in - before, SHARE as u64 + 20);
     assert!(world.group.next_timeout().is_some_and(|next| next > world.now), "and then it rests");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_socket_that_fails_for_good_ends_its_session_and_no_other_and_burns_no_core() {
+    let mut world = World::new(2);
+    let [_, kirk, spock] = [0, 1, 1].map(|session| world.join(session));
+    world.settle();
+    world.group.hosts[0].socket = Socket::broken();
+    world.wait(1);
+    for number in 0..70 {
+        world.state(kirk, number);
+        world.turn();
+        assert_eq!(world.heard(spock), (vec![number.to_string()], 1), "the other session does not notice");
+        let next = world.group.next_timeout().expect("it is tried again");
+        assert!(next > world.now, "but not at once");
+        assert_eq!(world.group.hosts[0].reading == Reading::GivenUp, number >= 50, "{number}");
+        world.wait(100);
+    }
+    assert_eq!(world.group.hosts[0].session.status(world.now).players, 0, "it has said goodbye");
+    world.group.note_readable(0);
+    assert!(world.group.unread.is_empty(), "and listens no more");
+}
+
+#[test]
+fn time_that_jumps_ends_no_game() {
+    let mut world = World::new(1);
+    let [kirk, spock] = [0, 0].map(|session| world.join(session));
+    world.settle();
+    // The machine slept, for less than players are silent at the most; then the clock stands still for a while.
+    world.wait(30_000);
+    for number in [1, 2, 3] {
+        world.state(kirk, number);
+        world.turn();
+        assert_eq!(world.heard(spock), (vec![number.to_string()], 1));
+    }
 }
 
 #[test]

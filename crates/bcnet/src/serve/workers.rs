@@ -1,0 +1,236 @@
+//! The threads that play. Each has sessions of its own, with their sockets, a loop and batches; nothing is shared on the
+//! way of a datagram.
+
+use std::fmt;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+use anyhow::{Context, ensure};
+use bcnet_transport::Time;
+
+use super::coalescing::Limits;
+use super::session_group::{Commands, SessionGroup};
+use super::session_host::SessionHost;
+use crate::clock::Clock;
+use crate::event_loop::{EventLoop, Service};
+use crate::recorder::Recorder;
+
+/// Reaches all threads that play, from any other.
+#[derive(Clone)]
+pub(super) struct Workers {
+    /// Session `n` is the one with number `n / len` of thread `n % len`.
+    commands: Vec<Commands>,
+}
+
+impl Workers {
+    /// Has something done in every thread, unless the server is over.
+    pub(super) fn give_all(&self, command: impl Fn(&mut SessionGroup, Time) + Clone + Send + 'static) {
+        for commands in &self.commands {
+            commands.give(command.clone());
+        }
+    }
+
+    /// Asks every thread for something of each of its sessions. Returns the answers in the order of the sessions; those
+    /// of a thread that is gone are missing.
+    pub(super) fn ask_all<T: Send + 'static>(
+        &self,
+        question: impl Fn(&mut SessionGroup, Time) -> Vec<T> + Clone + Send + 'static,
+    ) -> Vec<T> {
+        let asked: Vec<_> =
+            self.commands.iter().map(|commands| commands.start_asking(question.clone())).collect();
+        let mut answers: Vec<_> =
+            asked.into_iter().map(|pending| pending.wait().unwrap_or_default().into_iter()).collect();
+        let longest = answers.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        (0..longest).flat_map(|_| answers.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()).collect()
+    }
+
+    /// Asks one session, by its number. Returns `None` if its thread is gone.
+    pub(super) fn ask_one<T: Send + 'static>(
+        &self,
+        session: usize,
+        question: impl FnOnce(&mut SessionHost, Time) -> T + Send + 'static,
+    ) -> Option<T> {
+        let commands = self.commands.get(session % self.commands.len().max(1))?;
+        let ask = move |group: &mut SessionGroup, now| {
+            let host = group.hosts.iter_mut().find(|host| host.number == session)?;
+            Some(question(host, now))
+        };
+        commands.ask(ask).flatten()
+    }
+}
+
+/// One thread that plays, before it is started.
+pub(super) struct Worker {
+    event_loop: EventLoop<SessionGroup>,
+    group: SessionGroup,
+    clock: Clock,
+}
+
+/// Deals the sessions out to threads.
+pub(super) fn deal(
+    hosts: Vec<SessionHost>,
+    threads: usize,
+    limits: Limits,
+    clock: Clock,
+    recorder: Option<&Recorder>,
+) -> anyhow::Result<(Workers, Vec<Worker>)> {
+    let threads = threads.min(hosts.len()).max(1);
+    let mut hands: Vec<Vec<SessionHost>> = (0..threads).map(|_| Vec::new()).collect();
+    for host in hosts {
+        hands[host.number % threads].push(host);
+    }
+    let mut workers = Vec::new();
+    for hosts in hands {
+        let event_loop = EventLoop::new(clock)?;
+        let group = SessionGroup::new(hosts, limits, &event_loop.registrar()?, clock, recorder.cloned())?;
+        workers.push(Worker { event_loop, group, clock });
+    }
+    let commands = workers.iter().map(|worker| worker.event_loop.commands()).collect();
+    Ok((Workers { commands }, workers))
+}
+
+/// Lets all threads play until each is over. The end of one that nobody asked for is logged; the others go on.
+pub(super) fn run(workers: Vec<Worker>) -> anyhow::Result<()> {
+    let (ended, ends) = mpsc::channel();
+    for (worker, number) in workers.into_iter().zip(1..) {
+        let notice = Notice { ports: worker.ports(), outcome: Outcome::Died, ended: ended.clone() };
+        let play = move || notice.finish(worker.play());
+        thread::Builder::new().name(format!("worker {number}")).spawn(play)?;
+    }
+    drop(ended);
+    let mut is_any_well = false;
+    for (ports, outcome) in ends {
+        match outcome {
+            Outcome::Told => is_any_well = true,
+            Outcome::Failed(_) | Outcome::Died => {
+                let error = outcome.to_string();
+                tracing::error!(event = "worker_failed", ports, error, "its sessions are over");
+            }
+        }
+    }
+    ensure!(is_any_well, "no thread is left that plays; the log tells why");
+    Ok(())
+}
+
+impl Worker {
+    fn ports(&self) -> String {
+        let ports: Vec<_> = self.group.hosts.iter().map(|host| host.address.port().to_string()).collect();
+        ports.join(", ")
+    }
+
+    fn play(mut self) -> Outcome {
+        match self.event_loop.run(&mut self.group).context("waiting for datagrams") {
+            Ok(()) => Outcome::Told,
+            Err(error) => {
+                // Nothing is heard any more, but players may hear the goodbye.
+                let now = self.clock.now();
+                self.group.stop(now);
+                self.group.note_commands();
+                self.group.turn(now);
+                Outcome::Failed(error)
+            }
+        }
+    }
+}
+
+/// How a thread has ended.
+#[derive(Debug)]
+enum Outcome {
+    /// As it was told.
+    Told,
+    Failed(anyhow::Error),
+    /// It did not get to its end.
+    Died,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told => f.write_str("ended as told"),
+            Self::Failed(error) => write!(f, "{error:#}"),
+            Self::Died => f.write_str("the thread has died"),
+        }
+    }
+}
+
+/// Tells that a thread has ended, however that came.
+struct Notice {
+    ports: String,
+    outcome: Outcome,
+    ended: Sender<(String, Outcome)>,
+}
+
+impl Notice {
+    fn finish(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        let outcome = std::mem::replace(&mut self.outcome, Outcome::Died);
+        // Whoever started the thread may be gone.
+        drop(self.ended.send((std::mem::take(&mut self.ports), outcome)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::session_group::tests::{LIMITS, hosts};
+    use crate::udp::Io;
+
+    /// Returns threads for so many sessions, before they are started.
+    fn dealt(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {
+        deal(hosts(sessions, Io::BEST), threads, LIMITS, Clock::start(), None).expect("loops")
+    }
+
+    /// Returns the numbers of all sessions that answer, in the order of the answers.
+    fn numbers(workers: &Workers) -> Vec<usize> {
+        workers.ask_all(|group, _| group.hosts.iter().map(|host| host.number).collect())
+    }
+
+    #[test]
+    fn sessions_are_dealt_out_evenly_and_never_to_more_threads_than_there_are_sessions() {
+        for (sessions, threads, expected) in
+            [(1, 8, vec![1]), (5, 1, vec![5]), (5, 2, vec![3, 2]), (3, 8, vec![1, 1, 1])]
+        {
+            let (_, workers) = dealt(sessions, threads);
+            let dealt: Vec<_> = workers.iter().map(|worker| worker.group.hosts.len()).collect();
+            assert_eq!(dealt, expected, "{sessions} sessions, {threads} threads");
+        }
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_the_sessions() {
+        let (reach, workers) = dealt(7, 3);
+        let running = thread::spawn(move || run(workers));
+        assert_eq!(numbers(&reach), [0, 1, 2, 3, 4, 5, 6]);
+        for session in 0..7 {
+            assert_eq!(reach.ask_one(session, |host, _| host.number), Some(session));
+        }
+        assert_eq!(reach.ask_one(7, |host, _| host.number), None);
+        reach.give_all(SessionGroup::stop);
+        running.join().expect("no panic").expect("ended as told");
+        assert_eq!((numbers(&reach), reach.ask_one(0, |_, _| ())), (vec![], None), "nobody is left to ask");
+    }
+
+    #[test]
+    fn a_thread_that_dies_is_noticed_and_the_others_go_on() {
+        let (reach, workers) = dealt(5, 2);
+        let running = thread::spawn(move || run(workers));
+        assert_eq!(reach.ask_one::<()>(3, |_, _| panic!("on purpose")), None);
+        assert_eq!(numbers(&reach), [0, 2, 4]);
+        assert!(!running.is_finished());
+        reach.give_all(SessionGroup::stop);
+        running.join().expect("no panic").expect("one has ended as told");
+    }
+
+    #[test]
+    fn without_any_thread_left_the_server_has_failed() {
+        let (reach, workers) = dealt(1, 2);
+        let running = thread::spawn(move || run(workers));
+        reach.give_all(|_, _| panic!("on purpose"));
+        assert!(running.join().expect("no panic").is_err());
+    }
+}
