@@ -7,9 +7,9 @@ use bcnet_session::client::{Event, State};
 use bcnet_transport::Time;
 use serde_json::json;
 
-use super::Guest;
 use super::input::Input;
 use super::show::millis;
+use super::{Guest, UNHEARD};
 use crate::Verdict;
 
 /// A step that worked.
@@ -31,7 +31,7 @@ impl Guest<'_> {
                 let took = self.wire.clock.now().since(before);
                 self.done(Step { name: "leave", took, remark: String::new() }, &mut steps, out)?;
             } else {
-                failure = Some(("leave", "the server does not acknowledge the goodbye".into()));
+                failure = Some(("leave", UNHEARD.into()));
             }
         }
         let all = self.wire.clock.now().since(start);
@@ -53,7 +53,7 @@ impl Guest<'_> {
         Ok(Verdict::Findings)
     }
 
-    /// Goes into the game step by step. The step that failed, and why.
+    /// Goes into the game step by step. Returns the step that failed, and why.
     fn walk(
         &mut self,
         start: Time,

@@ -122,23 +122,35 @@ impl Guest<'_> {
                 }
             }
             if self.wire.client.has_entered() && self.say_lines()? {
-                self.wire.leave()?;
-                return Ok(Verdict::Clean);
+                return self.leave();
             }
             match self.wire.wait()? {
                 Some(Input::Line(line)) => self.lines.push(Some(line)),
                 Some(Input::End) => self.lines.push(None),
-                Some(Input::Interrupt) => {
-                    self.wire.leave()?;
-                    if self.args.say.is_none() {
-                        return Ok(Verdict::Clean);
-                    }
-                    eprintln!("bcnet: {}: interrupted before it was said", self.server);
-                    return Ok(Verdict::Findings);
-                }
+                Some(Input::Interrupt) => return self.interrupt(),
                 Some(Input::Datagram(_) | Input::Unreachable) | None => {}
             }
         }
+    }
+
+    /// Leaves after all was said. The goodbye follows it, so the server has all of it if it acknowledges that.
+    fn leave(&mut self) -> anyhow::Result<Verdict> {
+        if self.wire.leave()? {
+            return Ok(Verdict::Clean);
+        }
+        eprintln!("bcnet: {}: {UNHEARD}", self.server);
+        Ok(Verdict::Findings)
+    }
+
+    /// Leaves because the user wants it to.
+    fn interrupt(&mut self) -> anyhow::Result<Verdict> {
+        let step = self.wire.client.state();
+        self.wire.leave()?;
+        if self.args.say.is_none() && step >= State::Lobby {
+            return Ok(Verdict::Clean);
+        }
+        eprintln!("bcnet: {}: interrupted, while {step}", self.server);
+        Ok(Verdict::Findings)
     }
 
     /// Returns the next thing that happened, and when, after what a client has to do about it by itself.
@@ -156,7 +168,7 @@ impl Guest<'_> {
         Ok(Some((event, at)))
     }
 
-    /// Says what was typed. Whether that was all there will be.
+    /// Says what was typed. Returns whether that was all there will be.
     fn say_lines(&mut self) -> anyhow::Result<bool> {
         for line in self.lines.drain(..) {
             let Some(line) = line else { return Ok(true) };
@@ -197,3 +209,6 @@ impl Guest<'_> {
         self.failure.why(step, end, &given)
     }
 }
+
+/// Why a goodbye has failed.
+const UNHEARD: &str = "the server does not acknowledge the goodbye";

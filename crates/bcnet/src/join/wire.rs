@@ -88,7 +88,7 @@ impl Wire {
         Ok(input)
     }
 
-    /// Says goodbye, and waits a moment until that was heard. Whether it was.
+    /// Says goodbye, and waits a moment until that was heard. Returns whether it was.
     pub(super) fn leave(&mut self) -> anyhow::Result<bool> {
         let end = self.clock.now() + GOODBYE;
         self.client.leave(self.clock.now());

@@ -155,6 +155,29 @@ fn the_end_of_the_input_leaves_after_everything_was_said() {
 }
 
 #[test]
+fn what_the_server_never_heard_counts_as_not_said() {
+    let server = Server::start(&[]);
+    let mut joined = Joined::start(server.ports[0], &[]);
+    joined.shows("* in the game");
+    server.signal("STOP");
+    joined.types("anybody?");
+    drop(joined.child.stdin.take());
+    let output = joined.end();
+    server.signal("CONT");
+    assert_fails(&output, server.ports[0], "the server does not acknowledge the goodbye");
+}
+
+#[test]
+fn who_is_interrupted_on_the_way_in_was_not_in_the_game() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
+    let joined = Joined::start(port, &[]);
+    socket.recv_from(&mut [0; 2048]).expect("a request");
+    signal(joined.child.id(), "INT");
+    assert_fails(&joined.end(), port, "interrupted, while connecting");
+}
+
+#[test]
 fn who_is_not_wanted_is_told_why() {
     let server = Server::start(&["--set", "session.password=engage", "--set", "session.player_limit=1"]);
     let port = server.ports[0];
