@@ -78,7 +78,7 @@ impl Guest<'_> {
                             Step {
                                 name: "files",
                                 took: at.since(before),
-                                remark: format!("{checks} checks"),
+                                remark: format!("{checks} check{}", if checks == 1 { "" } else { "s" }),
                             },
                             steps,
                             out,
@@ -93,7 +93,7 @@ impl Guest<'_> {
                     }
                     Event::Gone { step, end } => {
                         self.wire.finish()?;
-                        return Ok(Some((step_name(step), self.why(step, end))));
+                        return Ok(Some((step_name(self.failure.step(step)), self.why(step, end))));
                     }
                     _ => continue,
                 };
@@ -108,7 +108,7 @@ impl Guest<'_> {
                 return Ok(None);
             }
             if let Some(Input::Interrupt) = self.wire.wait()? {
-                let step = step_name(self.wire.client.state());
+                let step = step_name(self.failure.step(self.wire.client.state()));
                 self.wire.leave()?;
                 return Ok(Some((step, "interrupted".into())));
             }

@@ -10,6 +10,8 @@ use bcnet_transport::wire::BootReason;
 pub(super) struct Failure {
     /// The file that differs, as the server says.
     pub(super) file: Option<String>,
+    /// The server has told what is played, so the files are no matter any more.
+    pub(super) files_passed: bool,
     /// The last file check had no answer.
     pub(super) unanswered: bool,
     /// What the server said that makes no sense.
@@ -26,8 +28,14 @@ pub(super) struct Given<'a> {
 }
 
 impl Failure {
+    /// Where a client in this state stands in the eyes of people: who has passed the file checks waits for the mission.
+    pub(super) fn step(&self, state: State) -> State {
+        if state == State::Checking && self.files_passed { State::Loading } else { state }
+    }
+
     /// Returns why it is over.
-    pub(super) fn why(&self, step: State, end: End, given: &Given<'_>) -> String {
+    pub(super) fn why(&self, state: State, end: End, given: &Given<'_>) -> String {
+        let step = self.step(state);
         match (end, &self.file) {
             (End::Booted(_) | End::HostLeft | End::HostSilent | End::Stalled, Some(file)) => {
                 files_differ(file, given)
@@ -87,6 +95,7 @@ fn booted(step: State, reason: BootReason, given: &Given<'_>) -> String {
         BootReason::DEFAULT if step == State::Connecting => {
             "refused: the round is over, or the server does not say why".into()
         }
+        BootReason::DEFAULT => "thrown out: the server does not say why".into(),
         other => format!("thrown out: {other}"),
     }
 }

@@ -6,6 +6,7 @@ mod input;
 mod show;
 mod wire;
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bcnet_session::Manifest;
-use bcnet_session::client::{End, Event, Options, State};
-use bcnet_transport::Time;
+use bcnet_session::client::{CommandError, End, Event, Options, State};
+use bcnet_transport::{SendError, Time};
 
 use crate::config::{HostPort, Value};
 use crate::query::{self, resolve};
@@ -58,7 +59,7 @@ pub(crate) struct Args {
     timeout: Duration,
 
     /// Say this, and leave
-    #[arg(long, value_name = "TEXT", conflicts_with = "check")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "check", value_parser = words)]
     say: Option<String>,
 
     /// Join, print how long each step took, and leave: can people join?
@@ -75,6 +76,11 @@ fn name(text: &str) -> Result<String, String> {
     clean.then(|| text.into()).ok_or_else(|| "expected a name, without control characters".into())
 }
 
+fn words(text: &str) -> Result<String, String> {
+    let has_words = !text.trim().is_empty();
+    has_words.then(|| text.into()).ok_or_else(|| "expected something to say".into())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
     let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::stand_in()), manifest::read)?;
@@ -84,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     if !args.check && args.say.is_none() {
         input::read_lines(wire.inputs())?;
     }
-    let mut guest = Guest { wire, args, server, files, failure: Failure::default(), lines: Vec::new() };
+    let mut guest = Guest { wire, args, server, files, failure: Failure::default(), lines: VecDeque::new() };
     let out = &mut io::stdout().lock();
     let verdict = if args.check { guest.check(out) } else { guest.visit(out) };
     // Whoever reads no more, say, is no reason to stay in the game.
@@ -102,8 +108,8 @@ struct Guest<'a> {
     files: Manifest,
     /// What is known about why it might not get in.
     failure: Failure,
-    /// What was typed before it was in the game; `None` is the end of the input.
-    lines: Vec<Option<String>>,
+    /// What was typed and not said yet; `None` is the end of the input.
+    lines: VecDeque<Option<String>>,
 }
 
 impl Guest<'_> {
@@ -111,7 +117,7 @@ impl Guest<'_> {
     fn visit(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
         self.lines.extend(self.args.say.clone().into_iter().map(Some));
         if self.args.say.is_some() {
-            self.lines.push(None);
+            self.lines.push_back(None);
         }
         loop {
             while let Some((event, at)) = self.next_event()? {
@@ -125,9 +131,13 @@ impl Guest<'_> {
                 return self.leave();
             }
             match self.wire.wait()? {
-                Some(Input::Line(line)) => self.lines.push(Some(line)),
-                Some(Input::End) => self.lines.push(None),
+                Some(Input::Line(line)) => self.lines.push_back(Some(line)),
+                Some(Input::End) => self.lines.push_back(None),
                 Some(Input::Interrupt) => return self.interrupt(),
+                Some(Input::Unreachable) if self.wire.client.has_entered() && !self.args.json => {
+                    writeln!(out, "* nobody listens at the server's port any more")?;
+                    out.flush()?;
+                }
                 Some(Input::Datagram(_) | Input::Unreachable) | None => {}
             }
         }
@@ -144,7 +154,7 @@ impl Guest<'_> {
 
     /// Leaves because the user wants it to.
     fn interrupt(&mut self) -> anyhow::Result<Verdict> {
-        let step = self.wire.client.state();
+        let step = self.failure.step(self.wire.client.state());
         self.wire.leave()?;
         if self.args.say.is_none() && step >= State::Lobby {
             return Ok(Verdict::Clean);
@@ -161,6 +171,7 @@ impl Guest<'_> {
                 self.failure.unanswered = self.wire.client.answer_from(&self.files, at).is_err()
             }
             Event::Load => self.wire.client.enter(at)?,
+            Event::Settings(_) => self.failure.files_passed = true,
             Event::FilesDiffer { file } => self.failure.file = Some(file.clone()),
             Event::Nonsense { what, .. } => self.failure.nonsense = Some(*what),
             _ => {}
@@ -170,11 +181,16 @@ impl Guest<'_> {
 
     /// Says what was typed. Returns whether that was all there will be.
     fn say_lines(&mut self) -> anyhow::Result<bool> {
-        for line in self.lines.drain(..) {
+        while let Some(line) = self.lines.front() {
             let Some(line) = line else { return Ok(true) };
             if !line.trim().is_empty() {
-                self.wire.chat(&line)?;
+                match self.wire.chat(line) {
+                    // Its turn comes when the server has heard what waits already.
+                    Err(CommandError::Send(SendError::QueueFull { .. })) => return Ok(false),
+                    said => said?,
+                }
             }
+            self.lines.pop_front();
         }
         Ok(false)
     }

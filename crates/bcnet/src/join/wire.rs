@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_session::client::{Client, Event, Options};
+use bcnet_session::client::{Client, CommandError, Event, Options};
 use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Time};
 
@@ -59,16 +59,17 @@ impl Wire {
         self.client.poll_event(&mut self.payload, now).map(|event| (event, now))
     }
 
-    pub(super) fn chat(&mut self, text: &str) -> anyhow::Result<()> {
-        Ok(self.client.chat(text, self.clock.now())?)
+    pub(super) fn chat(&mut self, text: &str) -> Result<(), CommandError> {
+        self.client.chat(text, self.clock.now())
     }
 
-    /// Sends what is to be sent, and waits until something comes or is due. Datagrams go to the client.
+    /// Sends what is to be sent, and waits until something comes or is due. Datagrams go to the client, and that nobody
+    /// listens is told once.
     pub(super) fn wait(&mut self) -> anyhow::Result<Option<Input>> {
         self.send();
         let now = self.clock.now();
         let due = self.client.next_timeout().map_or(LONGEST_WAIT, |due| due.since(now));
-        let input = match self.inputs.recv_timeout(due.min(LONGEST_WAIT)) {
+        let mut input = match self.inputs.recv_timeout(due.min(LONGEST_WAIT)) {
             Ok(input) => Some(input),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("nothing is heard any more"),
@@ -81,7 +82,11 @@ impl Wire {
                 self.client.handle_timeout(now);
                 return Ok(None);
             }
-            Some(Input::Unreachable) => self.unreachable = true,
+            Some(Input::Unreachable) => {
+                if std::mem::replace(&mut self.unreachable, true) {
+                    input = None;
+                }
+            }
             Some(Input::Line(_) | Input::End | Input::Interrupt) | None => {}
         }
         self.client.handle_timeout(now);

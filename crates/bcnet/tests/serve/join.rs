@@ -8,7 +8,12 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bcnet_transport::{Config, Endpoint, Engine, Event, Time};
+use bcnet_session::game::{
+    self, ChecksumRequest, Detail, EventNumber, GameInit, Message, ObjectId, Opcode, RequestFlags, Settings,
+    SettingsFlags, Text16,
+};
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
 use serde_json::Value;
 
 use crate::player::Player;
@@ -272,7 +277,7 @@ fn a_server_that_speaks_nonsense_is_called_that() {
 fn a_server_that_stops_half_way_is_told_with_the_step() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
-    let hosting = thread::spawn(move || let_in(&socket));
+    let hosting = thread::spawn(move || host(&socket, |_, _| Vec::new()));
     let output = join(port, &["--check", "--timeout", "1s"]);
     let why = "files: the server stopped, while file checks: no way in within 1s";
     assert_fails(&output, port, why);
@@ -280,8 +285,77 @@ fn a_server_that_stops_half_way_is_told_with_the_step() {
     hosting.join().expect("it let somebody in");
 }
 
-/// Lets one client in and says nothing more, until it says goodbye.
-fn let_in(socket: &UdpSocket) {
+#[test]
+fn a_server_that_tells_what_is_played_and_then_stops_has_passed_the_files() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
+    let hosting = thread::spawn(move || {
+        host(&socket, |peer, heard| {
+            leads_in(peer, heard).into_iter().filter(|m| !matches!(m, Message::GameInit(_))).collect()
+        });
+    });
+    let output = join(port, &["--check", "--timeout", "1s"]);
+    assert_fails(&output, port, "load: the server stopped, while loading: no way in within 1s");
+    assert!(text(&output.stdout).contains(" ms  1 check\n"), "{}", text(&output.stdout));
+    hosting.join().expect("it let somebody in");
+}
+
+#[test]
+fn more_than_fits_into_the_queue_is_said_when_there_is_room() {
+    let server = Server::start(&[]);
+    let mut joined = Joined::start(server.ports[0], &[]);
+    let many = "make it so\n".repeat(20_000);
+    let mut input = joined.child.stdin.take().expect("piped");
+    input.write_all(many.as_bytes()).expect("it reads");
+    drop(input);
+    let output = joined.end();
+    // A machine that is busy may not get it all acknowledged in time, which is another matter.
+    assert_ne!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_person_is_told_that_the_server_is_not_there_any_more() {
+    let server = Server::start(&[]);
+    let mut joined = Joined::start(server.ports[0], &[]);
+    joined.shows("* in the game");
+    server.signal("KILL");
+    // Whatever is sent there comes back.
+    while !joined.shown.try_iter().any(|line| line == "* nobody listens at the server's port any more") {
+        joined.types("hello?");
+        thread::sleep(Duration::from_millis(50));
+    }
+    signal(joined.child.id(), "INT");
+    signal(joined.child.id(), "INT");
+    assert_eq!(joined.end().status.code(), Some(0));
+}
+
+/// What leads a client into the game with one file check.
+fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
+    match Opcode::of(heard) {
+        None => vec![Message::ChecksumRequest(ChecksumRequest {
+            round: 0,
+            directory: Text16(b"scripts/"),
+            filter: Text16(b"App.pyc"),
+            flags: RequestFlags::default(),
+        })],
+        Some(Opcode::CHECKSUM_RESPONSE) => {
+            let (flags, mission) = (SettingsFlags::default(), Text16(b"Mission1"));
+            let settings = Settings { time: 0.0, flags, slot: 0, mission, correction_data: &[] };
+            vec![Message::Settings(settings), Message::GameInit(GameInit {})]
+        }
+        Some(Opcode::NEW_PLAYER_IN_GAME) => vec![Message::PlayerListEvent(game::Event {
+            event: EventNumber::NEW_PLAYER_IN_GAME,
+            source: ObjectId::NONE,
+            related: ObjectId::NONE,
+            detail: Detail::Player(peer.0),
+        })],
+        Some(_) => Vec::new(),
+    }
+}
+
+/// Lets one client in and says what `answer` says to that, where nothing was heard, and to each message, until the client
+/// says goodbye.
+fn host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'static>>) {
     let mut host = Endpoint::host(Config::default());
     #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
     let started = Instant::now();
@@ -296,6 +370,13 @@ fn let_in(socket: &UdpSocket) {
         while let Some(event) = host.poll_event(&mut payload) {
             match event {
                 Event::Request { from, .. } => drop(host.admit(from, now)),
+                Event::Joined { peer } | Event::Received { peer, .. } => {
+                    for message in answer(peer, &payload) {
+                        let mut bytes = Vec::new();
+                        message.write(&mut bytes);
+                        host.send(peer, &bytes, Quality::Reliable, now).expect("it takes that");
+                    }
+                }
                 Event::Left { .. } => left = true,
                 _ => {}
             }
@@ -322,9 +403,13 @@ fn what_cannot_be_tried_is_one_line_and_exit_code_2() {
         assert_eq!((output.status.code(), shown.lines().count()), (Some(2), 1), "{shown}");
         assert!(shown.contains(part), "{shown}");
     }
-    for args in
-        [&["127.0.0.1:0"][..], &["127.0.0.1", "--name", " "], &["127.0.0.1", "--say", "x", "--check"], &[]]
-    {
+    for args in [
+        &["127.0.0.1:0"][..],
+        &["127.0.0.1", "--name", " "],
+        &["127.0.0.1", "--say", " "],
+        &["127.0.0.1", "--say", "x", "--check"],
+        &[],
+    ] {
         assert_eq!(run(args).status.code(), Some(2), "{args:?}");
     }
 }
