@@ -244,8 +244,8 @@ impl<E: Engine> Client<E> {
         self.say(&Message::TeamChat(chat), Quality::Reliable, now)
     }
 
-    /// Takes a ship, whose object id is the one with that number of its own; the ship's subsystems have the next ones. It
-    /// is in the game then.
+    /// Takes a ship, and is in the game then. `number` is that of the ship among the object ids of this client's slot,
+    /// 0 for the first; its subsystems have the numbers after it, so the next ship's is higher than theirs.
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -264,7 +264,8 @@ impl<E: Engine> Client<E> {
         Ok(object)
     }
 
-    /// Tells the others where its ship is, unreliably: ten times a second is usual.
+    /// Tells the others where its ship is, unreliably: ten times a second is usual. The game clock in it goes on from the
+    /// one that [`Event::Settings`] told.
     ///
     /// # Errors
     /// See [`CommandError`].

@@ -1,7 +1,8 @@
 //! The game session of Star Trek: Bridge Commander 1.1, without I/O: what is said on top of [`bcnet_transport`].
 //!
 //! [`Session`] is a dedicated server that simulates nothing: stock clients find it, join, chat, and see each other fight
-//! by what it passes on. The rules that the code cites as `S-nn` are those of PROTOCOL.md.
+//! by what it passes on. [`Client`] is the other end, for bots and tools; its [module](client) has a whole one. [`game`]
+//! reads and writes what both say. The rules that the code cites as `S-nn` are those of PROTOCOL.md.
 //!
 //! The caller owns socket, clock and log. Here a browser asks what is played:
 //!

@@ -31,6 +31,9 @@ macro_rules! codes {
         $($code:literal $($constant:ident)? $text:literal)*
     })*) => {
         $($(#[$doc])*
+        ///
+        /// Those that are known:
+        $(#[doc = concat!("- `", stringify!($code), "`: ", $text)])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub $type);
 
