@@ -108,6 +108,17 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// Returns how many take part.
+    #[must_use]
+    pub fn players_in_game(&self) -> usize {
+        self.in_game.len()
+    }
+
+    /// Returns the round trips to those in the game, as far as they were measured.
+    pub fn round_trips(&self) -> impl Iterator<Item = Duration> {
+        self.in_game.iter().filter_map(|peer| self.endpoint.round_trip(peer))
+    }
+
     /// Returns whether a datagram is from somebody in the game, as its address and the id in it tell.
     #[must_use]
     pub fn is_in_game(&self, from: SocketAddrV4, bytes: &[u8]) -> bool {

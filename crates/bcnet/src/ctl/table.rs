@@ -9,7 +9,8 @@ pub(super) fn show(answer: &Value) -> String {
         let head = ["version", "uptime_s"]
             .map(|key| format!("{} {}", key.trim_end_matches("_s"), cell(answer, key)))
             .join("  ");
-        return format!("{head}\n{}{}", table(SESSIONS, sessions, "no sessions"), mismatches(sessions));
+        let table = table(SESSIONS, sessions, "no sessions");
+        return format!("{head}\n{table}{}{}", waiting(sessions), mismatches(sessions));
     }
     if let Some(queues) = list("queues") {
         return if queues.is_empty() { "nobody is here\n".into() } else { dumps(queues) };
@@ -40,6 +41,23 @@ const LISTS: [List; 3] = [
     List { key: "left", columns: LEAVERS, nothing: "nobody has left" },
     List { key: "bans", columns: BANS, nothing: "no bans" },
 ];
+
+/// Returns how long state updates wait, and why, if they do anywhere.
+fn waiting(sessions: &[Value]) -> String {
+    let number = |session: &Value, key: &str| session.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+    let window = |session: &&Value| number(session, "coalescing_ms");
+    let Some(slowest) = sessions.iter().max_by(|a, b| window(a).total_cmp(&window(b))) else {
+        return String::new();
+    };
+    if window(&slowest) == 0.0 {
+        return String::new();
+    }
+    let [share, budget] = ["relaying_share", "cpu_budget"].map(|key| 100.0 * number(slowest, key));
+    let wait = window(&slowest);
+    format!(
+        "state updates wait up to {wait} ms: relaying takes {share:.0} % of a core, with a budget of {budget:.0} %\n"
+    )
+}
 
 /// Returns whose files did not match, if there was anybody.
 fn mismatches(sessions: &[Value]) -> String {
@@ -91,7 +109,12 @@ const SESSIONS: Columns = &[
     ("SYSTEM", "system"),
     ("IN", "datagrams_in"),
     ("OUT", "datagrams_out"),
+    ("OUT B/s", "bytes_out_per_s"),
     ("REJECTED", "rejected"),
+    ("RELAY/ms", "relay_p50_ms"),
+    ("p99", "relay_p99_ms"),
+    ("RTT/ms", "round_trip_p50_ms"),
+    ("p99", "round_trip_p99_ms"),
 ];
 
 fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
@@ -172,6 +195,15 @@ mod tests {
         assert_eq!(show(&json!({"players": []})), "nobody is here\n");
         assert_eq!(show(&json!({"players": [], "left": [], "bans": []})), "nothing found\n");
         assert_eq!(show(&json!({"done": "said in 1 session"})), "said in 1 session\n");
+    }
+
+    #[test]
+    fn a_host_reads_how_long_state_updates_wait_and_why() {
+        let session =
+            |window: f64| json!({"coalescing_ms": window, "relaying_share": 0.463, "cpu_budget": 0.5});
+        assert_eq!(waiting(&[session(0.0), session(0.0)]), "");
+        let line = "state updates wait up to 14.1 ms: relaying takes 46 % of a core, with a budget of 50 %\n";
+        assert_eq!(waiting(&[session(0.0), session(14.1)]), line);
     }
 
     #[test]

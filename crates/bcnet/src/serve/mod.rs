@@ -8,6 +8,7 @@ mod coalescing;
 mod control_plane;
 mod control_socket;
 mod event_log;
+mod figures;
 mod requests;
 mod session_group;
 mod session_host;

@@ -1,5 +1,6 @@
 //! What `bcnet ctl` asks of the sessions, answered as JSON.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_session::{Player, PlayerState};
@@ -8,7 +9,8 @@ use bcnet_transport::wire::{BootReason, PeerId};
 use serde_json::{Value, json};
 
 use super::coalescing::Coalescing;
-use super::session_host::SessionHost;
+use super::event_log::Misfit;
+use super::session_host::{SessionHost, millis as precise_millis};
 use super::workers::Workers;
 use crate::control::Refusal;
 
@@ -184,7 +186,11 @@ impl<'a> Chosen<'a> {
 
     /// Returns how the server is doing; `capture_left_out` is how many datagrams are not in the capture, if there is one.
     pub(super) fn status(&self, capture_left_out: Option<u64>) -> Result<Value, Refusal> {
-        let sessions = self.each_with(|host, coalescing, now| (status(host, coalescing, now), now))?;
+        let sessions = self.each_with(|host, coalescing, now| {
+            // Nothing may have happened there for long.
+            host.sum_up(now);
+            (status(host, coalescing, now), now)
+        })?;
         let uptime = sessions.iter().map(|(_, now)| now.since(Time::ZERO)).max().unwrap_or_default();
         Ok(json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -278,6 +284,8 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
 fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
     let (status, traffic) = (host.session.status(now), host.traffic);
     let counters = status.counters;
+    let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip());
+    let per_second = host.figures.per_second(traffic.volume(), now);
     json!({
         "name": host.session.config().name,
         "port": host.address.port(),
@@ -290,6 +298,12 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
         "system": status.system.name(),
         "game_time_s": status.game_time.as_secs(),
         "time_left_s": status.time_left.map(|left| left.as_secs()),
+        "relay_p50_ms": delay.p50.map(precise_millis),
+        "relay_p99_ms": delay.p99.map(precise_millis),
+        "round_trip_p50_ms": round_trip.p50.map(millis),
+        "round_trip_p99_ms": round_trip.p99.map(millis),
+        "bytes_in_per_s": per_second.bytes_in,
+        "bytes_out_per_s": per_second.bytes_out,
         "relaying_share": (coalescing.share() * 1000.0).round() / 1000.0,
         "cpu_budget": coalescing.limits.budget,
         "coalescing_ms": millis(coalescing.window()),
@@ -310,11 +324,19 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
         "messages_in": counters.messages_in,
         "relayed": counters.relayed,
         "anomalies": counters.anomalies.total(),
-        "masters": status.masters.iter().map(|(master, seen)| json!({
-            "address": master.to_string(),
-            "seen_s": seen.map(|ago| ago.as_secs()),
-        })).collect::<Vec<_>>(),
-        "mismatches": host.event_log.misfits.iter().rev().map(|misfit| json!({
+        "masters": status.masters.iter().map(master).collect::<Vec<_>>(),
+        "mismatches": mismatches(host, now),
+    })
+}
+
+fn master((master, seen): &(SocketAddrV4, Option<Duration>)) -> Value {
+    json!({ "address": master.to_string(), "seen_s": seen.map(|ago| ago.as_secs()) })
+}
+
+/// Returns whose files did not match lately, the last one first.
+fn mismatches(host: &SessionHost, now: Time) -> Vec<Value> {
+    let show = |misfit: &Misfit| {
+        json!({
             "session": host.session.config().name,
             "name": misfit.name,
             "address": misfit.address.to_string(),
@@ -322,8 +344,9 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
             "entry": misfit.mismatch.entry,
             "difference": misfit.mismatch.kind.to_string(),
             "ago_s": now.since(misfit.at).as_secs(),
-        })).collect::<Vec<_>>(),
-    })
+        })
+    };
+    host.event_log.misfits.iter().rev().map(show).collect()
 }
 
 fn sessions(count: usize) -> String {

@@ -27,8 +27,12 @@ pub(super) struct SessionGroup {
     unread: VecDeque<u32>,
     /// Sessions to look at in this turn.
     touched: Vec<u32>,
+    /// Sessions whose copies leave with the batch.
+    departing: Vec<u32>,
     inbound: Batch,
     outbound: Batch,
+    /// When this turn began, by the clock.
+    began: Time,
     /// What this turn did so far.
     work: Work,
     /// When to go, even if somebody has not heard the goodbye.
@@ -75,6 +79,7 @@ impl Service for SessionGroup {
     }
 
     fn turn(&mut self, now: Time) {
+        self.began = self.clock.now();
         self.coalescing.advance(now);
         self.call_due(now);
         for _ in 0..self.unread.len() {
@@ -82,7 +87,7 @@ impl Service for SessionGroup {
         }
         self.handle_inbound(now);
         let handed_out = self.clock.now();
-        self.note_work(handed_out.since(now));
+        self.note_work(handed_out.since(self.began));
         for place in 0..self.touched.len() {
             self.serve(self.touched[place], now);
         }
@@ -116,6 +121,8 @@ impl SessionGroup {
             deadlines: Deadlines::new(),
             unread: VecDeque::new(),
             touched: Vec::new(),
+            departing: Vec::new(),
+            began: Time::ZERO,
             inbound: Batch::new(),
             outbound: Batch::new(),
             work: Work::default(),
@@ -215,6 +222,9 @@ impl SessionGroup {
                 self.work.all += 1;
                 self.work.relayed += u32::from(is_relaying);
             } else {
+                if host.has_arrivals() {
+                    self.departing.push(index);
+                }
                 return self.deadlines.set(index, host.next_timeout().map(|due| due.max(now + PAUSE)));
             }
         }
@@ -222,7 +232,7 @@ impl SessionGroup {
 
     /// Sends the batch of what is to leave.
     fn send(&mut self, now: Time) {
-        let Self { hosts, outbound, recorder, clock, work, .. } = self;
+        let Self { hosts, outbound, recorder, clock, work, departing, began, .. } = self;
         outbound.apply(cipher::encrypt_batch, |_| true);
         if let Some(recorder) = recorder {
             let began = clock.now();
@@ -240,6 +250,14 @@ impl SessionGroup {
             }
         }
         outbound.clear();
+        if !departing.is_empty() {
+            let left = now + clock.now().since(*began);
+            for index in departing.drain(..) {
+                if let Some(host) = hosts.get_mut(index as usize) {
+                    host.note_departure(left);
+                }
+            }
+        }
     }
 
     /// A part of the turn took so long.

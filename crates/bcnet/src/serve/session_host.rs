@@ -7,6 +7,7 @@ use bcnet_session::{Config, Event, Session};
 use bcnet_transport::{Cause, Time};
 
 use super::event_log::EventLog;
+use super::figures::{Figures, Volume};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::reply_addresses::ReplyAddresses;
@@ -22,6 +23,11 @@ pub(super) struct SessionHost {
     pub(super) address: SocketAddrV4,
     pub(super) event_log: EventLog,
     pub(super) traffic: Traffic,
+    pub(super) figures: Figures,
+    /// When datagrams have arrived whose copies have not left yet, and how many.
+    arrivals: Vec<(Time, u32)>,
+    /// When the figures were logged last.
+    summed_up: Time,
     /// Something has arrived at the socket and was not taken yet.
     pub(super) is_unread: bool,
     pub(super) reading: Reading,
@@ -71,6 +77,16 @@ pub(super) struct Traffic {
     pub(super) unsent: u64,
 }
 
+impl Traffic {
+    /// Returns the bytes that a line has carried for it.
+    pub(super) const fn volume(&self) -> Volume {
+        Volume {
+            bytes_in: self.bytes_in + HEADERS * self.datagrams_in,
+            bytes_out: self.bytes_out + HEADERS * self.datagrams_out,
+        }
+    }
+}
+
 impl SessionHost {
     pub(super) fn new(
         number: usize,
@@ -87,6 +103,9 @@ impl SessionHost {
             address,
             event_log: EventLog::new(address.port()),
             traffic: Traffic::default(),
+            figures: Figures::default(),
+            arrivals: Vec::with_capacity(MAX_ARRIVALS),
+            summed_up: Time::ZERO,
             is_unread: false,
             reading: Reading::Well,
             is_touched: false,
@@ -127,9 +146,35 @@ impl SessionHost {
             reply_addresses.note(head.remote, local);
         }
         let is_relayed = self.session.is_in_game(head.remote, bytes);
+        let before = self.session.counters().relayed;
         self.session.handle_datagram(head.remote, bytes, now);
+        if self.session.counters().relayed > before {
+            self.note_arrival(now);
+        }
         self.has_relayed |= is_relayed;
         is_relayed
+    }
+
+    /// A datagram has arrived of which copies are to leave.
+    fn note_arrival(&mut self, now: Time) {
+        let is_full = self.arrivals.len() == MAX_ARRIVALS;
+        match self.arrivals.last_mut() {
+            // Of very many the later ones count as if they had come sooner.
+            Some((at, count)) if *at == now || is_full => *count += 1,
+            _ => self.arrivals.push((now, 1)),
+        }
+    }
+
+    /// Returns whether copies are to leave.
+    pub(super) fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
+    /// All copies have left.
+    pub(super) fn note_departure(&mut self, now: Time) {
+        for (at, count) in self.arrivals.drain(..) {
+            self.figures.add_delay(now.since(at), count);
+        }
     }
 
     /// The socket gave nothing but errors, or something else. If it fails for good, the session says goodbye.
@@ -191,6 +236,36 @@ impl SessionHost {
             reply_addresses.keep(self.session.players().map(|player| player.address));
         }
         self.report_rejections(now);
+        self.sum_up(now);
+    }
+
+    /// Looks once a second at what is to be known over time, and logs it now and then.
+    pub(super) fn sum_up(&mut self, now: Time) {
+        if !self.figures.is_due(now) {
+            return;
+        }
+        self.figures.sample(self.traffic.volume(), self.session.round_trips(), now);
+        let players = self.session.players_in_game();
+        if players == 0 {
+            self.summed_up = now;
+        }
+        if now.since(self.summed_up) < SUM_UP_EVERY {
+            return;
+        }
+        self.summed_up = now;
+        let (delay, round_trip) = self.figures.take();
+        let Volume { bytes_in, bytes_out } = self.figures.per_second(self.traffic.volume(), now);
+        tracing::info!(
+            event = "summary",
+            port = self.address.port(),
+            players,
+            relay_p50_ms = delay.p50.map(millis),
+            relay_p99_ms = delay.p99.map(millis),
+            round_trip_p50_ms = round_trip.p50.map(millis),
+            round_trip_p99_ms = round_trip.p99.map(millis),
+            bytes_in_per_s = bytes_in,
+            bytes_out_per_s = bytes_out,
+        );
     }
 
     /// Floods become one line now and then.
@@ -250,6 +325,17 @@ fn advertise(config: &mut Config, address: SocketAddrV4) {
     }
 }
 
+/// Returns a time in milliseconds, to the microsecond.
+pub(super) fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
+/// The headers of IPv4 and UDP of each datagram, in bytes.
+const HEADERS: u64 = 28;
+/// Moments of arrival that are told apart until copies leave.
+const MAX_ARRIVALS: usize = 64;
+/// How often the figures are logged, while somebody plays.
+const SUM_UP_EVERY: Duration = Duration::from_secs(600);
 /// A socket that gives nothing but errors is tried again this often, and for so long.
 const RETRY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -172,6 +172,8 @@ fn with_time_to_spare_everything_is_passed_on_in_the_turn_in_which_it_came() {
         assert_eq!(world.heard(spock), (vec![number.to_string()], 1));
         world.wait(3);
     }
+    let delay = world.group.hosts[0].figures.delay();
+    assert!(delay.p50 < Some(Duration::from_millis(5)), "only the work itself: {delay:?}");
     world.chat(kirk, "hailing");
     world.turn();
     assert_eq!(
@@ -217,6 +219,8 @@ fn under_load_state_updates_wait_for_company_and_no_longer_than_the_window() {
     assert_eq!(world.group.next_timeout(), Some(world.now), "the loop wakes up by itself");
     world.turn();
     assert_eq!(world.heard(spock), (vec!["1".into(), "2".into()], 1));
+    let waited = world.group.hosts[0].figures.delay().p99.expect("two were passed on");
+    assert!(waited > Duration::from_millis(17) && waited < Duration::from_millis(100), "{waited:?}");
     // A window that closes lets go what waits.
     world.state(kirk, 3);
     world.turn();

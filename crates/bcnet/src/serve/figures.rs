@@ -1,0 +1,241 @@
+//! What a host wants to know of a session: how late copies leave, how far players are, how much its line carries.
+
+use std::time::Duration;
+
+use bcnet_transport::Time;
+
+/// How many of a kind took how long, to within an eighth. Its memory does not grow.
+#[derive(Debug, Clone)]
+pub(super) struct Histogram {
+    counts: [u32; BUCKETS],
+    all: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: [0; BUCKETS], all: 0 }
+    }
+}
+
+impl Histogram {
+    /// So many took so long.
+    pub(super) fn add(&mut self, time: Duration, count: u32) {
+        let bucket = bucket(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        self.counts[bucket] = self.counts[bucket].saturating_add(count);
+        self.all += u64::from(count);
+    }
+
+    /// Returns what this share of all did not exceed, if there were any.
+    pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
+        let wanted = ((self.all as f64 * share).ceil() as u64).clamp(1, self.all.max(1));
+        let mut seen = 0;
+        let reaches = |count: &u32| {
+            seen += u64::from(*count);
+            seen >= wanted
+        };
+        self.counts.iter().position(reaches).map(|bucket| Duration::from_micros(middle(bucket)))
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.all += other.all;
+    }
+}
+
+/// Returns which of the buckets a number of microseconds belongs to: eight for each power of two.
+fn bucket(micros: u64) -> usize {
+    if micros < EIGHTHS {
+        return micros as usize;
+    }
+    let power = u64::from(micros.ilog2());
+    let eighth = (micros >> (power - 3)) % EIGHTHS;
+    (((power - 2) * EIGHTHS + eighth) as usize).min(BUCKETS - 1)
+}
+
+/// Returns the middle of a bucket, in microseconds.
+const fn middle(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < EIGHTHS {
+        return bucket;
+    }
+    let width = 1 << (bucket / EIGHTHS - 1);
+    (EIGHTHS + bucket % EIGHTHS) * width + width / 2
+}
+
+/// A histogram of the last one or two minutes, and one of all since it was asked for.
+#[derive(Debug, Default)]
+struct Recent {
+    latest: Histogram,
+    before: Histogram,
+    since_asked: Histogram,
+}
+
+impl Recent {
+    fn turn_over(&mut self) {
+        self.since_asked.merge(&self.latest);
+        self.before = std::mem::take(&mut self.latest);
+    }
+
+    fn last(&self) -> Quantiles {
+        let mut both = self.before.clone();
+        both.merge(&self.latest);
+        Quantiles::of(&both)
+    }
+
+    /// Returns what has come since this was called last, as far as whole minutes go.
+    fn take(&mut self) -> Quantiles {
+        Quantiles::of(&std::mem::take(&mut self.since_asked))
+    }
+}
+
+/// The median, and what one of a hundred exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quantiles {
+    pub(super) p50: Option<Duration>,
+    pub(super) p99: Option<Duration>,
+}
+
+impl Quantiles {
+    fn of(histogram: &Histogram) -> Self {
+        let [p50, p99] = [0.5, 0.99].map(|share| histogram.quantile(share).filter(|_| histogram.all > 0));
+        Self { p50, p99 }
+    }
+}
+
+/// Bytes that passed through a socket, in and out, headers of IPv4 and UDP among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Volume {
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+}
+
+/// The figures of one session.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    delay: Recent,
+    round_trip: Recent,
+    /// What had passed when the present minute began, and the one before.
+    marks: [(Time, Volume); 2],
+    sampled: Time,
+}
+
+impl Figures {
+    /// So many datagrams were passed on so long after they had arrived.
+    pub(super) fn add_delay(&mut self, delay: Duration, count: u32) {
+        self.delay.latest.add(delay, count);
+    }
+
+    /// Returns whether it is time for [`sample`](Self::sample).
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now.since(self.sampled) >= SAMPLE_EVERY
+    }
+
+    /// Notes what has passed so far and the present round trips.
+    pub(super) fn sample(&mut self, volume: Volume, round_trips: impl Iterator<Item = Duration>, now: Time) {
+        self.sampled = now;
+        for round_trip in round_trips {
+            self.round_trip.latest.add(round_trip, 1);
+        }
+        let [(began, _), _] = self.marks;
+        if now.since(began) >= MINUTE {
+            // What is older than two minutes does not count any more.
+            let times = if now.since(began) >= 2 * MINUTE { 2 } else { 1 };
+            for _ in 0..times {
+                self.delay.turn_over();
+                self.round_trip.turn_over();
+                self.marks = [(now, volume), self.marks[0]];
+            }
+        }
+    }
+
+    /// Returns how long after their arrival copies left, in the last one or two minutes.
+    pub(super) fn delay(&self) -> Quantiles {
+        self.delay.last()
+    }
+
+    /// Returns the round trips of players in that time, each looked at once a second.
+    pub(super) fn round_trip(&self) -> Quantiles {
+        self.round_trip.last()
+    }
+
+    /// Returns how much passed per second in that time, if `volume` is what has passed so far.
+    pub(super) fn per_second(&self, volume: Volume, now: Time) -> Volume {
+        let [_, (since, before)] = self.marks;
+        let seconds = now.since(since).as_secs_f64().max(1.0);
+        let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds).round() as u64;
+        Volume {
+            bytes_in: rate(volume.bytes_in, before.bytes_in),
+            bytes_out: rate(volume.bytes_out, before.bytes_out),
+        }
+    }
+
+    /// Returns the delays and the round trips since this was called last, as far as whole minutes go.
+    pub(super) fn take(&mut self) -> (Quantiles, Quantiles) {
+        (self.delay.take(), self.round_trip.take())
+    }
+}
+
+const EIGHTHS: u64 = 8;
+/// Enough for a minute.
+const BUCKETS: usize = 200;
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_within_an_eighth_and_in_order() {
+        let mut last = 0;
+        for micros in (0..3000).chain([1 << 20, (1 << 26) - 1, 1 << 40, u64::MAX]) {
+            let bucket = bucket(micros);
+            assert!(bucket >= last && bucket < BUCKETS, "{micros}");
+            last = bucket;
+            if micros < 1 << 26 {
+                let apart = middle(bucket).abs_diff(micros);
+                assert!(apart * 16 <= micros.max(1), "{micros} is {}", middle(bucket));
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_what_was_added() {
+        let mut histogram = Histogram::default();
+        assert_eq!(Quantiles::of(&histogram), Quantiles { p50: None, p99: None });
+        histogram.add(Duration::from_micros(4), 980);
+        histogram.add(Duration::from_millis(20), 20);
+        let Quantiles { p50, p99 } = Quantiles::of(&histogram);
+        assert_eq!(p50, Some(Duration::from_micros(4)));
+        let p99 = p99.expect("there are some").as_secs_f64() * 1000.0;
+        assert!((p99 - 20.0).abs() < 1.25, "{p99}");
+    }
+
+    #[test]
+    fn figures_are_of_the_last_minutes_and_nothing_is_forgotten_for_the_log() {
+        let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
+        let volume = |kilobytes: u64| Volume { bytes_in: kilobytes * 100, bytes_out: kilobytes * 1000 };
+        let trip = Duration::from_millis(50);
+        let mut figures = Figures::default();
+        for second in 1..=150 {
+            assert!(figures.is_due(at(second)));
+            let delay = if second < 30 { Duration::from_millis(8) } else { Duration::from_micros(6) };
+            figures.add_delay(delay, 10);
+            figures.sample(volume(second), [trip].into_iter(), at(second));
+            assert!(!figures.is_due(at(second)));
+        }
+        assert_eq!(figures.delay().p99, Some(Duration::from_micros(6)), "the slow ones are two minutes ago");
+        assert!(figures.round_trip().p50.is_some_and(|p50| p50.abs_diff(trip) < trip / 8));
+        assert_eq!(figures.per_second(volume(150), at(150)), Volume { bytes_in: 100, bytes_out: 1000 });
+        let (delay, round_trip) = figures.take();
+        assert!(delay.p99 > Some(Duration::from_millis(7)) && delay.p50 == Some(Duration::from_micros(6)));
+        assert!(round_trip.p99.is_some());
+        assert_eq!(figures.take().0.p50, None, "they were asked for");
+        // Nothing happens for long.
+        figures.sample(volume(150), std::iter::empty(), at(1000));
+        assert_eq!((figures.delay().p50, figures.round_trip().p99), (None, None));
+        assert_eq!(figures.per_second(volume(150), at(1010)), Volume::default());
+    }
+}
