@@ -17,6 +17,7 @@ fn captured_payloads_are_understood_to_the_last_byte() {
     }
 }
 
+/// S-75, S-76, S-77
 #[test]
 fn captured_payloads_say_what_is_known_of_them() {
     let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
@@ -68,6 +69,102 @@ fn captured_payloads_say_what_is_known_of_them() {
         ship.contains(r#" unknown=00000000000000 name="Cady2" set="Multi1" subsystems=FFFF64FF"#),
         "{ship}"
     );
+}
+
+/// S-71
+#[test]
+fn each_kind_of_field_is_laid_out_as_the_protocol_says() {
+    say(&[
+        ("18 0300 6162E9", r#"DeletePlayerAnimation name="abé""#),
+        ("1F 00000040 02000000 6162 00", r#"EnterSet object=0x40000000 set="ab" zero=00"#),
+        (
+            "35 08 01 0A 58020000 14",
+            "MissionInit player_limit=8 system=1 (Multi1) time_limit=10 end_time=600 frag_limit=20",
+        ),
+        ("35 08 01 FF FF", "MissionInit player_limit=8 system=1 (Multi1) time_limit=255 frag_limit=255"),
+        (
+            "36 02000000 03000000 E8030000 03000000 01000000 01 02000000 E8030000",
+            "ScoreChange killer=2 kills=3 score=1000 victim=3 deaths=1 players=1 player=2 player_score=1000",
+        ),
+        ("36 00000000 03000000 01000000 00", "ScoreChange killer=0 victim=3 deaths=1 players=0"),
+        (
+            "19 0D000040 02 00 81007F FFFF0340 00007F FF",
+            "TorpedoFire weapon=0x4000000D torpedo=2 (Photon) flags=0 direction=-1.000 direction=0.000 direction=1.000 target=0x4003FFFF offset=0.000 offset=0.000 offset=1.000",
+        ),
+        ("14 00000000", "DestroyObject object=0x00000000"),
+        ("25 0100 61 0102", r#"FileTransfer file="a" content=0102"#),
+    ]);
+}
+
+/// S-72
+#[test]
+fn a_byte_of_bits_takes_the_later_flags_of_its_message() {
+    say(&[
+        // The hash is announced and the ship is cloaked, in one byte in front of the hash.
+        (
+            "1C FFFFFF3F 00000000 41 000000000000000000000000 43 3412",
+            "StateUpdate object=0x3FFFFFFF time=0 flags=65 (position, cloak) position=0 position=0 position=0 bits=67 has_hash=true hash=4660 cloaked=true",
+        ),
+        (
+            "1C FFFFFF3F 00000000 41 000000000000000000000000 42",
+            "StateUpdate object=0x3FFFFFFF time=0 flags=65 (position, cloak) position=0 position=0 position=0 bits=66 has_hash=false cloaked=true",
+        ),
+        // Without a position the byte stands where the only flag is.
+        (
+            "1C FFFFFF3F 00000000 50 0000 21",
+            "StateUpdate object=0x3FFFFFFF time=0 flags=80 (speed, cloak) speed=0.0 bits=33 cloaked=true",
+        ),
+    ]);
+}
+
+/// S-75
+#[test]
+fn what_follows_the_head_of_an_event_depends_on_its_class() {
+    let cases = [
+        ("02000000", "", ""),
+        ("01010000", "", ""),
+        ("04010000", "01", "value=1"),
+        ("05010000", "02", "value=2"),
+        ("0C010000", "0D000040", "object=0x4000000D"),
+        ("66080000", "03", "peer=3"),
+        (
+            "24810000",
+            "02 7F0000 FF 007F00 80 0000803F",
+            "contacts=2 contact=1.000 contact=0.000 contact=0.000 contact=0.000 contact=0.502 contact=0.000 force=1",
+        ),
+        ("28810000", "0102030405060708", "unknown=0102030405060708"),
+        ("29810000", "03000000 00001841", "killer=3 lifetime=9.5"),
+        (
+            "2A810000",
+            "02 6162 0000803F 00000040 00004040 00008040",
+            r#"name="ab" warp=1 warp=2 warp=3 warp=4"#,
+        ),
+    ];
+    for (class, rest, said) in cases {
+        let bytes = bytes(&format!("06 {class} 4E008000 05000040 FFFFFF3F {rest}"));
+        let text = describe(&bytes).to_string();
+        let (_, tail) = text.split_once("related=0x3FFFFFFF").expect("a head");
+        assert_eq!(tail.trim_start(), said, "{class}");
+        let message = Message::parse(&bytes).unwrap_or_else(|error| panic!("{class}: {error}"));
+        assert_eq!(written(&message), bytes, "{class}");
+    }
+}
+
+/// What payloads mean, and that they are written as they were read.
+fn say(cases: &[(&str, &str)]) {
+    for (hex, text) in cases {
+        let bytes = bytes(hex);
+        assert_eq!(describe(&bytes).to_string(), *text, "{hex}");
+        let message = Message::parse(&bytes).unwrap_or_else(|error| panic!("{hex}: {error}"));
+        assert_eq!(written(&message), bytes, "{hex}");
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: String = hex.split_whitespace().collect();
+    let pairs = digits.as_bytes().as_chunks::<2>().0;
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(|pair| byte(pair).expect("hex")).collect()
 }
 
 /// The hashes of the names are known, so the tree can be checked against them.
@@ -213,9 +310,7 @@ fn payloads() -> Vec<(String, Vec<u8>)> {
         let file: Json = serde_json::from_str(file).expect("vectors");
         for vector in file["vectors"].as_array().expect("vectors") {
             let Some(plain) = vector["plain"].as_str() else { continue };
-            let hex = plain.as_bytes().as_chunks::<2>().0;
-            let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-            let bytes: Vec<u8> = hex.iter().map(|pair| byte(pair).expect("hex")).collect();
+            let bytes = bytes(plain);
             let id = vector["id"].as_str().expect("an id").to_owned();
             match vector["layer"].as_str() {
                 Some("payload") => found.push((id, bytes)),

@@ -10,6 +10,7 @@ fn the_dissector_knows_the_table() {
     compare("dissector/bcnet.lua", "-- <table>", "-- </table>", &lua());
 }
 
+/// S-70
 #[test]
 fn the_protocol_shows_the_table() {
     compare("PROTOCOL.md", "<!-- table -->", "<!-- /table -->", &markdown());
