@@ -41,7 +41,6 @@ mod member;
 mod message;
 mod network;
 mod query;
-mod relay;
 mod session;
 mod stats;
 mod text;

@@ -233,7 +233,11 @@ impl<E: Engine> Session<E> {
                 transport::Event::Received { peer, reliable } => {
                     let quality = if reliable { Quality::Reliable } else { Quality::Unreliable };
                     match self.member(peer).map(|member| member.state) {
-                        Some(State::InGame) => self.play(peer, &mut received, quality, now),
+                        Some(State::InGame) => {
+                            if let Err(kind) = self.play(peer, &mut received, quality, now) {
+                                self.odd(peer, kind);
+                            }
+                        }
                         Some(_) => self.handshake(peer, &received, now),
                         None => {}
                     }

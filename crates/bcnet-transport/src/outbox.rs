@@ -87,26 +87,19 @@ impl Outbox {
         true
     }
 
-    /// Takes a reliable message.
-    #[inline]
-    pub(crate) fn queue(&mut self, channel: Channel, seq: Seq, head: &[u8], body: &[u8]) {
-        let len = self.stream(channel).queue(seq, head, body);
-        self.note_queued(len);
-    }
-
-    /// Takes the next part of a game message that has so many.
-    pub(crate) fn queue_part(&mut self, seq: Seq, parts: u8, head: &[u8], body: &[u8]) {
-        let len = self.game.queue_part(seq, parts, head, body);
-        self.note_queued(len);
-    }
-
-    #[inline]
-    fn note_queued(&mut self, len: Option<usize>) {
-        if let Some(len) = len {
-            self.queued += 1;
-            self.fresh += 1;
-            self.queued_bytes += len;
+    /// Takes a reliable message, or the next part of one that has so many `parts`.
+    #[inline(always)]
+    pub(crate) fn queue(&mut self, channel: Channel, seq: Seq, parts: Option<u8>, head: &[u8], body: &[u8]) {
+        if let Some(len) = self.stream(channel).queue(seq, parts, head, body) {
+            self.note_queued(len);
         }
+    }
+
+    #[inline]
+    const fn note_queued(&mut self, len: usize) {
+        self.queued += 1;
+        self.fresh += 1;
+        self.queued_bytes += len;
     }
 
     /// The game message with this number, all its parts, goes ahead of what is not urgent.
@@ -119,7 +112,7 @@ impl Outbox {
     pub(crate) fn queue_unreliable(&mut self, head: &[u8], body: &[u8], next: Seq) {
         let Some((at, len)) = self.unreliable_bytes.store(head, body) else { return };
         self.unreliable.push(Unreliable { at, len, before: next });
-        self.note_queued(Some(usize::from(len)));
+        self.note_queued(usize::from(len));
     }
 
     /// Whole game messages with numbers from `first` on leave in `datagram`.

@@ -176,10 +176,7 @@ struct Pair {
 impl Pair {
     fn queue(&mut self, channel: Channel, parts: Option<u8>, bytes: &[u8], id: MessageId, urgent: bool) {
         let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
-        match parts {
-            None => self.outbox.queue(channel, id.seq, head, body),
-            Some(parts) => self.outbox.queue_part(id.seq, parts, head, body),
-        }
+        self.outbox.queue(channel, id.seq, parts, head, body);
         let (len, state) = (bytes.len(), State::Fresh);
         self.naive.items.push(Item { id, len, urgent, state, sends: 0, at: Time::ZERO, datagram: 0 });
     }
@@ -370,7 +367,7 @@ fn urgent_messages_leave_nothing_behind() {
     let mut outbox = Outbox::default();
     for n in 0..100 {
         let (channel, seq, part) = (Channel::Game, Seq(n), None);
-        outbox.queue(channel, seq, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.queue(channel, seq, None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         outbox.hurry(seq);
         let mut buffer = [0; 512];
         if outbox.fill_lone_data(&mut buffer, 5000, Time::ZERO).is_none() {
@@ -407,7 +404,7 @@ fn owed_acks_are_bounded_and_kept_as_runs() {
 fn what_leaves_again_tells_whether_it_is_game_data() {
     for (channel, is_game) in [(Channel::Game, true), (Channel::Control, false)] {
         let mut outbox = Outbox::default();
-        outbox.queue(channel, Seq(0), &[0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.queue(channel, Seq(0), None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         let fill = |outbox: &mut Outbox, now| {
             let mut buffer = [0; 512];
             let mut writer = Writer::new(&mut buffer, PeerId(2));
@@ -424,7 +421,7 @@ fn what_leaves_again_tells_whether_it_is_game_data() {
     // What has no room is not there.
     let mut outbox = Outbox::default();
     for seq in 0..2 {
-        outbox.queue(Channel::Game, Seq(seq), &[0x32, 15, 0x80, 0, 0], &[7; 10]);
+        outbox.queue(Channel::Game, Seq(seq), None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         let mut buffer = [0; 512];
         let filled = outbox.fill(&mut Writer::new(&mut buffer, PeerId(2)), Readiness::Now, 15, Time::ZERO);
         assert_eq!((filled.fresh, filled.game), (u32::from(seq == 0), seq == 0));

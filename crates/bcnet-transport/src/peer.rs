@@ -13,7 +13,7 @@ use crate::outbox::{Outbox, ResendPolicy};
 use crate::retry::{Budget, RoundTrip};
 use crate::stats::Counters;
 use crate::time::Time;
-use crate::wire::{Body, Channel, Control, Kind, Message, MessageId, PeerId, Seq, Writer};
+use crate::wire::{Body, Channel, Control, Message, MessageId, PeerId, Seq, Writer};
 
 pub(crate) use acks::AckSummary;
 
@@ -181,7 +181,7 @@ impl Peer {
         {
             // Taken only now: a number that is never sent would be waited for.
             self.take_seq(Channel::Control);
-            self.start_queueing(now).queue(Channel::Control, seq, &[], message);
+            self.start_queueing(now).queue(Channel::Control, seq, None, &[], message);
         }
     }
 
@@ -196,14 +196,6 @@ impl Peer {
     pub(crate) const fn next_game_seq(&self) -> Seq {
         let [_, game] = self.next_seq;
         game
-    }
-
-    /// `count` game messages, the first with this number, have been taken as they came.
-    #[inline]
-    pub(crate) fn note_taken(&mut self, first: Seq, count: u8, config: &Config<u64>, now: Time) {
-        let id = MessageId { channel: Channel::Game, seq: first, part: None };
-        self.counters.messages_in.add(Kind::DATA, count.into());
-        self.owe(id, count, config, now);
     }
 
     /// T-60: the ACK leaves now, or soon in company if this side is sending anyway. `count` is that of

@@ -6,35 +6,25 @@ use bcnet_transport::{Engine, Quality, SendError, Time};
 use super::Session;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
-use crate::game::{self, ObjectClass, Opcode, Rule};
+use crate::game::field::Cut;
+use crate::game::{self, Check, Creation, ObjectClass, ObjectId, Opcode, Rule};
 use crate::limit::Rate;
 use crate::member::{CHAT_RATE, Member};
 use crate::message::{self, MAX_TEXT};
-use crate::relay;
 use crate::stats::Anomaly;
 use crate::text::{self, latin1};
 
 impl<E: Engine> Session<E> {
     /// A player in the game says something, which came in this quality. `payload` is changed where the copies differ.
-    pub(super) fn play(&mut self, peer: PeerId, payload: &mut Vec<u8>, quality: Quality, now: Time) {
-        self.counters.messages_in += 1;
-        let done = match Opcode::of(payload) {
-            Some(opcode) => self.dispatch(peer, opcode, payload, quality, now),
-            None => Err(Anomaly::Empty),
-        };
-        if let Err(kind) = done {
-            self.odd(peer, kind);
-        }
-    }
-
-    fn dispatch(
+    pub(super) fn play(
         &mut self,
         peer: PeerId,
-        opcode: Opcode,
         payload: &mut Vec<u8>,
         quality: Quality,
         now: Time,
     ) -> Result<(), Anomaly> {
+        self.counters.messages_in += 1;
+        let opcode = Opcode::of(payload).ok_or(Anomaly::Empty)?;
         let mods = self.config.allow_mods;
         let rate = relay_rate(&self.config);
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
@@ -48,8 +38,12 @@ impl<E: Engine> Session<E> {
             return Err(Anomaly::Flood);
         }
         let quality = match rule {
-            Rule::Relay(check) => {
-                relay::check(check, payload, slot, mods)?;
+            Rule::Relay(Check::Event) => {
+                check_event(payload, slot, mods)?;
+                Quality::Reliable
+            }
+            Rule::Relay(Check::Object) => {
+                check_own(game::first_object(payload)?, slot)?;
                 Quality::Reliable
             }
             Rule::StateUpdate => {
@@ -107,7 +101,7 @@ impl<E: Engine> Session<E> {
     fn create(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
         let mods = self.config.allow_mods;
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
-        let created = relay::created(payload, member.slot.unwrap_or(u8::MAX), mods)?;
+        let created = read_creation(payload, member.slot.unwrap_or(u8::MAX), mods)?;
         if created.class != ObjectClass::SHIP {
             return Ok(());
         }
@@ -209,9 +203,51 @@ impl<E: Engine> Session<E> {
     }
 }
 
+/// S-32: an event happens to one of the sender's things; if it happens to nothing, one of them causes it.
+fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<(), Anomaly> {
+    let head = game::event_head(payload)?;
+    if !mods && !head.class.is_from_clients() {
+        return Err(Anomaly::BadEvent);
+    }
+    let whose = head.subject();
+    if whose == ObjectId::NONE { Ok(()) } else { check_own(whose, slot) }
+}
+
+/// S-32: what a message is about must be the sender's.
+fn check_own(object: ObjectId, slot: u8) -> Result<(), Anomaly> {
+    if object.owner() == Some(slot) { Ok(()) } else { Err(Anomaly::NotOwner) }
+}
+
+/// S-32: reads a message that creates an object, and refuses what would crash stock clients.
+fn read_creation(payload: &[u8], slot: u8, mods: bool) -> Result<Creation<'_>, Anomaly> {
+    if payload.len() > MAX_CREATE {
+        return Err(Anomaly::TooLarge);
+    }
+    let created = Creation::read(payload)?;
+    let is_stock = (1..=45).contains(&created.species.0);
+    if !matches!(created.class, ObjectClass::SHIP | ObjectClass::TORPEDO) || !mods && !is_stock {
+        return Err(Anomaly::BadObject);
+    }
+    if created.slot != slot {
+        return Err(Anomaly::NotOwner);
+    }
+    check_own(created.object, slot)?;
+    match created.ship {
+        Ok(_) => Ok(created),
+        Err(_) => Err(Anomaly::TooShort),
+    }
+}
+
+/// A payload ends inside what is looked at.
+impl From<Cut> for Anomaly {
+    fn from(_: Cut) -> Self {
+        Self::TooShort
+    }
+}
+
 /// S-37: takes the hash out of a state update, which only a host reads.
 fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
-    relay::check_state(payload, slot)?;
+    check_own(game::state_head(payload)?.object, slot)?;
     game::strip_hash(payload);
     Ok(())
 }
@@ -234,3 +270,37 @@ pub(super) const fn relay_rate(config: &Config) -> Rate {
 /// What a message counts besides its bytes.
 const MESSAGE_COST: u32 = 32;
 const MAX_CHAT: usize = 512;
+/// The largest message that creates an object. Stock ones have about 120 bytes.
+const MAX_CREATE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::game::{Opcode, Rule};
+
+    /// S-02
+    #[test]
+    fn objects_belong_to_the_slot_whose_range_they_are_in() {
+        let owners = [0, 0x3FFF_FFFE, 0x3FFF_FFFF, 0x4000_0020, 0x4003_FFFE, 0x4003_FFFF, 0x403B_FFFF]
+            .map(|id| ObjectId(id).owner());
+        assert_eq!(owners, [None, None, Some(0), Some(0), Some(0), Some(1), Some(15)]);
+        assert_eq!([0x403F_FFFF, u32::MAX].map(|id| ObjectId(id).owner()), [None, None]);
+    }
+
+    /// S-34
+    #[test]
+    fn every_opcode_has_the_rule_that_the_table_says() {
+        let rule = |opcode| Opcode(opcode).rule();
+        let kinds = (0..=u8::MAX).map(rule);
+        let count = |wanted: fn(Rule) -> bool| kinds.clone().filter(|rule| wanted(*rule)).count();
+        assert_eq!(count(|rule| rule == Rule::Unknown), 7 + 5 + 190);
+        assert_eq!(count(|rule| matches!(rule, Rule::Relay(_))), 7 + 5 + 1 + 3);
+        assert_eq!(count(|rule| rule == Rule::Absorb), 5);
+        for opcode in [0x00, 0x01, 0x04, 0x05, 0x14, 0x16, 0x17, 0x18, 0x20, 0x22, 0x23, 0x24, 0x25, 0x26] {
+            assert_eq!(rule(opcode), Rule::HostOnly, "{opcode:02X}");
+        }
+        for opcode in [0x28, 0x29, 0x2B, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3F, 0x40] {
+            assert_eq!(rule(opcode), Rule::HostOnly, "{opcode:02X}");
+        }
+    }
+}

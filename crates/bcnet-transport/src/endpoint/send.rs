@@ -83,8 +83,8 @@ pub(super) fn queue(
     }
     let seq = peer.take_seq(Channel::Game);
     let outbox = peer.start_queueing(now);
-    let (head, len) = header(Delivery::Reliable(seq), payload);
-    outbox.queue(Channel::Game, seq, head.get(..len).unwrap_or_default(), payload);
+    let (head, len) = data_header(Delivery::Reliable(seq), word(5 + payload.len()));
+    outbox.queue(Channel::Game, seq, None, head.get(..len).unwrap_or_default(), payload);
     if quality == Quality::Urgent {
         outbox.hurry(seq);
     }
@@ -116,7 +116,7 @@ fn check_room(peer: &Peer, more: usize, len: usize, config: &Config<u64>) -> Res
 #[inline(never)]
 fn queue_unreliable(peer: &mut Peer, payload: &[u8], now: Time) {
     let next = peer.next_game_seq();
-    let (head, len) = header(Delivery::Unreliable, payload);
+    let (head, len) = data_header(Delivery::Unreliable, word(3 + payload.len()));
     peer.start_queueing(now).queue_unreliable(head.get(..len).unwrap_or_default(), payload, next);
 }
 
@@ -136,8 +136,9 @@ fn queue_parts(
     let seq = peer.take_seq(Channel::Game);
     let outbox = peer.start_queueing(now);
     for (part, body) in fragment::split(payload, total, limit) {
-        let (head, len) = header(Delivery::Fragment(seq, part), body);
-        outbox.queue_part(seq, total.get(), head.get(..len).unwrap_or_default(), body);
+        let delivery = Delivery::Fragment(seq, part);
+        let (head, len) = data_header(delivery, word(delivery.header_len() + body.len()));
+        outbox.queue(Channel::Game, seq, Some(total.get()), head.get(..len).unwrap_or_default(), body);
     }
     if quality == Quality::Urgent {
         outbox.hurry(seq);
@@ -145,9 +146,8 @@ fn queue_parts(
     Ok(())
 }
 
-/// The header in front of a payload or a part, which is not longer than a message may be.
+/// The size of a message that is not longer than it may be, as its header has it.
 #[inline(always)]
-fn header(delivery: Delivery, body: &[u8]) -> ([u8; 7], usize) {
-    let size = delivery.header_len() + body.len();
-    data_header(delivery, u16::try_from(size).unwrap_or(u16::MAX))
+fn word(size: usize) -> u16 {
+    u16::try_from(size).unwrap_or(u16::MAX)
 }

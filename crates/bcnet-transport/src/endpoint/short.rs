@@ -39,7 +39,8 @@ impl Endpoint {
             }
             peer.heard(bytes.len(), config, now);
             events.push(Event::Received { peer: peer.id, reliable: true }, payload);
-            peer.note_taken(seq, 1, config, now);
+            peer.counters.messages_in.add(Kind::DATA, 1);
+            peer.owe(MessageId { channel: Channel::Game, seq, part: None }, 1, config, now);
         } else {
             return false;
         }
@@ -71,7 +72,8 @@ pub(super) fn take_frequent(
         let first = peer.inbox(Channel::Game).expected();
         let taken = take_next(peer, messages, events);
         if taken > 0 {
-            peer.note_taken(first, taken, config, now);
+            peer.counters.messages_in.add(Kind::DATA, taken.into());
+            peer.owe(MessageId { channel: Channel::Game, seq: first, part: None }, taken, config, now);
         }
     }
 }

@@ -114,17 +114,21 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Takes a message. Returns how many bytes it has, or `None` if it is too long to be kept.
+    /// Takes a message, or the next part of one that has so many `parts`. Returns how many bytes it has, or `None` if it
+    /// is too long to be kept.
     #[inline(always)]
-    pub(super) fn queue(&mut self, seq: Seq, head: &[u8], body: &[u8]) -> Option<usize> {
-        let segment = self.store(seq, head, body)?;
-        self.entries.push(Entry::Whole(segment));
-        Some(segment.len())
-    }
-
-    /// Takes the next part of the message with this number, which has so many parts.
-    pub(super) fn queue_part(&mut self, seq: Seq, parts: u8, head: &[u8], body: &[u8]) -> Option<usize> {
-        let segment = self.store(seq, head, body)?;
+    pub(super) fn queue(&mut self, seq: Seq, parts: Option<u8>, head: &[u8], body: &[u8]) -> Option<usize> {
+        let (at, len) = self.bytes.store(head, body)?;
+        if self.entries.is_empty() {
+            (self.base, self.fresh) = (seq, (0, 0));
+        }
+        let (never, state) = (Time::ZERO, State::Fresh);
+        let segment =
+            Segment { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state };
+        let Some(parts) = parts else {
+            self.entries.push(Entry::Whole(segment));
+            return Some(segment.len());
+        };
         if self.index(seq) >= self.entries.len() {
             let place = self.new_split(parts)?;
             self.entries.push(Entry::Split(place));
@@ -133,16 +137,6 @@ impl Stream {
             split.segments.push(segment);
         }
         Some(segment.len())
-    }
-
-    #[inline(always)]
-    fn store(&mut self, seq: Seq, head: &[u8], body: &[u8]) -> Option<Segment> {
-        let (at, len) = self.bytes.store(head, body)?;
-        if self.entries.is_empty() {
-            (self.base, self.fresh) = (seq, (0, 0));
-        }
-        let (never, state) = (Time::ZERO, State::Fresh);
-        Some(Segment { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state })
     }
 
     fn new_split(&mut self, parts: u8) -> Option<u32> {
@@ -422,7 +416,7 @@ mod tests {
         let room = Capacity { bytes: 100, messages: 255 };
         for _ in 0..500 {
             while queued.wrapping_sub(sent) < 9 {
-                assert_eq!(stream.queue(Seq(queued.into()), &[queued], &[0; 15]), Some(16));
+                assert_eq!(stream.queue(Seq(queued.into()), None, &[queued], &[0; 15]), Some(16));
                 queued += 1;
                 if queued == 255 {
                     return;
