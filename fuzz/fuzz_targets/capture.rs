@@ -19,8 +19,8 @@ mod inspect {
         mod pcap;
         mod source;
 
+        use bcnet_observe::MessageBuffer;
         use bcnet_observe::{Limits, Observer};
-        use bcnet_transport::wire::MessageBuffer;
         use source::{Batch, Source, Step};
 
         pub(crate) fn read(bytes: &[u8]) {

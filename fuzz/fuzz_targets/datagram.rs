@@ -1,6 +1,7 @@
 //! No bytes make reading, describing or judging a datagram panic.
 #![no_main]
 
+use bcnet_observe::NonStock;
 use bcnet_transport::wire::{Datagram, Role};
 use libfuzzer_sys::fuzz_target;
 
@@ -9,9 +10,10 @@ fuzz_target!(|bytes: &[u8]| {
         match Datagram::parse(bytes, sent_by) {
             Ok(datagram) => {
                 let messages = datagram.messages();
-                let told = messages.map(|m| (m.to_string(), m.non_stock().to_string(), m.id(), m.wire_len()));
+                let told =
+                    messages.map(|m| (m.to_string(), NonStock::of(&m).to_string(), m.id(), m.wire_len()));
                 assert_eq!(told.map(|(.., len)| len).sum::<usize>() + 2, bytes.len(), "{datagram}");
-                assert!(datagram.non_stock().names().count() <= 2);
+                assert!(NonStock::of_datagram(&datagram).names().count() <= 2);
             }
             Err(error) => assert!(error.at <= bytes.len(), "{error}"),
         }

@@ -50,7 +50,11 @@ impl Pair {
             Config { cipher: false, hold_bytes: 64 << 10, event_bytes: 256 << 10, ..Config::default() };
         let now = Time::from_micros(1);
         let join = |address: SocketAddrV4| {
-            Endpoint::connect(Config { address: *address.ip(), ..config.clone() }, Connect { host: HOST, nonce: 1, password: Text::default() }, now)
+            Endpoint::connect(
+                Config { address: *address.ip(), ..config.clone() },
+                Connect { host: HOST, nonce: 1, password: Text::default() },
+                now,
+            )
         };
         let (host, client) = (Endpoint::host(config.clone()), join(HONEST));
         let hostile = PeerId(3);
@@ -151,7 +155,7 @@ impl Pair {
         let peers: Vec<PeerId> = self.host.peers().collect();
         assert!(peers.len() <= 124);
         for snapshot in peers.iter().filter_map(|peer| self.host.snapshot(*peer, self.now)) {
-            assert!(snapshot.queued_bytes <= self.config.queue_bytes, "{snapshot}");
+            assert!(snapshot.queued_bytes <= self.config.queue_bytes, "{snapshot:?}");
             let held: usize = snapshot.receiving.iter().map(|channel| channel.held_bytes).sum();
             assert!(held <= 2 * self.config.hold_bytes + (320 << 10), "{snapshot:?}");
         }

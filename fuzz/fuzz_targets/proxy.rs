@@ -5,10 +5,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use bcnet_observe::MessageBuffer;
 use bcnet_proxy::{Config, Inbound, Proxy};
-use bcnet_transport::wire::{
-    Body, Control, Datagram, Message, MessageBuffer, PeerId, Role, Seq, Text, Writer,
-};
+use bcnet_transport::wire::{Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
 use bcnet_transport::{Time, cipher};
 use libfuzzer_sys::fuzz_target;
 

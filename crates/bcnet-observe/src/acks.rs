@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::QueuedAck;
 use crate::sent::Key;
 use crate::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
-use bcnet_transport::QueuedAck;
 use bcnet_transport::Time;
 use bcnet_transport::wire::MessageId;
 

@@ -6,9 +6,9 @@ use core::net::SocketAddrV4;
 use core::time::Duration;
 
 use crate::state::ConversationState;
-use crate::{ConversationId, Limits, Side, Traffic};
+use crate::{ConversationId, Limits, Queues, Side, Traffic};
+use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Role};
-use bcnet_transport::{Queues, Time};
 
 /// A conversation as far as it was seen.
 #[derive(Debug, Clone, Copy)]

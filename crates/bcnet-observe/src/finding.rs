@@ -3,9 +3,9 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::{ConversationId, Side};
+use crate::{ConversationId, NonStock, Side};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Kind, MessageId, NonStock, Seq, WireError};
+use bcnet_transport::wire::{Channel, Kind, MessageId, Seq, WireError};
 
 /// Something worth telling, with when and where it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use crate::QueuedMessage;
 use crate::finding::About;
 use crate::stock::{GIVE_UP, Rhythm, SECOND};
-use bcnet_transport::QueuedMessage;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Channel, Kind, MessageId, Seq};
 

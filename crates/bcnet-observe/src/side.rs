@@ -6,14 +6,14 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use crate::Limits;
 use crate::acks::{AckOutbox, AckStyle};
 use crate::numbers::Numbers;
 use crate::sent::{Key, SentMessages};
 use crate::stock::SECOND;
 use crate::traffic::Traffic;
+use crate::{Limits, NonStock, Parsed};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Message, MessageId, NonStock, Parsed, PeerId, Seq};
+use bcnet_transport::wire::{Channel, Message, MessageId, PeerId, Seq};
 
 /// Something that has reached a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

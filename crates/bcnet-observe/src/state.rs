@@ -9,9 +9,9 @@ use crate::sent::Key;
 use crate::side::{Quiet, SideState};
 use crate::step::{Contents, DatagramStep, is_heard};
 use crate::stock::{LINGER, SECOND, TIMEOUT};
-use crate::{ConversationId, Limits, Side, Teller};
+use crate::{ConversationId, Limits, Parsed, Side, Teller};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Channel, Message, MessageId, Parsed, PeerId, Seq};
+use bcnet_transport::wire::{Body, Channel, Message, MessageId, PeerId, Seq};
 
 /// The message that ends a conversation.
 #[derive(Debug, Clone, Copy)]

@@ -8,9 +8,9 @@ use crate::sent::{Key, SentMessage, Unexplained, unknown};
 use crate::side::{Arrival, DatagramFill, SideState};
 use crate::stock::{ROOM, Rhythm};
 use crate::traffic::opcode;
-use crate::{Limits, Side, Teller};
+use crate::{Limits, NonStock, Parsed, Side, Teller};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Control, Message, MessageId, Parsed, PeerId};
+use bcnet_transport::wire::{Body, Control, Message, MessageId, PeerId};
 
 /// What a datagram has in it: most questions are about what most datagrams have not.
 #[derive(Default)]
@@ -314,7 +314,7 @@ impl DatagramStep<'_, '_> {
     }
 
     fn note_oddities(&mut self, message: &Message<'_>) {
-        let odd = message.non_stock();
+        let odd = NonStock::of(&message);
         if !odd.is_empty() && !self.sender.odd.contains(odd) {
             self.sender.odd = self.sender.odd | odd;
             self.tell.tell(self.side, What::NonStock(odd));

@@ -2,9 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_observe::{ConversationId, Limits, Missed, Observed, Observer, RetransmitCause, Side, What};
+use bcnet_observe::{
+    Content, ConversationId, Limits, MessageBuffer, Missed, NonStock, Observed, Observer, RetransmitCause,
+    Side, What,
+};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Content, Kind, MessageBuffer, NonStock, Seq};
+use bcnet_transport::wire::{Channel, Kind, Seq};
 
 /// An observer with a host and a client.
 struct Tap {

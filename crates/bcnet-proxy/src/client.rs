@@ -2,9 +2,10 @@
 
 use std::net::SocketAddrV4;
 
+use bcnet_observe::Parsed;
 use bcnet_session::Bucket;
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Control, Message, Parsed, PeerId};
+use bcnet_transport::wire::{Body, Control, Message, PeerId};
 
 use crate::heal::{Direction, Healed, Healer, Inbound};
 use crate::output::Source;

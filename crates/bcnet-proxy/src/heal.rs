@@ -1,7 +1,8 @@
 //! One conversation, healed.
 
+use bcnet_observe::{Content, Parsed};
 use bcnet_transport::wire::{
-    Ack, Body, Content, Control, Data, Delivery, Kind, Message, MessageId, Parsed, PeerId, Role, Writer,
+    Ack, Body, Control, Data, Delivery, Kind, Message, MessageId, PeerId, Role, Writer,
 };
 use bcnet_transport::{Time, cipher};
 use std::time::Duration;

@@ -99,7 +99,7 @@ pub use config::Config;
 pub use endpoint::{AdmitError, BootError, Connect, Endpoint, Quality, SendError, Transmit};
 pub use engine::Engine;
 pub use event::{Event, Leave};
-pub use snapshot::{QueuedAck, QueuedMessage, Queues, Receiving, Snapshot, Unacknowledged};
+pub use snapshot::{Receiving, Snapshot, Unacknowledged};
 pub use stats::{Cause, Counters, Kinds, Rejected};
 pub use time::{Deadlines, Time};
 

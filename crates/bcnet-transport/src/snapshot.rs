@@ -1,7 +1,6 @@
 //! Every queue of a peer at one moment, for logs and tools.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use crate::config::Config;
@@ -95,89 +94,6 @@ impl Peer {
             budget: self.budget.bytes(),
             in_flight: outbox.map_or(0, |outbox| outbox.in_flight()),
             silent_for: now.since(self.last_heard),
-        }
-    }
-}
-
-/// The two queues that dumps of the original engine show, in the same manner.
-///
-/// An engine tells its own, an observer what it has put together from the wire.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queues {
-    /// To whom the messages go.
-    pub peer: PeerId,
-    /// What was sent and waits for its ACK, in the order of first sending.
-    pub retransmit: Vec<QueuedMessage>,
-    /// The ACKs that are owed or still repeated, oldest first.
-    pub acks: Vec<QueuedAck>,
-}
-
-/// A message in the retransmit queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuedMessage {
-    /// Which.
-    pub id: MessageId,
-    /// How often it was sent again.
-    pub repeats: u32,
-    /// The time from its last sending to the next.
-    pub interval: Duration,
-}
-
-/// An ACK in the outbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuedAck {
-    /// What it acknowledges.
-    pub id: MessageId,
-    /// How often it was sent.
-    pub sends: u32,
-}
-
-impl Snapshot {
-    /// Returns the part that dumps of the original show.
-    #[must_use]
-    pub fn queues(&self) -> Queues {
-        let retransmit = self.unacknowledged.iter().map(|message| QueuedMessage {
-            id: message.id,
-            repeats: u32::from(message.sends.saturating_sub(1)),
-            interval: message.interval,
-        });
-        let acks = self.acks.iter().map(|id| QueuedAck { id: *id, sends: 0 });
-        Queues { peer: self.peer, retransmit: retransmit.collect(), acks: acks.collect() }
-    }
-}
-
-/// As [`Queues`].
-impl fmt::Display for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.queues().fmt(f)
-    }
-}
-
-/// In the manner of the queue dumps that were taken of the original engine.
-impl fmt::Display for Queues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (retx, acks) = (self.retransmit.len(), self.acks.len());
-        write!(f, "peer={} retxQ={retx} ackOutQ={acks}", self.peer.0)?;
-        for (i, QueuedMessage { id, repeats, interval }) in self.retransmit.iter().enumerate() {
-            let interval = interval.as_secs_f32();
-            write!(f, "\n  retx[{i}] {} rel=1 retx={repeats} intv={interval:.2}", Dumped(*id))?;
-        }
-        for (i, QueuedAck { id, sends }) in self.acks.iter().enumerate() {
-            let below = u8::from(id.channel == Channel::Control);
-            write!(f, "\n  ack[{i}] {} below32={below} retx={sends}", Dumped(*id))?;
-        }
-        Ok(())
-    }
-}
-
-struct Dumped(MessageId);
-
-impl fmt::Display for Dumped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MessageId { seq, part, .. } = self.0;
-        match part {
-            None => write!(f, "seq=0x{:04X} frag=0", seq.0),
-            Some(part) => write!(f, "seq=0x{:04X} frag=1 idx={part}", seq.0),
         }
     }
 }

@@ -6,9 +6,10 @@ mod lcg;
 use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 
+use bcnet_observe::MessageBuffer;
 use bcnet_transport::wire::{
-    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageBuffer, MessageId,
-    Part, PeerId, Role, Seq, Text, Writer,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId,
+    Role, Seq, Text, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -153,7 +153,7 @@ impl Watch {
     /// What one peer may have waiting is limited, whatever it says.
     pub(crate) fn check_limits(&self, world: &World, config: &Config) {
         for snapshot in self.snapshots(world) {
-            assert!(snapshot.queued_bytes <= config.queue_bytes, "{snapshot}");
+            assert!(snapshot.queued_bytes <= config.queue_bytes, "{snapshot:?}");
             for receiving in &snapshot.receiving {
                 assert!(receiving.held_bytes <= config.hold_bytes + (160 << 10), "{receiving:?}");
             }

@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior, Rng};
+use bcnet_observe::Queues;
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Event, Quality, Queues, Time, cipher};
+use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Event, Quality, Time, cipher};
 
 /// One end.
 pub(crate) enum Node {
@@ -67,7 +68,7 @@ impl Node {
     pub(crate) fn queues(&self, peer: PeerId, now: Time) -> Option<Queues> {
         match self {
             Self::Stock(stock) => stock.dump(peer).map(|dump| crate::queues(&dump)),
-            Self::Bcnet(endpoint) => endpoint.snapshot(peer, now).map(|snapshot| snapshot.queues()),
+            Self::Bcnet(endpoint) => endpoint.snapshot(peer, now).map(|snapshot| Queues::from(&snapshot)),
         }
     }
 

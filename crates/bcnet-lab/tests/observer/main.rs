@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use bcnet_lab::stock::Dump;
 use bcnet_lab::{Faults, Rng};
-use bcnet_observe::{ConversationId, Finding, Limits, Observer, RetransmitCause, Side, What};
-use bcnet_transport::wire::{Datagram, Message, MessageBuffer, MessageId, PeerId, Seq};
-use bcnet_transport::{QueuedAck, QueuedMessage, Queues, Time, cipher};
+use bcnet_observe::{
+    ConversationId, Finding, Limits, MessageBuffer, Observer, QueuedAck, QueuedMessage, Queues,
+    RetransmitCause, Side, What,
+};
+use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId, Seq};
+use bcnet_transport::{Time, cipher};
 
 use duel::{ADDRESSES, Duel, Engine, Node, PEERS, Watcher};
 

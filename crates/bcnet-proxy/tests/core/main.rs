@@ -7,10 +7,11 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use bcnet_observe::MessageBuffer;
 use bcnet_proxy::Inbound;
 use bcnet_transport::wire::{
-    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageBuffer, MessageId,
-    Part, PeerId, Role, Seq, Text, Writer,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId,
+    Role, Seq, Text, Writer,
 };
 use bcnet_transport::{Time, cipher};
 

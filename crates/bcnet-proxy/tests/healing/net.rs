@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior};
+use bcnet_observe::MessageBuffer;
 use bcnet_proxy::{Config, Event, Inbound, Leg, Output, Proxy};
-use bcnet_transport::wire::{Datagram, Message, MessageBuffer, PeerId, Role, Text};
+use bcnet_transport::wire::{Datagram, Message, PeerId, Role, Text};
 use bcnet_transport::{Connect, Endpoint, Engine as _, Quality, Time, cipher};
 
 pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);

@@ -1,10 +1,11 @@
 //! A borrowed view of one whole datagram.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
 
 use super::parse::{self, Origin};
-use super::{DATAGRAM_HEADER, Field, MAX_DATAGRAM, Message, NonStock, PeerId, Reason, Role, WireError};
+use super::{DATAGRAM_HEADER, Field, Message, PeerId, Reason, Role, WireError};
 
 /// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
 #[derive(Debug, Clone, Copy)]
@@ -39,9 +40,25 @@ impl<'a> Datagram<'a> {
         Ok(Self { bytes, origin })
     }
 
-    /// A datagram that was checked already.
-    pub(super) const fn checked(bytes: &'a [u8], origin: Origin) -> Self {
-        Self { bytes, origin }
+    /// As [`parse`](Self::parse), but adds the messages to `messages` in the same pass, for a reader that looks at them more
+    /// than once. If it fails, those before the fault may have been added.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_into(
+        bytes: &'a [u8],
+        sent_by: Option<Role>,
+        messages: &mut Vec<Message<'a>>,
+    ) -> Result<Self, WireError> {
+        let (sender, count) = head(bytes)?;
+        let origin = Origin { role: sent_by, sender: Some(sender) };
+        let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
+        messages.reserve(usize::from(count));
+        for _ in 0..count {
+            rest = parse::add_message(rest, bytes.len() - rest.len(), origin, messages)?;
+        }
+        check_end(bytes, rest)?;
+        Ok(Self { bytes, origin })
     }
 
     /// Returns who sent it.
@@ -67,13 +84,6 @@ impl<'a> Datagram<'a> {
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
-
-    /// Returns what a stock sender would not have done with the datagram as a whole; each message tells its own.
-    #[must_use]
-    pub fn non_stock(&self) -> NonStock {
-        NonStock::when(!self.sender().is_stock_sender(), NonStock::SENDER)
-            | NonStock::when(self.bytes.len() > MAX_DATAGRAM, NonStock::LARGE_DATAGRAM)
-    }
 }
 
 impl fmt::Display for Datagram<'_> {
@@ -97,7 +107,7 @@ impl<'a> Message<'a> {
 
 /// Returns the sender and the number of messages, in front of them (T-01).
 #[inline(always)]
-pub(super) fn head(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
+fn head(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
     match bytes {
         [] => Err(WireError { at: 0, field: Field::Sender, reason: Reason::Truncated }),
         [_] => Err(WireError { at: 1, field: Field::Count, reason: Reason::Truncated }),
@@ -108,7 +118,7 @@ pub(super) fn head(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
 
 /// Nothing may be left behind the last message.
 #[inline(always)]
-pub(super) fn check_end(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
+fn check_end(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
     if rest.is_empty() {
         return Ok(());
     }

@@ -40,12 +40,6 @@ impl PeerId {
     pub const fn is_assignable(self) -> bool {
         matches!(self.0, 0x02..=0x7E) && self.0 != Self::GAMESPY.0
     }
-
-    /// Returns whether a stock sender ever puts this id in front of a datagram.
-    #[must_use]
-    pub(crate) const fn is_stock_sender(self) -> bool {
-        self.is_assignable() || self.0 == Self::HOST.0 || self.0 == Self::UNASSIGNED.0
-    }
 }
 
 impl fmt::Display for PeerId {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use super::{Channel, Delivery, Kind, MAX_MESSAGE, MessageId, NonStock, PeerId, Seq, Text};
+use super::{Channel, Delivery, Kind, MessageId, PeerId, Seq, Text};
 
 /// One message of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,31 +180,6 @@ impl Message<'_> {
                 delivery.seq().map(|seq| MessageId { channel: Channel::Game, seq, part })
             }
         }
-    }
-
-    /// Returns what a stock sender would not have done.
-    #[must_use]
-    pub fn non_stock(&self) -> NonStock {
-        let large = NonStock::when(self.wire_len() > MAX_MESSAGE, NonStock::LARGE_MESSAGE);
-        large
-            | match self {
-                Self::Ack(Ack { id, spare }) => {
-                    let control_part = id.channel == Channel::Control && id.part.is_some();
-                    NonStock::when(spare & ACK_SPARE != 0, NonStock::ACK_SPARE_BITS)
-                        | NonStock::when(control_part, NonStock::ACK_CONTROL_PART)
-                }
-                Self::Keepalive => NonStock::NONE,
-                Self::Control(control) => {
-                    NonStock::when(!control.reliable, NonStock::CONTROL_UNRELIABLE)
-                        | NonStock::when(!control.urgent, NonStock::CONTROL_NOT_URGENT)
-                        | NonStock::when(!control.tail.is_empty(), NonStock::TAIL)
-                }
-                Self::Data(data) => {
-                    let loose = matches!(data.delivery, Delivery::UnreliablePart(_));
-                    NonStock::when(data.urgent, NonStock::DATA_URGENT)
-                        | NonStock::when(loose, NonStock::UNRELIABLE_PART)
-                }
-            }
     }
 }
 

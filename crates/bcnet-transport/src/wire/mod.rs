@@ -1,16 +1,16 @@
 //! The wire format of one datagram, after the cipher is removed and before it is applied.
 //!
-//! Owns rules T-01 to T-39: [`Datagram`] and [`MessageBuffer`] read, [`Writer`] writes, and all speak [`Message`]. Reading is
+//! Owns rules T-01 to T-39: [`Datagram`] reads, [`Writer`] writes, and both speak [`Message`]. Reading is
 //! whole-or-error: [`Datagram::parse`] looks at every byte before it gives anything out, so a caller never acts
 //! on half of a malformed datagram.
 //!
 //! # Contract
-//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`] and the 255 places of a
-//!   [`MessageBuffer`]), or read outside the slice it was given.
+//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`] and the 255 places of
+//!   [`Datagram::parse_into`]), or read outside the slice it was given.
 //! - For every `bytes` that parse, writing the sender and the messages gives `bytes` again, odd forms included.
 //! - For every message a [`Writer`] accepts, parsing gives it back to a reader that knows who sent it.
-//! - What stock senders never produce but a reader can make sense of is decoded and told by
-//!   [`Datagram::non_stock`] and [`Message::non_stock`]; what makes no sense is a [`WireError`].
+//! - What stock senders never produce but a reader can make sense of is decoded, and its value tells;
+//!   what makes no sense is a [`WireError`].
 //!
 //! It does not know sequence windows, retransmission or game payloads.
 //!
@@ -33,9 +33,7 @@ mod datagram;
 mod error;
 mod id;
 mod message;
-mod non_stock;
 mod parse;
-mod parsed;
 mod text;
 mod write;
 
@@ -43,9 +41,7 @@ pub use datagram::{Datagram, Messages};
 pub use error::{Field, Reason, WireError};
 pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
-pub use non_stock::NonStock;
 pub(crate) use parse::{Whole, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
-pub use parsed::{Content, MessageBuffer, Parsed};
 pub use text::Text;
 pub use write::Writer;
 pub(crate) use write::{data_header, plain_ack};

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::slice;
 use std::time::Duration;
 
+use bcnet_observe::NonStock;
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
 use bcnet_transport::{
     AdmitError, BootError, Cause, Config, Connect, Endpoint, Engine, Event, Leave, SendError, Time,
@@ -32,7 +33,11 @@ fn a_password_too_long_for_one_message_is_cut() {
         let Message::Control(Control { body: Body::ConnectRequest { password, .. }, .. }) = message else {
             panic!("{message}")
         };
-        assert_eq!((password.chars().count(), message.non_stock().is_empty()), (kept, true), "{characters}");
+        assert_eq!(
+            (password.chars().count(), NonStock::of(&message).is_empty()),
+            (kept, true),
+            "{characters}"
+        );
     }
 }
 

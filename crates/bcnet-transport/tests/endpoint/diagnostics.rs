@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bcnet_observe::Queues;
 use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Seq, Text};
 use bcnet_transport::{Cause, Engine, Leave, Quality, Receiving, Unacknowledged};
 
@@ -39,7 +40,7 @@ fn a_snapshot_reads_like_the_dumps_of_the_original() {
   ack[3] seq=0x0002 frag=1 idx=0 below32=0 retx=0
   ack[4] seq=0x0002 frag=1 idx=1 below32=0 retx=0"
     );
-    assert_eq!(snapshot.to_string(), dump);
+    assert_eq!(Queues::from(&snapshot).to_string(), dump);
 }
 
 /// T-61: before a round trip is known the interval is 1.00, as in the original's dumps; parts tell their index.
@@ -55,7 +56,7 @@ fn an_interval_is_one_second_before_a_round_trip_is_known() {
   retx[0] seq=0x0000 frag=0 rel=1 retx=1 intv=1.00
   retx[1] seq=0x0000 frag=1 idx=0 rel=1 retx=1 intv=1.00
   retx[2] seq=0x0000 frag=1 idx=1 rel=1 retx=1 intv=1.00";
-    assert_eq!(host.snapshot(PeerId(2), ms(1000)).to_string(), dump);
+    assert_eq!(Queues::from(&host.snapshot(PeerId(2), ms(1000))).to_string(), dump);
 }
 
 /// T-60, T-68, T-69: a snapshot holds every queue.
@@ -104,7 +105,8 @@ fn a_snapshot_tells_the_interval_of_each_message() {
     intervals.dedup();
     let steady = (1..=8).map(|sends| (sends, 300));
     assert_eq!(intervals, steady.chain([(9, 600), (10, 1200), (11, 2400)]).collect::<Vec<_>>());
-    assert!(host.snapshot(PeerId(2), ms(6000)).to_string().ends_with("retx=10 intv=2.40"));
+    let queues = Queues::from(&host.snapshot(PeerId(2), ms(6000))).to_string();
+    assert!(queues.ends_with("retx=10 intv=2.40"), "{queues}");
 }
 
 /// T-60: counters of one peer, in both directions.

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use bcnet_observe::NonStock;
 use bcnet_transport::wire::{BootReason, Datagram, Delivery, MAX_MESSAGE, Message, PeerId, Seq, Text};
 use bcnet_transport::{Cause, Config, Engine, Event, Quality};
 
@@ -53,7 +54,7 @@ fn control_messages_have_a_five_byte_header_with_bits_15_and_14() {
         let datagram = Datagram::parse(&packet.bytes, None).expect("well formed");
         let mut at = 2;
         for message in datagram.messages() {
-            assert!(message.non_stock().is_empty(), "{message}");
+            assert!(NonStock::of(&message).is_empty(), "{message}");
             if let Message::Control(_) = message {
                 let word = u16::from_le_bytes([packet.bytes[at + 1], packet.bytes[at + 2]]);
                 assert_eq!(usize::from(word), 0xC000 + message.wire_len(), "{message}");

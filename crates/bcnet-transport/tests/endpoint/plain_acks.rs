@@ -366,6 +366,6 @@ fn no_mixture_of_acks_for_parts_upsets_the_books() {
         }
         let end = host.snapshot(PeerId(2), now);
         let books = (end.unacknowledged.len(), end.fresh, end.queued_bytes, end.in_flight);
-        assert_eq!(books, (0, 0, 0, 0), "seed {seed}: {end}");
+        assert_eq!(books, (0, 0, 0, 0), "seed {seed}: {end:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The datagram: its sender, its count, its limits.
 
-use bcnet_transport::wire::{Channel, Datagram, Field, Message, NonStock, PeerId, Reason, Writer};
+use bcnet_observe::NonStock;
+use bcnet_transport::wire::{Channel, Datagram, Field, Message, PeerId, Reason, Writer};
 
 use crate::{ack, error, parse, unhex, unreliable};
 
@@ -28,7 +29,7 @@ fn sender_ids_that_no_stock_peer_has_are_flagged() {
         let datagram = Datagram::parse(&datagram, None).expect("a keepalive");
         let odd = id == 0 || id == 0x5C || (0x7F..=0xFE).contains(&id);
         assert_eq!(datagram.sender(), PeerId(id));
-        assert_eq!(datagram.non_stock().contains(NonStock::SENDER), odd, "sender 0x{id:02X}");
+        assert_eq!(NonStock::of_datagram(&datagram).contains(NonStock::SENDER), odd, "sender 0x{id:02X}");
         assert_eq!(PeerId(id).is_assignable(), !odd && id != 1 && id != 0xFF, "0x{id:02X}");
     }
     let ids =
@@ -75,7 +76,7 @@ fn datagrams_over_512_bytes_are_not_written_but_read_and_flagged() {
         let room = writer.room();
         assert!((0..room).all(|_| writer.push(&Message::Keepalive)));
         let datagram = Datagram::parse(writer.finish().expect("full"), None).expect("well formed");
-        assert_eq!(datagram.non_stock().contains(NonStock::LARGE_DATAGRAM), odd, "{len}");
+        assert_eq!(NonStock::of_datagram(&datagram).contains(NonStock::LARGE_DATAGRAM), odd, "{len}");
     }
 }
 

@@ -3,9 +3,10 @@
 use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 
+use bcnet_observe::NonStock;
 use bcnet_transport::wire::{
-    Body, BootReason, Channel, Control, Data, Datagram, Delivery, Field, Kind, Message, MessageId, NonStock,
-    PeerId, Reason, Role, Seq, Writer,
+    Body, BootReason, Channel, Control, Data, Datagram, Delivery, Field, Kind, Message, MessageId, PeerId,
+    Reason, Role, Seq, Writer,
 };
 
 use crate::{
@@ -58,8 +59,8 @@ fn the_word_of_a_data_message_has_three_flags_and_13_bits_of_size() {
         urgent,
         Message::Data(Data { delivery: Delivery::Reliable(Seq(0x1234)), urgent: true, payload: &[0xAA] })
     );
-    assert_eq!(urgent.non_stock(), NonStock::DATA_URGENT);
-    assert_eq!(message("32 04 40 AA").non_stock(), NonStock::DATA_URGENT);
+    assert_eq!(NonStock::of(&urgent), NonStock::DATA_URGENT);
+    assert_eq!(NonStock::of(&message("32 04 40 AA")), NonStock::DATA_URGENT);
 
     let mut largest = unhex("32 FF 1F");
     largest.resize(8191, 7);
@@ -97,7 +98,7 @@ fn the_word_of_a_control_message_has_14_bits_of_size() {
     large.resize(0x200A, 0);
     let parsed = Message::parse(&large, None).expect("well formed");
     assert_eq!(parsed.wire_len(), 0x200A);
-    assert_eq!(parsed.non_stock(), NonStock::TAIL | NonStock::LARGE_MESSAGE);
+    assert_eq!(NonStock::of(&parsed), NonStock::TAIL | NonStock::LARGE_MESSAGE);
     assert_eq!(error_in("05 0A E0 02 00 02 0A 0A 0A EF"), (10, Field::Tail, Reason::Truncated));
 }
 
@@ -137,7 +138,7 @@ fn the_least_sizes_of_each_kind_are_good() {
     let reply = Body::ConnectReply { assigned: PeerId(2) };
     assert_eq!(message("03 06 C0 00 00 02"), Message::Control(Control::new(Seq(0), reply)));
     for each in ["32 03 00", "32 04 00 07", "32 05 80 01 00", "32 07 A0 01 00 00 02", "03 06 C0 00 00 02"] {
-        assert!(message(each).non_stock().is_empty(), "{each}");
+        assert!(NonStock::of(&message(each)).is_empty(), "{each}");
     }
 }
 
@@ -221,7 +222,7 @@ fn a_longer_control_message_is_read_and_its_tail_kept() {
     ] {
         let parsed = message(each);
         let Message::Control(control) = parsed else { panic!("{parsed}") };
-        assert_eq!((control.tail, parsed.non_stock()), (tail, NonStock::TAIL), "{each}");
+        assert_eq!((control.tail, NonStock::of(&parsed)), (tail, NonStock::TAIL), "{each}");
         assert_eq!(written(&parsed), unhex(each));
     }
 }
@@ -250,7 +251,7 @@ fn control_messages_always_have_a_sequence_number() {
         let parsed = message(&bytes);
         let Message::Control(control) = parsed else { panic!("{parsed}") };
         assert_eq!((control.seq, control.reliable, control.urgent), (Seq(0x0102), reliable, urgent));
-        assert_eq!((parsed.non_stock(), parsed.id().is_some()), (odd, reliable));
+        assert_eq!((NonStock::of(&parsed), parsed.id().is_some()), (odd, reliable));
         assert_eq!(written(&parsed), unhex(&bytes));
     }
     let fresh = Control::new(Seq(2), Body::Boot { reason: BootReason::KICKED, target: PeerId(2) });
@@ -341,7 +342,7 @@ fn an_unreliable_part_is_not_stock() {
     for (each, part) in [("32 06 20 00 03 AA", first(3)), ("32 05 20 01 AA", later(1))] {
         let parsed = message(each);
         assert_eq!(parsed, data(Delivery::UnreliablePart(part), &[0xAA]));
-        assert_eq!((parsed.non_stock(), parsed.id()), (NonStock::UNRELIABLE_PART, None));
+        assert_eq!((NonStock::of(&parsed), parsed.id()), (NonStock::UNRELIABLE_PART, None));
         assert_eq!(written(&parsed), unhex(each));
     }
 }
@@ -358,7 +359,7 @@ fn a_total_of_zero_is_refused() {
 #[test]
 fn messages_over_412_bytes_are_not_stock() {
     for (len, odd) in [(409, NonStock::NONE), (410, NonStock::LARGE_MESSAGE)] {
-        assert_eq!(unreliable(&vec![0; len]).non_stock(), odd, "{len}");
+        assert_eq!(NonStock::of(&unreliable(&vec![0; len])), odd, "{len}");
     }
     assert_eq!(bcnet_transport::wire::MAX_MESSAGE, 412);
 }

@@ -2,9 +2,10 @@
 
 use std::net::Ipv4Addr;
 
+use bcnet_observe::NonStock;
 use bcnet_transport::wire::{
-    Ack, Body, BootReason, Channel, Control, Field, Message, MessageId, NonStock, PeerId, Reason, Role, Seq,
-    Text, Writer,
+    Ack, Body, BootReason, Channel, Control, Field, Message, MessageId, PeerId, Reason, Role, Seq, Text,
+    Writer,
 };
 
 use crate::{ack, error, error_as, error_in, message, message_as, parse, parse_as, unhex, written};
@@ -19,7 +20,7 @@ fn an_ack_names_what_it_acknowledges() {
         ("01 FF FF 01 FE", ack(Channel::Game, 0xFFFF, Some(0xFE))),
     ] {
         assert_eq!(message(each), expected, "{each}");
-        assert!(expected.non_stock().is_empty());
+        assert!(NonStock::of(&expected).is_empty());
         assert_eq!(written(&expected), unhex(each));
         assert_eq!(expected.wire_len(), unhex(each).len());
     }
@@ -29,19 +30,19 @@ fn an_ack_names_what_it_acknowledges() {
 #[test]
 fn odd_ack_flags_are_kept_and_flagged() {
     assert_eq!(message("01 02 00 03 05"), ack(Channel::Control, 2, Some(5)));
-    assert_eq!(message("01 02 00 03 05").non_stock(), NonStock::ACK_CONTROL_PART);
+    assert_eq!(NonStock::of(&message("01 02 00 03 05")), NonStock::ACK_CONTROL_PART);
     for flags in (4..=255_u8).filter(|flags| flags & 1 == 0) {
         let bytes = [1, 2, 0, flags];
         let parsed = Message::parse(&bytes, None).expect("well formed");
         let Message::Ack(Ack { id, spare }) = parsed else { panic!("no ack") };
         assert_eq!((id.channel == Channel::Control, spare), (flags & 2 != 0, flags & !3));
-        assert_eq!(parsed.non_stock(), NonStock::ACK_SPARE_BITS);
+        assert_eq!(NonStock::of(&parsed), NonStock::ACK_SPARE_BITS);
         assert_eq!(written(&parsed), bytes);
     }
     // Whatever a caller leaves in the two bits that have a meaning, the id decides.
     let id = MessageId { channel: Channel::Game, seq: Seq(2), part: None };
     assert_eq!(written(&Message::Ack(Ack { id, spare: 0x83 })), unhex("01 02 00 80"));
-    assert!(Message::Ack(Ack { id, spare: 3 }).non_stock().is_empty());
+    assert!(NonStock::of(&Message::Ack(Ack { id, spare: 3 })).is_empty());
 }
 
 /// T-32: a keepalive is its type byte and nothing else.
@@ -49,7 +50,7 @@ fn odd_ack_flags_are_kept_and_flagged() {
 fn a_keepalive_is_one_byte() {
     assert_eq!(message("02"), Message::Keepalive);
     assert_eq!(Message::Keepalive.wire_len(), 1);
-    assert!(Message::Keepalive.non_stock().is_empty());
+    assert!(NonStock::of(&Message::Keepalive).is_empty());
     assert_eq!(parse(&unhex("01 01 02")).map(|messages| messages.len()), Ok(1));
     // A one-byte identity, as one note has it, is no message.
     assert_eq!(error("01 01 00"), (3, Field::Size, Reason::Truncated));

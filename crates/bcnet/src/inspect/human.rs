@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use bcnet_observe::NonStock;
 use bcnet_session::game::describe;
-use bcnet_transport::wire::{Message, NonStock, Role};
+use bcnet_transport::wire::{Message, Role};
 
 use super::explain::{self, FieldRow};
 use super::{Decoded, Entry, Position, latin1};
@@ -23,7 +24,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     match &entry.decoded {
         Decoded::Datagram(datagram) => {
             let head = datagram.datagram();
-            writeln!(out, "{head}{}{comment}", odd(head.non_stock()))?;
+            writeln!(out, "{head}{}{comment}", odd(NonStock::of_datagram(&head)))?;
             if explain {
                 rows(out, explain::datagram(head))?;
             }
@@ -62,7 +63,7 @@ pub(super) fn message(message: &Message<'_>) -> String {
         Message::Data(data) => payload(data.payload),
         Message::Ack(_) | Message::Keepalive | Message::Control(_) => String::new(),
     };
-    format!("{message}{shown}{}", odd(message.non_stock()))
+    format!("{message}{shown}{}", odd(NonStock::of(&message)))
 }
 
 /// The fields of a message that begins at byte `at`, if they are asked for.

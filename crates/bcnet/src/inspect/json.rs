@@ -8,8 +8,9 @@ mod text;
 
 use std::num::NonZeroU8;
 
+use bcnet_observe::NonStock;
 use bcnet_session::game::{self, Description, describe};
-use bcnet_transport::wire::{Ack, Body, Control, Data, Message, NonStock, Role};
+use bcnet_transport::wire::{Ack, Body, Control, Data, Message, Role};
 
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
@@ -59,7 +60,7 @@ impl Json {
                 });
                 let kept = places.filter(|(_, each)| wanted(each));
                 self.array(kept, |json, (at, each)| json.message(each, explain, at));
-                self.non_stock(datagram.datagram().non_stock());
+                self.non_stock(NonStock::of_datagram(datagram.datagram()));
             }
             Decoded::Message(each) => {
                 self.member("sender", ());
@@ -108,7 +109,7 @@ impl Json {
                 Message::Control(control) => json.control(control),
                 Message::Data(data) => json.data(data),
             }
-            json.non_stock(message.non_stock());
+            json.non_stock(NonStock::of(&message));
             if explain {
                 json.name("fields");
                 json.fields(explain::message(message, at));

@@ -16,8 +16,9 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use bcnet_observe::{Content, MessageBuffer, Parsed};
 use bcnet_transport::cipher;
-use bcnet_transport::wire::{Content, Message, MessageBuffer, Parsed, PeerId, Role, WireError};
+use bcnet_transport::wire::{Message, PeerId, Role, WireError};
 
 use crate::Verdict;
 use hex::{BadHex, Line};

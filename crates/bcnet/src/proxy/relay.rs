@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use bcnet_observe::MessageBuffer;
 use bcnet_proxy::{Bytes, Config, Event, Inbound, Leg, Output, Proxy, Refusal, Source};
 use bcnet_session::{Masters, Network, answer_challenge, heartbeat};
-use bcnet_transport::wire::{MessageBuffer, Role};
+use bcnet_transport::wire::Role;
 use bcnet_transport::{Time, cipher};
 
 use super::metrics::{self, Metrics};

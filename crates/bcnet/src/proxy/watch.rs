@@ -5,9 +5,8 @@ use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_observe::{Finding, Limits, Observer, Side};
+use bcnet_observe::{Content, Finding, Limits, Observer, Side};
 use bcnet_transport::Time;
-use bcnet_transport::wire::Content;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
 use crate::log::LineLimit;

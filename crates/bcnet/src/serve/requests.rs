@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use bcnet_observe::Queues;
 use bcnet_session::{Player, PlayerState};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{BootReason, PeerId};
@@ -248,7 +249,7 @@ fn queues(host: &SessionHost, peer: PeerId, now: Time) -> Option<Value> {
         "round_trip_ms": snapshot.round_trip.map(millis),
         "timeout_ms": millis(snapshot.timeout),
         "silent_s": snapshot.silent_for.as_secs(),
-        "dump": snapshot.to_string(),
+        "dump": Queues::from(&snapshot).to_string(),
     }))
 }
 

@@ -1,8 +1,8 @@
 //! Whatever bytes a file holds, it is read to an end.
 
 use bcnet_lab::Rng;
+use bcnet_observe::MessageBuffer;
 use bcnet_transport::cipher;
-use bcnet_transport::wire::MessageBuffer;
 
 use super::source::{Batch, Source, Step};
 use super::{Run, Sink};

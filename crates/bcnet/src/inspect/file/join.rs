@@ -16,7 +16,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use bcnet_transport::wire::{Message, MessageBuffer, PeerId, Role};
+use bcnet_observe::MessageBuffer;
+use bcnet_transport::wire::{Message, PeerId, Role};
 
 use self::pairs::{EARLY, Pairs, Standing};
 use self::stays::{MAX_STAYS, StayId, Stays};

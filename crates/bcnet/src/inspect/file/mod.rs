@@ -31,9 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
-use bcnet_observe::{Finding, Limits, NO_MARK, Observed, Observer};
+use bcnet_observe::{Content, Finding, Limits, MessageBuffer, NO_MARK, Observed, Observer};
 use bcnet_transport::Time;
-use bcnet_transport::wire::{Content, MessageBuffer, PeerId, Role};
+use bcnet_transport::wire::{PeerId, Role};
 
 use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, NO_MARK, Observed, Observer, What};
-use bcnet_transport::wire::{Parsed, PeerId, Role, WireError};
+use bcnet_observe::{Finding, NO_MARK, NonStock, Observed, Observer, Parsed, What};
+use bcnet_transport::wire::{PeerId, Role, WireError};
 
 use super::filter::Filter;
 use super::{End, Evidence, Packet, Sight, Sink, role};
@@ -51,7 +51,7 @@ impl<W: Write> View<W> {
             return self.json(packet, Some(role(datagram.sender())), decoded);
         }
         let head = self.head(packet, datagram.sender());
-        let odd = human::odd(datagram.datagram().non_stock());
+        let odd = human::odd(NonStock::of_datagram(datagram.datagram()));
         let mut comment = comment(packet);
         for message in datagram.messages().iter().filter(|message| self.filter.wants_message(message)) {
             writeln!(self.out, "{head}{}{odd}{comment}", human::message(message))?;

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_transport::wire::{Body, Message, Parsed, PeerId, Role};
+use bcnet_observe::Parsed;
+use bcnet_transport::wire::{Body, Message, PeerId, Role};
 
 use super::super::role;
 

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::ops::BitOr;
 
+use bcnet_transport::wire::{Ack, Channel, Datagram, Delivery, MAX_DATAGRAM, MAX_MESSAGE, Message, PeerId};
+
 /// A set of oddities. Empty for everything that stock senders make.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NonStock(u16);
@@ -43,8 +45,41 @@ impl NonStock {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
+    /// What a stock sender would not have done with a message.
+    #[must_use]
+    pub fn of(message: &Message<'_>) -> Self {
+        let large = Self::when(message.wire_len() > MAX_MESSAGE, Self::LARGE_MESSAGE);
+        large
+            | match message {
+                Message::Ack(Ack { id, spare }) => {
+                    let control_part = id.channel == Channel::Control && id.part.is_some();
+                    Self::when(spare >> 2 != 0, Self::ACK_SPARE_BITS)
+                        | Self::when(control_part, Self::ACK_CONTROL_PART)
+                }
+                Message::Keepalive => Self::NONE,
+                Message::Control(control) => {
+                    Self::when(!control.reliable, Self::CONTROL_UNRELIABLE)
+                        | Self::when(!control.urgent, Self::CONTROL_NOT_URGENT)
+                        | Self::when(!control.tail.is_empty(), Self::TAIL)
+                }
+                Message::Data(data) => {
+                    let loose = matches!(data.delivery, Delivery::UnreliablePart(_));
+                    Self::when(data.urgent, Self::DATA_URGENT) | Self::when(loose, Self::UNRELIABLE_PART)
+                }
+            }
+    }
+
+    /// What a stock sender would not have done with a datagram as a whole; each message has its own.
+    #[must_use]
+    pub fn of_datagram(datagram: &Datagram<'_>) -> Self {
+        let sender = datagram.sender();
+        let stock = sender.is_assignable() || matches!(sender, PeerId::HOST | PeerId::UNASSIGNED);
+        Self::when(!stock, Self::SENDER)
+            | Self::when(datagram.as_bytes().len() > MAX_DATAGRAM, Self::LARGE_DATAGRAM)
+    }
+
     /// `oddity` if `present`, else nothing.
-    pub(super) const fn when(present: bool, oddity: Self) -> Self {
+    const fn when(present: bool, oddity: Self) -> Self {
         if present { oddity } else { Self::NONE }
     }
 

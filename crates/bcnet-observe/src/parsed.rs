@@ -5,9 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::datagram::{check_end, head};
-use super::parse::{self, Origin};
-use super::{DATAGRAM_HEADER, Datagram, Message, PeerId, Role, WireError};
+use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
 
 /// A well-formed datagram and its messages.
 #[derive(Debug, Clone, Copy)]
@@ -76,16 +74,9 @@ impl<'a> MessageBuffer<'a> {
     /// # Errors
     /// As [`Datagram::parse`], which gives the same answer for the same bytes.
     pub fn parse(&mut self, bytes: &'a [u8], sent_by: Option<Role>) -> Result<Parsed<'_>, WireError> {
-        let (sender, count) = head(bytes)?;
-        let origin = Origin { role: sent_by, sender: Some(sender) };
-        let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
         self.messages.clear();
-        self.messages.reserve(usize::from(count));
-        for _ in 0..count {
-            rest = parse::add_message(rest, bytes.len() - rest.len(), origin, &mut self.messages)?;
-        }
-        check_end(bytes, rest)?;
-        Ok(Parsed { datagram: Datagram::checked(bytes, origin), messages: &self.messages })
+        let datagram = Datagram::parse_into(bytes, sent_by, &mut self.messages)?;
+        Ok(Parsed { datagram, messages: &self.messages })
     }
 
     /// Tells what deciphered bytes are, and decodes a datagram among them.
@@ -107,8 +98,8 @@ impl<'a> MessageBuffer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
     use super::*;
+    use bcnet_transport::wire::Kind;
 
     #[test]
     fn a_buffer_that_is_used_again_keeps_its_memory() {
