@@ -46,8 +46,13 @@ def wrong(report):
 
 
 def late(report):
-    """The share of the players' frames that came late: of what it is more than 0.01 the machine is too busy to judge."""
+    """The share of the players' frames that came late by a frame: above 0.01 the machine is too busy to judge."""
     return report["frames"]["late"] / max(report["frames"]["all"], 1)
+
+
+def lateness(report):
+    """Milliseconds within which 99 of 100 of the players' frames began: much of it means that the players are the limit."""
+    return report["frames"]["lateness_us"]["p99"] / 1e3
 
 
 def per_player(report):
@@ -58,9 +63,10 @@ def per_player(report):
 
 
 @contextmanager
-def server(program, directory, sessions):
+def server(program, directory, sessions, control="none", capture="none"):
     config = directory / "bcnet.toml"
-    text = ['[server]\nbind = "127.0.0.1"\ncontrol = "none"\n', '[log]\nlevel = "warn"\n']
+    text = [f'[server]\nbind = "127.0.0.1"\ncontrol = "{control}"\n', '[log]\nlevel = "warn"\n',
+            f'[capture]\nfile = "{capture}"\n']
     text += [f'[[session]]\nname = "session {n}"\nport = {GAME_PORT + n}\n' for n in range(sessions)]
     config.write_text("\n".join(text))
     with running([program, "serve", "--config", config], sessions, directory) as process:

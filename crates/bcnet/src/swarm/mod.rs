@@ -30,6 +30,7 @@ use crate::config::HostPort;
 use crate::query;
 use delay::Delays;
 use field::{Field, LinkConditions, Manner};
+use histogram::Histogram;
 use plan::Pace;
 use player::{Player, PlayerOptions};
 use report::{Cpu, Live, Usage};
@@ -97,7 +98,7 @@ pub(crate) struct Args {
     hold: bool,
 
     /// Instead, try rule by rule of PROTOCOL.md what the server does
-    #[arg(long, conflicts_with_all = ["hold", "sessions", "players"])]
+    #[arg(long, conflicts_with_all = ["hold", "sessions", "players", "steady", "quick", "report"])]
     check: bool,
 
     /// With --check: also the rules that take up to a minute
@@ -250,6 +251,7 @@ fn warm_up(field: &mut Field) -> anyhow::Result<()> {
         field.turn(end)?;
     }
     field.totals.delays = Delays::default();
+    field.totals.lateness = Histogram::default();
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::delay::{Delays, Joins};
+use super::histogram::Histogram;
 
 /// Counts of all players together.
 #[derive(Debug, Default)]
@@ -37,6 +38,8 @@ pub(super) struct SwarmTotals {
     /// Frames, and how many came more than a frame too late because the machine had no time for them.
     pub(super) frames: u64,
     pub(super) late_frames: u64,
+    /// How late frames came. Much of that is a sign that the players themselves are the limit.
+    pub(super) lateness: Histogram,
     pub(super) sent: Datagrams,
     pub(super) received: Datagrams,
 }
@@ -98,7 +101,11 @@ impl SwarmTotals {
             "refused": self.refused,
             "dropped": self.dropped,
             "absent": self.absent,
-            "frames": { "all": self.frames, "late": self.late_frames },
+            "frames": {
+                "all": self.frames,
+                "late": self.late_frames,
+                "lateness_us": self.lateness.json(),
+            },
             "datagrams": {
                 "sent": self.sent.count,
                 "received": self.received.count,
