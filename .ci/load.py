@@ -65,7 +65,7 @@ def per_player(report):
 @contextmanager
 def server(program, directory, sessions, control="none", capture="none"):
     config = directory / "bcnet.toml"
-    text = [f'[server]\nbind = "127.0.0.1"\ncontrol = "{control}"\n', '[log]\nlevel = "warn"\n',
+    text = [f'[server]\nbind = "127.0.0.1"\ncontrol = "{control}"\n', '[log]\nlevel = "error"\n',
             f'[capture]\nfile = "{capture}"\n']
     text += [f'[[session]]\nname = "session {n}"\nport = {GAME_PORT + n}\n' for n in range(sessions)]
     config.write_text("\n".join(text))
