@@ -214,6 +214,11 @@ local CODES = {
         [0x05] = "Borg destroyed",
         [0x06] = "Enterprise destroyed",
     } },
+    ["phaser level"] = { number = "u8", names = {
+        [0x00] = "low",
+        [0x01] = "medium",
+        [0x02] = "high",
+    } },
     ["object class"] = { number = "u32", names = {
         [0x8008] = "Ship",
         [0x8009] = "Torpedo",
@@ -415,7 +420,7 @@ local VALUES = {
     flag = "has_hash cloaked",
     float = "position rotation force lifetime warp delta forward up speed contact offset power",
     text = "name set",
-    named = "class event flags species",
+    named = "class event flags species value",
     bytes = "unknown subsystems body rest",
 }
 local TYPES = {
@@ -924,7 +929,9 @@ end
 
 local EVENT_EXTRA = {
     [0x0104] = function(r) r:u8("value") end,
-    [0x0105] = function(r) r:u8("value") end,
+    [0x0105] = function(r, event)
+        if event == 0x008000E0 then READ["phaser level"](r, "value") else r:u8("value") end
+    end,
     [0x010C] = function(r) r:id("object") end,
     [0x0866] = function(r) r:u8("peer") end,
     [0x8124] = function(r)
@@ -938,11 +945,11 @@ local EVENT_EXTRA = {
 
 function READ.event(r)
     local class = READ["event class"](r, "class")
-    READ["event number"](r, "event")
+    local event = READ["event number"](r, "event")
     r:id("source")
     r:id("related")
     local extra = EVENT_EXTRA[class]
-    if extra then extra(r) end
+    if extra then extra(r, event) end
 end
 
 -- One bit byte has all flags of a message; it stands where the first of them is.

@@ -39,8 +39,8 @@ mod state;
 mod table;
 
 pub use code::{
-    CODES, Codes, CollisionFlags, EndCode, EventClass, EventNumber, FLAGS, Flags, ObjectClass, RequestFlags,
-    SettingsFlags, Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
+    CODES, Codes, CollisionFlags, EndCode, EventClass, EventNumber, FLAGS, Flags, ObjectClass, PhaserLevel,
+    RequestFlags, SettingsFlags, Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
 };
 pub use describe::{Description, Field, Value, characters, describe};
 pub use event::{Collision, Detail, Event, Exploding, Warp};

@@ -57,6 +57,10 @@ fn captured_payloads_say_what_is_known_of_them() {
         ),
         ("pl-29", "Explosion object=0x3FFFFFFF place=43.2 place=181.6 place=17.9 radius=50.0 damage=5997.8"),
         ("chat-real", r#"Chat sender=3 text="everything good for you?""#),
+        (
+            "ex-12-high",
+            "SetPhaserLevel class=0x00000105 (CharEvent) event=0x008000E0 (SetPhaserLevel) source=0x3FFFFFFF related=0x00000000 value=2 (high)",
+        ),
         ("ex-38", "EndGame reason=3 (score)"),
         ("pl-13", "HostMessage"),
     ];

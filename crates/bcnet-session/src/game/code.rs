@@ -103,6 +103,10 @@ codes! {
     EndCode(i32) Number "end" {
         0 "over" 1 TIME "time" 2 "frags" 3 "score" 4 "starbase destroyed" 5 "Borg destroyed" 6 "Enterprise destroyed"
     }
+    /// How strong phasers are, in an event that sets it.
+    PhaserLevel(u8) Number "phaser level" {
+        0 "low" 1 "medium" 2 "high"
+    }
     /// What is created: a ship or a torpedo in all that was seen. The others are what these are made of.
     ObjectClass(u32) Id "object class" {
         0x8008 SHIP "Ship" 0x8009 TORPEDO "Torpedo" 0x801B "Subsystem" 0x801C "PoweredSubsystem" 0x801D "WeaponSystem"

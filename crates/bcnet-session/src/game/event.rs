@@ -1,6 +1,6 @@
 //! Events: what happens to one of a player's things. Many messages are one, each of one or a few kinds.
 
-use super::code::{EventClass, EventNumber};
+use super::code::{EventClass, EventNumber, PhaserLevel};
 use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
 use super::object::ObjectId;
 use super::packed::ScaledVector;
@@ -41,7 +41,7 @@ pub enum Detail<'a> {
     Subsystem,
     /// Something is on or off.
     Bool(u8),
-    /// A small number.
+    /// A small number, a [`PhaserLevel`] for one.
     Char(u8),
     /// Another object.
     Object(ObjectId),
@@ -149,6 +149,9 @@ impl<'a> Wire<'a> for Event<'a> {
             EventClass::PLAIN => Detail::Plain,
             EventClass::SUBSYSTEM => Detail::Subsystem,
             EventClass::BOOL => Detail::Bool(Wire::read(reader, names!(value))?),
+            EventClass::CHAR if event == EventNumber::SET_PHASER_LEVEL => {
+                Detail::Char(PhaserLevel::read(reader, names!(value))?.0)
+            }
             EventClass::CHAR => Detail::Char(Wire::read(reader, names!(value))?),
             EventClass::OBJECT => Detail::Object(Wire::read(reader, names!(object))?),
             EventClass::PLAYER => Detail::Player(Wire::read(reader, names!(peer))?),
