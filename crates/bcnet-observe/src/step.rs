@@ -314,7 +314,7 @@ impl DatagramStep<'_, '_> {
     }
 
     fn note_oddities(&mut self, message: &Message<'_>) {
-        let odd = NonStock::of(&message);
+        let odd = NonStock::of(message);
         if !odd.is_empty() && !self.sender.odd.contains(odd) {
             self.sender.odd = self.sender.odd | odd;
             self.tell.tell(self.side, What::NonStock(odd));

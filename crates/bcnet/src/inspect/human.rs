@@ -63,7 +63,7 @@ pub(super) fn message(message: &Message<'_>) -> String {
         Message::Data(data) => payload(data.payload),
         Message::Ack(_) | Message::Keepalive | Message::Control(_) => String::new(),
     };
-    format!("{message}{shown}{}", odd(NonStock::of(&message)))
+    format!("{message}{shown}{}", odd(NonStock::of(message)))
 }
 
 /// The fields of a message that begins at byte `at`, if they are asked for.

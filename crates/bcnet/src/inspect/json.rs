@@ -109,7 +109,7 @@ impl Json {
                 Message::Control(control) => json.control(control),
                 Message::Data(data) => json.data(data),
             }
-            json.non_stock(NonStock::of(&message));
+            json.non_stock(NonStock::of(message));
             if explain {
                 json.name("fields");
                 json.fields(explain::message(message, at));
