@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::Time;
-use bcnet_transport::wire::PeerId;
+use bcnet_transport::wire::{PeerId, Seq};
 
 use crate::config::MAX_SLOTS;
 use crate::game::{ObjectId, ROUNDS, Species};
@@ -17,8 +17,8 @@ use crate::stats::Anomalies;
 pub(crate) enum State {
     /// It was asked about its files.
     Checking { round: usize, until: Time },
-    /// It loads the mission. S-28: `ready` when it has done so and waits until others know its name.
-    Loading { ready: Option<Time> },
+    /// It loads the mission. S-28: `ready` when it has done so and waits until it knows the names of the others.
+    Loading { ready: bool },
     /// It takes part.
     InGame,
     /// It was told that its files differ, and is thrown out when it has read that.
@@ -41,12 +41,24 @@ pub(crate) struct Member {
     pub(crate) relay: Bucket,
     pub(crate) chat: Bucket,
     pub(crate) anomalies: Anomalies,
+    /// S-28: whose names it was told and has not acknowledged, and the number that its control channel must reach first.
+    pub(crate) names: Vec<(PeerId, Seq)>,
+    /// S-28: what waits until it has acknowledged names.
+    pub(crate) held: Option<Held>,
     /// What it has answered about its files, until the check is over.
     pub(crate) answers: Answers,
 }
 
 /// The answers to each round of the file check, as they came: they take no more memory than what was sent.
 pub(crate) type Answers = [Option<Box<[u8]>>; ROUNDS.len()];
+
+/// What a player gets when its control channel has reached this number.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) until: Seq,
+    pub(crate) payloads: Vec<Box<[u8]>>,
+    pub(crate) bytes: usize,
+}
 
 /// A player's ship.
 #[derive(Debug, Default)]
@@ -73,6 +85,8 @@ impl Member {
             relay: Bucket::new(relay_rate, now),
             chat: Bucket::new(CHAT_RATE, now),
             anomalies: Anomalies::default(),
+            names: Vec::new(),
+            held: None,
             answers: Answers::default(),
         }
     }
@@ -87,6 +101,12 @@ impl Member {
             State::InGame => return None,
         };
         Some(if self.slot.is_none() { due.min(self.joined + UNPROVEN) } else { due })
+    }
+
+    /// Returns whether something happens once it has acknowledged something.
+    pub(crate) fn waits(&self) -> bool {
+        let state = matches!(self.state, State::Loading { ready: true } | State::Refused { .. });
+        state || self.held.is_some() || !self.names.is_empty()
     }
 
     pub(crate) fn shown_name(&self) -> String {

@@ -1,5 +1,6 @@
 //! One game: who is in it, what they say to each other, how it goes on.
 
+mod introduce;
 mod join;
 mod leave;
 mod play;
@@ -9,7 +10,6 @@ mod view;
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
-use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, Time, Transmit};
@@ -60,8 +60,8 @@ pub struct Session<E: Engine = Endpoint> {
     counters: Counters,
     /// When something of the session is due, the transport's timers aside.
     due: Option<Time>,
-    /// S-24, S-28: a client waits until something has arrived; when to look again.
-    waiting: Option<Time>,
+    /// S-24, S-28: whether somebody waits until something is acknowledged, so every datagram is a reason to look.
+    waiting: bool,
     /// What came last, and what is written next; kept for their memory.
     received: Vec<u8>,
     payload: Vec<u8>,
@@ -103,7 +103,7 @@ impl<E: Engine> Session<E> {
             events: VecDeque::new(),
             refusals: Bucket::new(REFUSALS, Time::ZERO),
             counters: Counters::default(),
-            waiting: None,
+            waiting: false,
             received: Vec::new(),
             payload: Vec::new(),
             closing: false,
@@ -225,8 +225,16 @@ impl<E: Engine> Session<E> {
         self.closing && self.endpoint.is_closed()
     }
 
-    /// Takes what the transport has to tell.
+    /// Takes what the transport has to tell, and does what waited for it.
     fn pump(&mut self, now: Time) {
+        self.take_events(now);
+        if self.waiting {
+            self.serve_waiting(now);
+            self.take_events(now);
+        }
+    }
+
+    fn take_events(&mut self, now: Time) {
         let mut received = std::mem::take(&mut self.received);
         while let Some(event) = self.endpoint.poll_event(&mut received) {
             match event {
@@ -249,9 +257,6 @@ impl<E: Engine> Session<E> {
                 transport::Event::Joined { .. } | transport::Event::Rejected { .. } => {}
             }
         }
-        if self.waiting.is_some_and(|look| look <= now) {
-            self.serve_waiting(now);
-        }
         self.received = received;
     }
 
@@ -271,10 +276,7 @@ impl<E: Engine> Session<E> {
     fn rearm(&mut self) {
         let handshake = self.config.handshake_timeout;
         let members = self.members.iter().flatten().filter_map(|member| member.due(handshake)).min();
-        self.due = [members, self.waiting, self.masters.due(), self.round.due(&self.config)]
-            .into_iter()
-            .flatten()
-            .min();
+        self.due = [members, self.masters.due(), self.round.due(&self.config)].into_iter().flatten().min();
     }
 
     fn member(&self, peer: PeerId) -> Option<&Member> {
@@ -309,20 +311,44 @@ impl<E: Engine> Session<E> {
 
     /// Queues a message that the session makes itself.
     fn send(&mut self, peer: PeerId, message: &Message<'_>, now: Time) {
-        self.payload.clear();
-        message.write(&mut self.payload);
-        let sent = self.endpoint.send(peer, &self.payload, Quality::Reliable, now);
+        let payload = self.write(message);
+        let sent = self.deliver(peer, &payload, Quality::Reliable, now);
         self.note_sent(peer, sent, now);
+        self.payload = payload;
     }
 
     /// The same for everyone in the game but `except`.
     fn send_all(&mut self, except: Option<PeerId>, message: &Message<'_>, now: Time) {
-        self.payload.clear();
-        message.write(&mut self.payload);
+        let payload = self.write(message);
         for peer in self.in_game.iter().filter(|peer| Some(*peer) != except) {
-            let sent = self.endpoint.send(peer, &self.payload, Quality::Reliable, now);
+            let sent = self.deliver(peer, &payload, Quality::Reliable, now);
             self.note_sent(peer, sent, now);
         }
+        self.payload = payload;
+    }
+
+    /// Returns the bytes of a message, in the buffer for that.
+    fn write(&mut self, message: &Message<'_>) -> Vec<u8> {
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        message.write(&mut payload);
+        payload
+    }
+
+    /// Queues a payload for a client; if it must learn a name first (S-28), that waits here.
+    #[inline]
+    fn deliver(
+        &mut self,
+        to: PeerId,
+        payload: &[u8],
+        quality: Quality,
+        now: Time,
+    ) -> Result<(), SendError> {
+        // Whatever may be lost may also come early.
+        if self.waiting && quality != Quality::Unreliable && self.hold_back(to, payload)? {
+            return Ok(());
+        }
+        self.endpoint.send(to, payload, quality, now)
     }
 
     /// Has the transport throw a client out, which may be gone already.
@@ -344,5 +370,3 @@ impl<E: Engine> Session<E> {
 const MAX_EVENTS: usize = 4096;
 /// Refusals that are told per second.
 const REFUSALS: Rate = Rate::per_second(10, 10);
-/// How often it is looked whether a name is known everywhere.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);

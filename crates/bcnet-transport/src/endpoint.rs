@@ -11,6 +11,7 @@ mod table;
 
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use core::ops::Range;
 use core::time::Duration;
 
 use crate::cipher;
@@ -23,7 +24,7 @@ use crate::queue::Queue;
 use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
 use crate::time::{Deadlines, Time};
-use crate::wire::{Body, BootReason, Channel, PeerId, Role, Text};
+use crate::wire::{Body, BootReason, Channel, PeerId, Role, Seq, Text};
 pub use admission::{AdmitError, BootError};
 use control::MAX_NAME;
 pub use send::{Quality, SendError};
@@ -342,13 +343,8 @@ impl Engine for Endpoint {
         self.masks = mask;
     }
 
-    fn has_everything(&self, peer: PeerId, channel: Channel) -> bool {
-        let outbox = self.peer(peer).and_then(Peer::outbox_ref);
-        outbox.is_none_or(|outbox| outbox.is_settled(channel))
-    }
-
-    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
-        self.peer(peer).map(|peer| now.since(peer.last_heard))
+    fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
+        self.peer(peer).map(|peer| peer.awaited(channel))
     }
 
     fn round_trip(&self, peer: PeerId) -> Option<Duration> {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::net::SocketAddrV4;
+use core::ops::Range;
 use core::time::Duration;
 
 use crate::endpoint::{AdmitError, BootError, Quality, SendError, Transmit};
@@ -10,7 +11,7 @@ use crate::event::Event;
 use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
 use crate::time::Time;
-use crate::wire::{BootReason, Channel, PeerId, Text};
+use crate::wire::{BootReason, Channel, PeerId, Seq, Text};
 
 /// One end of any number of conversations over one UDP socket, without the socket: an [`Endpoint`](crate::Endpoint), or a
 /// model of another engine.
@@ -96,14 +97,10 @@ pub trait Engine: Debug {
     /// To a host: from now on, names and goodbyes are passed on without the addresses in them, or with them.
     fn mask_addresses(&mut self, mask: bool);
 
-    /// Returns whether a peer has every reliable message that was queued for it on a channel so far, as its ACKs tell.
-    /// Nothing waits for a peer that is gone, so it has.
+    /// Returns the numbers of the reliable messages to a peer on a channel from the oldest that it has not acknowledged up
+    /// to, not including, that of the next to be queued. The range is empty if it has everything; `None` if it is gone.
     #[must_use]
-    fn has_everything(&self, peer: PeerId, channel: Channel) -> bool;
-
-    /// Returns how long ago something was heard of a peer.
-    #[must_use]
-    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration>;
+    fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>>;
 
     /// Returns the smoothed round trip to a peer, if one was measured.
     #[must_use]

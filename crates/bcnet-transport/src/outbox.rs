@@ -211,12 +211,13 @@ impl Outbox {
         self.control.retained()
     }
 
-    /// Returns whether every reliable message of a channel was acknowledged.
-    pub(crate) fn is_settled(&self, channel: Channel) -> bool {
-        match channel {
-            Channel::Control => self.control.is_empty(),
-            Channel::Game => self.game.is_empty(),
-        }
+    /// Returns the number of the oldest reliable message of a channel that is not acknowledged.
+    pub(crate) fn oldest_seq(&self, channel: Channel) -> Option<Seq> {
+        let stream = match channel {
+            Channel::Control => &self.control,
+            Channel::Game => &self.game,
+        };
+        (!stream.is_empty()).then(|| stream.base())
     }
 
     fn segment(&self, channel: Channel, seq: Seq, part: u8) -> Option<&Segment> {

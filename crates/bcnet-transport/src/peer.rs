@@ -5,6 +5,7 @@ mod fill;
 
 use alloc::boxed::Box;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::Range;
 use core::time::Duration;
 
 use crate::config::Config;
@@ -198,6 +199,16 @@ impl Peer {
         game
     }
 
+    /// Returns the numbers from the oldest reliable message that is not acknowledged up to the next.
+    pub(crate) fn awaited(&self, channel: Channel) -> Range<Seq> {
+        let [control, game] = self.next_seq;
+        let next = match channel {
+            Channel::Control => control,
+            Channel::Game => game,
+        };
+        self.outbox_ref().and_then(|outbox| outbox.oldest_seq(channel)).unwrap_or(next)..next
+    }
+
     /// T-60: the ACK leaves now, or soon in company if this side is sending anyway. `count` is that of
     /// [`Outbox::owe`].
     #[inline(always)]
@@ -303,7 +314,7 @@ impl Peer {
 
     /// Returns whether everything that must be acknowledged before leaving is.
     pub(crate) fn is_settled(&self) -> bool {
-        self.outbox.as_ref().is_none_or(|outbox| outbox.is_settled(Channel::Control) && !outbox.owes())
+        self.outbox_ref().is_none_or(|outbox| outbox.oldest_seq(Channel::Control).is_none() && !outbox.owes())
     }
 
     /// A new alarm, if the one that is set would be too late.

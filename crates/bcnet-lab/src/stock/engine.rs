@@ -1,6 +1,7 @@
 //! The model as the engine of a session.
 
 use std::net::SocketAddrV4;
+use std::ops::Range;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq, Text};
@@ -89,15 +90,13 @@ impl Engine for Stock {
         self.masks = mask;
     }
 
-    fn has_everything(&self, peer: PeerId, channel: Channel) -> bool {
-        self.entry(peer).is_none_or(|peer| {
-            let mut waiting = peer.first.iter().chain(&peer.retx);
-            !waiting.any(|message| message.reliable && message.kind.channel() == channel)
-        })
-    }
-
-    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
-        self.entry(peer).map(|peer| seconds(self.clock.at(now) - peer.heard))
+    fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
+        let peer = self.entry(peer)?;
+        let next = Seq(peer.sending[lane(channel)]);
+        let waiting = peer.first.iter().chain(&peer.retx);
+        let reliable = waiting.filter(|message| message.reliable && message.kind.channel() == channel);
+        let oldest = reliable.map(|message| Seq(message.seq)).min_by_key(|seq| seq.distance_from(next));
+        Some(oldest.unwrap_or(next)..next)
     }
 
     /// The original measures none.

@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_transport::wire::{BootReason, Channel, PeerId};
+use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Engine, Time};
 
 use super::Session;
@@ -43,6 +43,7 @@ impl<E: Engine> Session<E> {
         if let Some(place) = self.members.get_mut(usize::from(peer.0)) {
             *place = Some(Box::new(member));
         }
+        self.await_names(peer);
         self.counters.admitted += 1;
         self.tell(Event::Joining { peer, address: from });
         self.ask(peer, 0, now);
@@ -118,9 +119,7 @@ impl<E: Engine> Session<E> {
         if let (true, Some(slot)) = (first, member.slot) {
             let address = member.address;
             self.tell(Event::Joined { peer, name, address, slot });
-        }
-        if self.waiting.is_some() {
-            self.serve_waiting(now);
+            self.await_name(peer);
         }
     }
 
@@ -157,10 +156,9 @@ impl<E: Engine> Session<E> {
                     self.checked(peer, round, payload, now);
                 }
             }
-            (Some(Opcode::NEW_PLAYER_IN_GAME), State::Loading { ready: None }) => {
-                self.set_state(peer, State::Loading { ready: Some(now) });
+            (Some(Opcode::NEW_PLAYER_IN_GAME), State::Loading { ready: false }) => {
+                self.set_state(peer, State::Loading { ready: true });
                 self.serve_waiting(now);
-                self.rearm();
             }
             (
                 Some(Opcode::CHECKSUM_RESPONSE | Opcode::FILE_TRANSFER_ACK | Opcode::NEW_PLAYER_IN_GAME),
@@ -215,7 +213,7 @@ impl<E: Engine> Session<E> {
             self.set_state(peer, State::Checking { round, until: now + self.config.round_timeout });
             self.ask(peer, round, now);
         } else {
-            self.set_state(peer, State::Loading { ready: None });
+            self.set_state(peer, State::Loading { ready: false });
             self.start_loading(peer, now);
         }
         self.rearm();
@@ -247,7 +245,7 @@ impl<E: Engine> Session<E> {
         member.state = State::Refused { until: now + READING };
         let (name, address) = (member.shown_name(), member.address);
         self.tell(Event::ChecksumMismatch { peer, name, address, mismatch });
-        self.waiting = Some(now + super::LOOK_AGAIN);
+        self.waiting = true;
         self.rearm();
     }
 
@@ -274,43 +272,10 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Those who wait until something has arrived: newcomers until their name is known, the refused until they know why.
-    pub(super) fn serve_waiting(&mut self, now: Time) {
-        let mut waits = false;
-        for at in 0..self.members.len() {
-            let Some(member) = self.members.get(at).and_then(Option::as_deref) else { continue };
-            let peer = member.id;
-            match member.state {
-                State::Loading { ready: Some(since) } => {
-                    let known = member.name.is_some() && self.is_introduced(peer, since, now);
-                    if known { self.enter(peer, now) } else { waits = true }
-                }
-                State::Refused { .. } if self.endpoint.has_everything(peer, Channel::Game) => {
-                    self.boot(peer, BootReason::KICKED, now);
-                }
-                State::Refused { .. } => waits = true,
-                _ => {}
-            }
-        }
-        self.waiting = waits.then(|| now + super::LOOK_AGAIN);
-        if let Some(look) = self.waiting {
-            self.arm_at(look);
-        }
-    }
-
-    /// S-28: whether `peer` knows the names of those in the game and they know its name. Who does not answer is not
-    /// waited for, and nobody for long.
-    fn is_introduced(&self, peer: PeerId, since: Time, now: Time) -> bool {
-        now.since(since) >= INTRODUCING
-            || self.in_game.iter().chain([peer]).all(|peer| {
-                self.endpoint.has_everything(peer, Channel::Control)
-                    || self.endpoint.silent_for(peer, now).is_none_or(|silence| silence >= SILENT)
-            })
-    }
-
     /// S-30, S-31: a newcomer enters the game.
-    fn enter(&mut self, peer: PeerId, now: Time) {
+    pub(super) fn enter(&mut self, peer: PeerId, now: Time) {
         self.start_clock(now);
+        self.introduce(peer);
         self.send_mission(peer, now);
         self.send_scores(peer, now);
         self.send_ships(peer, now);
@@ -353,9 +318,5 @@ impl<E: Engine> Session<E> {
 const MAX_UNPROVEN: usize = 16;
 /// How long one of them is left alone when others want its place.
 const PROVING: Duration = Duration::from_secs(3);
-/// How long a newcomer waits for others to know its name.
-const INTRODUCING: Duration = Duration::from_secs(5);
-/// Who has been silent for this long is not waited for.
-const SILENT: Duration = Duration::from_secs(6);
 /// How long a client may take to read why it is turned away.
 const READING: Duration = Duration::from_secs(3);

@@ -18,6 +18,7 @@ impl<E: Engine> Session<E> {
         if self.in_game.remove(peer) {
             self.tell_left(&member, now);
         }
+        self.forget_name(peer);
         self.remember(&member);
         if reason == Leave::Booted(BootReason::KICKED) {
             self.keep_out(member.address, now);

@@ -86,7 +86,7 @@ impl<E: Engine> Session<E> {
             if !is_meant(self, to) {
                 continue;
             }
-            match self.endpoint.send(to, payload, quality, now) {
+            match self.deliver(to, payload, quality, now) {
                 Ok(()) => self.counters.relayed += 1,
                 // What may be lost is lost where too much waits already.
                 Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
@@ -131,7 +131,8 @@ impl<E: Engine> Session<E> {
         let object = game::first_object(payload)?;
         let has = |member: &&Member| member.ship.alive && member.ship.object == object;
         let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(has) else { return Ok(()) };
-        let sent = self.endpoint.send(peer, &owner.ship.created, Quality::Reliable, now);
+        let created = owner.ship.created.clone();
+        let sent = self.deliver(peer, &created, Quality::Reliable, now);
         self.note_sent(peer, sent, now);
         Ok(())
     }

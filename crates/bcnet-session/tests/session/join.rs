@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_lab::Faults;
 use bcnet_session::{Anomaly, Config, Network, PlayerState};
 use bcnet_transport::Leave;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role};
@@ -39,7 +38,7 @@ fn one_player_gets_what_a_stock_server_sends() {
 }
 
 /// The join event of a peer; captured but for the number that only its sender understands.
-fn join_event(peer: u8) -> Vec<u8> {
+pub(crate) fn join_event(peer: u8) -> Vec<u8> {
     let mut event = bytes("pl-17-join-a");
     event[13..17].fill(0);
     event[17] = peer;
@@ -78,56 +77,6 @@ fn the_first_request_and_the_settings_leave_in_the_datagrams_of_the_stock_server
     for whole in [&[0x83, 0x20][..], &[0x28, 0x00, 0x01], &[0x35, 0x37, 0x17]] {
         assert!(loaded.iter().any(|opcodes| opcodes.as_slice() == whole), "{whole:02X?} in {loaded:02X?}");
     }
-}
-
-/// S-03, S-31: each client learns every other's name before anything that names it.
-#[test]
-fn players_who_join_together_know_each_other_before_they_hear_of_each_other() {
-    let mut world = World::new(Config::default());
-    for name in ["Kirk", "Spock", "Uhura", "Sulu"] {
-        world.connect(name, "");
-    }
-    world.run(3 * SECOND);
-    check_introductions(&world, 4);
-}
-
-/// S-28: whatever the network does.
-#[test]
-fn names_come_before_join_events_on_a_bad_network() {
-    for seed in 1..=60 {
-        let faults = Faults {
-            loss: 0.3,
-            duplicate: 0.1,
-            reorder: 0.2,
-            reorder_by: Duration::from_millis(150),
-            delay: Duration::from_millis(40),
-            jitter: Duration::from_millis(30),
-            ..Faults::default()
-        };
-        let mut world = World::with_faults(Config::default(), faults, seed * 1000);
-        for name in ["Kirk", "Spock", "Uhura"] {
-            world.connect(name, "");
-            world.run(SECOND / 3);
-        }
-        world.run(20 * SECOND);
-        check_introductions(&world, 3);
-    }
-}
-
-fn check_introductions(world: &World, players: usize) {
-    for client in &world.clients {
-        for peer in world.clients.iter().map(|other| other.client.id()) {
-            let event = join_event(peer.0);
-            let at = client.received.iter().position(|(_, payload)| *payload == event);
-            let at = at.unwrap_or_else(|| panic!("{} never heard that {peer} joined", client.name));
-            let told = client.identities.iter().find(|(named, ..)| *named == peer);
-            let (_, _, before) = told.unwrap_or_else(|| panic!("{} has no name for {peer}", client.name));
-            assert!(*before <= at, "{} heard of {peer} before its name", client.name);
-            let count = client.received.iter().filter(|(_, payload)| *payload == event).count();
-            assert_eq!(count, 1, "{} heard {count} times that {peer} joined", client.name);
-        }
-    }
-    assert_eq!(world.session.status(world.now).in_game, players);
 }
 
 /// S-04

@@ -4,6 +4,7 @@ mod client;
 mod faults;
 mod files;
 mod hostile;
+mod introduce;
 mod join;
 mod leave;
 mod play;

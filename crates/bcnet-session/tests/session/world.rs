@@ -56,7 +56,10 @@ pub(crate) struct Client {
     pub(crate) files: Option<Manifest>,
     /// What it was told apart from game messages that nobody looks into, if that is kept.
     pub(crate) told: Vec<client::Event>,
+    /// Nothing that it sends arrives.
     pub(crate) silent: bool,
+    /// Nothing that is sent to it arrives.
+    pub(crate) deaf: bool,
     up: Link,
     down: Link,
 }
@@ -115,6 +118,7 @@ impl World {
             files: None,
             told: Vec::new(),
             silent: false,
+            deaf: false,
             up: Link::new(self.faults.clone(), self.seed),
             down: Link::new(self.faults.clone(), self.seed + 1),
         }
@@ -214,7 +218,9 @@ impl World {
         for mut flight in due {
             if flight.to == HOST {
                 self.session.handle_datagram(flight.from, &mut flight.bytes, now);
-            } else if let Some(client) = self.clients.iter_mut().find(|client| client.address == flight.to) {
+            } else if let Some(client) = self.clients.iter_mut().find(|client| client.address == flight.to)
+                && !client.deaf
+            {
                 client.client.handle_datagram(flight.from, &mut flight.bytes, now);
             }
         }

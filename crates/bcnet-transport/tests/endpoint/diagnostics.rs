@@ -242,8 +242,13 @@ fn the_round_trip_of_a_snapshot_settles_near_that_of_the_link() {
 #[test]
 fn a_peer_has_everything_when_the_last_of_a_channel_is_acknowledged() {
     let mut host = puppet(plain());
-    let has =
-        |host: &End| [Channel::Control, Channel::Game].map(|it| host.endpoint.has_everything(PeerId(2), it));
+    let awaited = |host: &End, channel| host.endpoint.awaited(PeerId(2), channel).expect("it is there");
+    let has = |host: &End| {
+        [Channel::Control, Channel::Game].map(|it| {
+            let awaited = awaited(host, it);
+            awaited.start == awaited.end
+        })
+    };
     assert_eq!(has(&host), [true, true]);
     host.send(PeerId(2), b"first", START);
     host.send(PeerId(2), b"second", START);
@@ -251,6 +256,7 @@ fn a_peer_has_everything_when_the_last_of_a_channel_is_acknowledged() {
     host.flush(START);
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), START);
     assert_eq!(has(&host), [true, false], "the first may be lost");
+    assert_eq!(awaited(&host, Channel::Game), Seq(0)..Seq(2));
     host.endpoint.identify(Text::default(), START).expect("a host has a name");
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
     assert_eq!(has(&host), [false, true]);
@@ -259,5 +265,6 @@ fn a_peer_has_everything_when_the_last_of_a_channel_is_acknowledged() {
     host.flush(START);
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 1)]), START);
     assert_eq!(has(&host), [true, true]);
-    assert!(host.endpoint.has_everything(PeerId(9), Channel::Game), "nobody waits for nobody");
+    assert_eq!(awaited(&host, Channel::Game), Seq(2)..Seq(2));
+    assert_eq!(host.endpoint.awaited(PeerId(9), Channel::Game), None, "nobody waits for nobody");
 }

@@ -1,0 +1,116 @@
+//! Nobody hears of a player before it has that player's name (S-28), and nobody waits for another's line.
+
+use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq};
+use bcnet_transport::{Engine, Quality, SendError, Time};
+
+use super::Session;
+use crate::member::{Held, Member, State};
+
+impl<E: Engine> Session<E> {
+    /// The transport has just told a newcomer the names of all who have one.
+    pub(super) fn await_names(&mut self, newcomer: PeerId) {
+        let Some(next) = self.endpoint.awaited(newcomer, Channel::Control).map(|awaited| awaited.end) else {
+            return;
+        };
+        let named = self.members.iter().flatten().filter(|member| member.name.is_some());
+        let names: Vec<(PeerId, Seq)> = named.map(|member| (member.id, next)).collect();
+        if let Some(member) = self.member_mut(newcomer) {
+            member.names = names;
+        }
+        self.waiting = true;
+    }
+
+    /// The transport has just told everyone the first name of a player.
+    pub(super) fn await_name(&mut self, named: PeerId) {
+        for member in self.members.iter_mut().flatten() {
+            if let Some(awaited) = self.endpoint.awaited(member.id, Channel::Control) {
+                member.names.push((named, awaited.end));
+            }
+        }
+        self.waiting = true;
+    }
+
+    /// A player is gone. What is held back about it stays in its place.
+    pub(super) fn forget_name(&mut self, gone: PeerId) {
+        for member in self.members.iter_mut().flatten() {
+            member.names.retain(|(named, _)| *named != gone);
+        }
+    }
+
+    /// A newcomer enters: whoever does not know its name gets nothing more, until it does.
+    pub(super) fn introduce(&mut self, newcomer: PeerId) {
+        for peer in self.in_game.iter() {
+            let Some(member) = self.member_mut(peer) else { continue };
+            let name = member.names.iter().find(|(named, _)| *named == newcomer);
+            let Some(&(_, until)) = name else { continue };
+            // Numbers only grow, so the newest name is the last to wait for.
+            let held = member.held.get_or_insert(Held { until, payloads: Vec::new(), bytes: 0 });
+            if until.distance_from(held.until) > 0 {
+                held.until = until;
+            }
+            self.waiting = true;
+        }
+    }
+
+    /// Keeps a payload for a player that must learn a name first. `false` if it need not.
+    pub(super) fn hold_back(&mut self, to: PeerId, payload: &[u8]) -> Result<bool, SendError> {
+        let limits = (self.config.transport.queue_messages, self.config.transport.queue_bytes);
+        let Some(held) = self.member_mut(to).and_then(|member| member.held.as_mut()) else {
+            return Ok(false);
+        };
+        let (messages, bytes) = (held.payloads.len(), held.bytes);
+        if messages >= limits.0 || bytes.saturating_add(payload.len()) > limits.1 {
+            return Err(SendError::QueueFull { messages, bytes });
+        }
+        held.payloads.push(payload.into());
+        held.bytes += payload.len();
+        Ok(true)
+    }
+
+    /// Looks what was acknowledged: newcomers wait for names, players for what was held back, the refused until they know
+    /// why.
+    pub(super) fn serve_waiting(&mut self, now: Time) {
+        for at in 0..self.members.len() {
+            let Some(member) = self.members.get_mut(at).and_then(Option::as_deref_mut) else { continue };
+            let peer = member.id;
+            let reached = self.endpoint.awaited(peer, Channel::Control).map(|awaited| awaited.start);
+            let has = |before: Seq| reached.is_none_or(|reached| before.distance_from(reached) <= 0);
+            member.names.retain(|(_, before)| !has(*before));
+            if let Some(held) = member.held.take_if(|held| has(held.until)) {
+                self.release(peer, held, now);
+            }
+        }
+        // Only now is known who knows whom.
+        for at in 0..self.members.len() {
+            let Some(member) = self.members.get(at).and_then(Option::as_deref) else { continue };
+            let peer = member.id;
+            match member.state {
+                State::Loading { ready: true } if self.may_enter(member) => self.enter(peer, now),
+                State::Refused { .. } if self.has_everything(peer) => {
+                    self.boot(peer, BootReason::KICKED, now);
+                }
+                State::Checking { .. } | State::Loading { .. } | State::InGame | State::Refused { .. } => {}
+            }
+        }
+        self.waiting = self.members.iter().flatten().any(|member| member.waits());
+    }
+
+    /// Sends what was held back, in its order.
+    fn release(&mut self, peer: PeerId, held: Held, now: Time) {
+        for payload in held.payloads {
+            let sent = self.endpoint.send(peer, &payload, Quality::Reliable, now);
+            self.note_sent(peer, sent, now);
+        }
+    }
+
+    /// S-28: whether a newcomer has told its name and knows it, and those of the players in the game.
+    fn may_enter(&self, newcomer: &Member) -> bool {
+        let is_told = |peer: PeerId| peer == newcomer.id || self.in_game.contains(peer);
+        newcomer.name.is_some() && !newcomer.names.iter().any(|(named, _)| is_told(*named))
+    }
+
+    /// S-24: whether a client has acknowledged all game messages.
+    fn has_everything(&self, peer: PeerId) -> bool {
+        self.endpoint.awaited(peer, Channel::Game).is_none_or(|awaited| awaited.start == awaited.end)
+    }
+}
