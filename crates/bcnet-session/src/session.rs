@@ -337,13 +337,7 @@ impl<E: Engine> Session<E> {
 
     /// Queues a payload for a client; if it must learn a name first (S-28), that waits here.
     #[inline]
-    fn deliver(
-        &mut self,
-        to: PeerId,
-        payload: &[u8],
-        quality: Quality,
-        now: Time,
-    ) -> Result<(), SendError> {
+    fn deliver(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
         // Whatever may be lost may also come early.
         if self.waiting && quality != Quality::Unreliable && self.hold_back(to, payload)? {
             return Ok(());

@@ -137,7 +137,10 @@ fn a_deaf_player_holds_up_nobody_and_misses_nothing() {
     chats.sort();
     said.sort();
     assert_eq!(said, chats);
-    assert_eq!([&heard[..2], &heard[4..]].concat(), [score, join_event(id.0), [&left[..], &[id.0]].concat(), gone]);
+    assert_eq!(
+        [&heard[..2], &heard[4..]].concat(),
+        [score, join_event(id.0), [&left[..], &[id.0]].concat(), gone]
+    );
 }
 
 /// S-28: players who hear nothing for a while, on a network that loses much: nobody ever hears of a player before its name.
@@ -191,7 +194,10 @@ fn too_much_that_is_held_back_is_the_end() {
     }
     let left = world.events.iter().find(|event| matches!(event, Event::Left { .. }));
     let reason = Leave::Booted(BootReason::TIMED_OUT);
-    assert!(matches!(left, Some(Event::Left { peer: PeerId(2), reason: why, .. }) if *why == reason), "{left:?}");
+    assert!(
+        matches!(left, Some(Event::Left { peer: PeerId(2), reason: why, .. }) if *why == reason),
+        "{left:?}"
+    );
     assert_eq!(world.session.status(world.now).in_game, 2);
 }
 
