@@ -54,7 +54,7 @@ fn cipher_parse_and_write_do_not_allocate() {
         cipher::encrypt_batch(&mut [&mut *datagram, &mut *other]);
         cipher::decrypt_batch(&mut [&mut *datagram, &mut *other]);
         let Ok(datagram) = Datagram::parse(datagram, None) else { panic!("written by us") };
-        heard += datagram.messages().filter(|message| NonStock::of(&message).is_empty()).count();
+        heard += datagram.messages().filter(|message| NonStock::of(message).is_empty()).count();
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert_eq!(heard, 1200);

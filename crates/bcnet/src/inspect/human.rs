@@ -24,7 +24,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     match &entry.decoded {
         Decoded::Datagram(datagram) => {
             let head = datagram.datagram();
-            writeln!(out, "{head}{}{comment}", odd(NonStock::of_datagram(&head)))?;
+            writeln!(out, "{head}{}{comment}", odd(NonStock::of_datagram(head)))?;
             if explain {
                 rows(out, explain::datagram(head))?;
             }
