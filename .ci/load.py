@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -18,17 +19,19 @@ HEADERS = 28
 
 
 def build(root=ROOT, target=None):
-    """The program, built from this source, with the echo beside it."""
+    """The program, built from this source; if it is that of the players, with the echo beside it."""
     target = Path(target or os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    command = ["cargo", "build", "--release", "--locked", "-p", "bcnet", "--bins", "--example", "echo", "--target-dir", target]
+    what = ["--bins", "--example", "echo"] if root == ROOT else ["--bins"]
+    command = ["cargo", "build", "--release", "--locked", "-p", "bcnet", *what, "--target-dir", target]
     subprocess.run(command, cwd=root, check=True)
     return target / "release" / "bcnet"
 
 
-def allow_sockets():
-    """Every player has a socket."""
+def prepare():
+    """Every player has a socket; and who is told to end ends what it has begun."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
 
 
 def swarm(program, game, sessions, seconds, *more):
