@@ -423,3 +423,34 @@ fn an_old_message_to_a_peer_that_leaves_is_no_deadline() {
     host.flush(ms(365_000));
     assert!(host.endpoint.is_closed());
 }
+
+/// T-60, T-66: a caller that saves datagrams may let unreliable messages wait, and ACKs until they are due, but nothing
+/// else: messages, ACKs that nobody sends company for, what was lost, a goodbye, a request to be let in.
+#[test]
+fn only_unreliable_messages_and_acks_in_company_are_not_urgent() {
+    let mut host = puppet(plain());
+    let is_urgent = |host: &mut End, now| {
+        let is_urgent = host.endpoint.has_urgent(now);
+        host.flush(now);
+        is_urgent
+    };
+    assert!(!is_urgent(&mut host, START), "nothing waits");
+    host.send_as(PeerId(2), b"where I am", Quality::Unreliable, START);
+    assert!(!is_urgent(&mut host, START));
+    for quality in [Quality::Reliable, Quality::Urgent] {
+        host.send_as(PeerId(2), b"fire", quality, ms(1));
+        assert!(is_urgent(&mut host, ms(1)), "{quality:?}");
+    }
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(2));
+    assert!(!is_urgent(&mut host, ms(2)), "an ACK is not answered");
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3));
+    assert!(!host.endpoint.has_urgent(ms(3)) && !host.endpoint.has_urgent(before(ms(23))));
+    assert!(is_urgent(&mut host, ms(23)), "its ACK has waited for company for long enough");
+    assert!(!is_urgent(&mut host, ms(24)));
+    let again = host.endpoint.next_timeout().expect("one message is not acknowledged");
+    assert!(is_urgent(&mut host, again), "what was lost");
+    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), again);
+    assert!(!is_urgent(&mut host, again));
+    host.endpoint.leave(again);
+    assert!(is_urgent(&mut host, again), "a goodbye");
+}

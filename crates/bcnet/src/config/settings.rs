@@ -83,7 +83,7 @@ table! {
         /// How long a state update waits for company at the most, when the budget is used up. Chat, orders and all else
         /// never wait.
         coalesce_max: Duration = Duration::from_millis(20),
-        /// How long a state update always waits for company. `"50ms"` takes about a third off what a line must carry; it
+        /// How long a state update always waits for company. `"20ms"` takes about a quarter off what a line must carry; it
         /// counts even if it is above `coalesce_max`.
         coalesce_min: Duration = Duration::ZERO,
     }

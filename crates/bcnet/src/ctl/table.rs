@@ -52,10 +52,13 @@ fn waiting(sessions: &[Value]) -> String {
     if window(&slowest) == 0.0 {
         return String::new();
     }
-    let [share, budget] = ["relaying_share", "cpu_budget"].map(|key| 100.0 * number(slowest, key));
     let wait = window(&slowest);
+    if wait <= number(slowest, "coalesce_min_ms") {
+        return format!("state updates wait {wait} ms, as `coalesce_min` says\n");
+    }
+    let [share, budget] = ["relaying_share", "cpu_budget"].map(|key| 100.0 * number(slowest, key));
     format!(
-        "state updates wait up to {wait} ms: relaying takes {share:.0} % of a core, with a budget of {budget:.0} %\n"
+        "state updates wait {wait} ms: relaying takes {share:.0} % of a core, with a budget of {budget:.0} %\n"
     )
 }
 
@@ -109,7 +112,7 @@ const SESSIONS: Columns = &[
     ("SYSTEM", "system"),
     ("IN", "datagrams_in"),
     ("OUT", "datagrams_out"),
-    ("OUT B/s", "bytes_out_per_s"),
+    ("OUT B/s", "bytes_out_per_second"),
     ("REJECTED", "rejected"),
     ("RELAY/ms", "relay_p50_ms"),
     ("p99", "relay_p99_ms"),
@@ -199,11 +202,16 @@ mod tests {
 
     #[test]
     fn a_host_reads_how_long_state_updates_wait_and_why() {
-        let session =
-            |window: f64| json!({"coalescing_ms": window, "relaying_share": 0.463, "cpu_budget": 0.5});
-        assert_eq!(waiting(&[session(0.0), session(0.0)]), "");
-        let line = "state updates wait up to 14.1 ms: relaying takes 46 % of a core, with a budget of 50 %\n";
-        assert_eq!(waiting(&[session(0.0), session(14.1)]), line);
+        let session = |window: f64, least: f64| {
+            let (share, budget) = (0.463, 0.5);
+            json!({
+                "coalescing_ms": window, "coalesce_min_ms": least, "relaying_share": share, "cpu_budget": budget,
+            })
+        };
+        assert_eq!(waiting(&[session(0.0, 0.0), session(0.0, 0.0)]), "");
+        let line = "state updates wait 14.1 ms: relaying takes 46 % of a core, with a budget of 50 %\n";
+        assert_eq!(waiting(&[session(2.0, 2.0), session(14.1, 2.0)]), line);
+        assert_eq!(waiting(&[session(2.0, 2.0)]), "state updates wait 2 ms, as `coalesce_min` says\n");
     }
 
     #[test]

@@ -263,8 +263,8 @@ impl SessionHost {
             relay_p99_ms = delay.p99.map(millis),
             round_trip_p50_ms = round_trip.p50.map(millis),
             round_trip_p99_ms = round_trip.p99.map(millis),
-            bytes_in_per_s = bytes_in,
-            bytes_out_per_s = bytes_out,
+            bytes_in_per_second = bytes_in,
+            bytes_out_per_second = bytes_out,
         );
     }
 
