@@ -134,7 +134,7 @@ impl Inbox {
         match entry {
             Held::Whole(_) => {}
             Held::Parts(set) if set.is_complete() => {}
-            _ => return None,
+            Held::Parts(_) | Held::Nothing => return None,
         }
         let entry = core::mem::take(entry);
         held.cost -= entry.cost();
@@ -154,7 +154,7 @@ impl Inbox {
         let entries = self.held.iter().flat_map(|held| held.entries.iter());
         (0_u16..).zip(entries).filter_map(|(ahead, entry)| match entry {
             Held::Parts(set) => Some((Seq(self.expected.0.wrapping_add(ahead)), &**set)),
-            _ => None,
+            Held::Whole(_) | Held::Nothing => None,
         })
     }
 

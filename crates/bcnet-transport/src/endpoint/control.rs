@@ -143,7 +143,11 @@ impl Endpoint {
             State::Live if peer.is_undeliverable(config, now) => {
                 return self.lose(handle, Leave::Undeliverable, now);
             }
-            _ => {}
+            State::Pending { .. }
+            | State::Connecting
+            | State::Live
+            | State::Draining { .. }
+            | State::Leaving { .. } => {}
         }
         peer.keep_alive(config, now);
         peer.find_lost(config, now);
@@ -184,7 +188,11 @@ impl Endpoint {
             State::Leaving { .. } if (self.role == Role::Client || self.left) && peer.is_settled() => {
                 self.remove(handle);
             }
-            _ => {}
+            State::Pending { .. }
+            | State::Connecting
+            | State::Live
+            | State::Draining { .. }
+            | State::Leaving { .. } => {}
         }
     }
 

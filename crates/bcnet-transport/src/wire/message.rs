@@ -233,7 +233,7 @@ impl fmt::Display for Control<'_> {
         let form = match self.body {
             Body::ConnectRequest { .. } => " request",
             Body::ConnectReply { .. } => " reply",
-            _ => "",
+            Body::Identity { .. } | Body::Boot { .. } | Body::Disconnect { .. } => "",
         };
         write!(f, "{}{form} {}: {}", self.body.kind(), self.seq, self.body)
     }
