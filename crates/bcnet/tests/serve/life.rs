@@ -126,6 +126,56 @@ fn many_sessions_live_in_one_process() {
 }
 
 #[test]
+fn the_console_sees_one_server_however_many_threads_play() {
+    for threads in ["1", "2", "3"] {
+        let directory = Directory::new();
+        let text: String =
+            ["one", "two", "three"].map(|name| format!("[[session]]\nname = \"{name}\"\n")).concat();
+        std::fs::write(directory.path("bcnet.toml"), text).expect("written");
+        let threads_set = format!("server.threads={threads}");
+        let server = Server::start_in(directory, &["--set", &threads_set, "--write", "game.pcapng"], 3);
+        server.logged(&["event=\"started\"", "sessions=3", &format!("threads={threads}")]);
+        let at = |n: usize| std::net::SocketAddrV4::new(*server.address().ip(), server.ports[n]);
+        let _alice = Player::join(at(0), "Alice");
+        let mut bob = Player::join(at(1), "Bob");
+        let _carol = Player::join(at(2), "Carol");
+        let players = server.ask(&["players"]);
+        let names = |key: &str| -> Vec<String> {
+            let players = players["players"].as_array().expect("a list");
+            players.iter().map(|one| one[key].as_str().expect("text").to_owned()).collect()
+        };
+        assert_eq!(
+            (names("session"), names("name")),
+            (
+                ["one", "two", "three"].map(Into::into).to_vec(),
+                ["Alice", "Bob", "Carol"].map(Into::into).to_vec(),
+            )
+        );
+        // All have the peer id 2, whichever thread they are in; a name means one.
+        let output = server.directory.ctl(&["kick", "2"]);
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(["Alice", "Bob", "Carol"].iter().all(|name| error.contains(name)), "{error}");
+        assert_eq!(server.ask(&["kick", "bob"])["done"], "Bob is out");
+        assert_eq!(bob.until_over(), End::Booted(BootReason::KICKED));
+        // A ban counts in every thread.
+        assert_eq!(server.directory.ctl(&["ban", "127.0.0.0/8"]).status.code(), Some(0));
+        for n in 0..3 {
+            assert_eq!(Player::connect(at(n), "Late").until_over(), End::Booted(BootReason::BANNED), "{n}");
+        }
+        assert_eq!(server.ask(&["players"])["players"].as_array().map(Vec::len), Some(0));
+        server.signal("TERM");
+        let ports = server.ports.clone();
+        let (status, directory) = server.end();
+        assert_eq!(status.code(), Some(0));
+        // What all threads have seen is in one capture.
+        let capture = directory.bcnet(&["inspect", "game.pcapng", "--json"]).output().expect("it runs");
+        let capture = String::from_utf8_lossy(&capture.stdout).into_owned();
+        assert!(ports.iter().all(|port| capture.contains(&format!(":{port}\""))), "{ports:?}");
+    }
+}
+
+#[test]
 fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     let directory = Directory::new();
     let file = directory.path("bcnet.toml");
