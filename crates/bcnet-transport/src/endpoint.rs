@@ -256,6 +256,21 @@ impl Engine for Endpoint {
         Ok(())
     }
 
+    fn send_latest(
+        &mut self,
+        to: PeerId,
+        payload: &[u8],
+        is_outdated: &mut dyn FnMut(&[u8]) -> bool,
+        now: Time,
+    ) -> Result<(), SendError> {
+        let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
+        let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
+        peer.drop_outdated(is_outdated);
+        send::queue(peer, payload, Quality::Unreliable, &self.config, now)?;
+        list(peer, handle, &mut self.ready);
+        Ok(())
+    }
+
     fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError> {
         match self.role {
             Role::Host if self.left => return Err(SendError::Leaving(self.id)),

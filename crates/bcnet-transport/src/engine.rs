@@ -59,6 +59,23 @@ pub trait Engine: Debug {
     /// See [`SendError`]; nothing was queued then.
     fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError>;
 
+    /// Queues a payload as [`Quality::Unreliable`], which makes earlier ones useless. While the line to the peer is full,
+    /// those that still wait are dropped where `is_outdated` says so; it is asked about the newest first. An engine may as
+    /// well keep them.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was queued then.
+    fn send_latest(
+        &mut self,
+        to: PeerId,
+        payload: &[u8],
+        is_outdated: &mut dyn FnMut(&[u8]) -> bool,
+        now: Time,
+    ) -> Result<(), SendError> {
+        let _ = is_outdated;
+        self.send(to, payload, Quality::Unreliable, now)
+    }
+
     /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
     /// than 100 characters is cut. A host that never calls this has no name, as in stock; one that does tells it to
     /// those who join later, too.

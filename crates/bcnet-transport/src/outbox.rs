@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 use crate::queue::Queue;
 use crate::ring::ByteRing;
 use crate::time::Time;
-use crate::wire::{Channel, MessageId, Seq};
+use crate::wire::{Channel, Delivery, MessageId, Seq};
 pub(crate) use fill::{Filled, Readiness};
 pub(crate) use settle::{ResendPolicy, Settled};
 use stream::{Segment, State, Stream};
@@ -113,6 +113,55 @@ impl Outbox {
         let Some((at, len)) = self.unreliable_bytes.store(head, body) else { return };
         self.unreliable.push(Unreliable { at, len, before: next });
         self.note_queued(usize::from(len));
+    }
+
+    /// Drops unreliable messages whose payload is outdated, the newest first.
+    #[inline(never)]
+    pub(crate) fn drop_outdated(&mut self, is_outdated: &mut dyn FnMut(&[u8]) -> bool) {
+        let mut kept = 0;
+        for index in (0..self.unreliable.len()).rev() {
+            let Some(message) = self.unreliable.get_mut(index) else { break };
+            let len = usize::from(message.len);
+            let bytes = self.unreliable_bytes.get(message.at, len);
+            if is_outdated(bytes.get(Delivery::Unreliable.header_len()..).unwrap_or_default()) {
+                // None that waits is empty.
+                message.len = 0;
+                self.queued -= 1;
+                self.fresh -= 1;
+                self.queued_bytes -= len;
+            } else {
+                kept += len;
+            }
+        }
+        for _ in 0..self.unreliable.len() {
+            let Some(&message) = self.unreliable.front() else { break };
+            self.unreliable.skip(1);
+            if message.len > 0 {
+                self.unreliable.push(message);
+            }
+        }
+        self.release_dropped(kept);
+    }
+
+    /// Frees the bytes of what was dropped, of which `kept` are still needed: at once where it was first, and where it was
+    /// not when there is more of it than a full line explains.
+    fn release_dropped(&mut self, kept: usize) {
+        match self.unreliable.front() {
+            Some(first) => self.unreliable_bytes.release_to(first.at),
+            None => self.unreliable_bytes.release_all(),
+        }
+        if self.unreliable_bytes.used() <= 2 * kept + DROPPED_ROOM {
+            return;
+        }
+        let old = core::mem::take(&mut self.unreliable_bytes);
+        for index in 0..self.unreliable.len() {
+            if let Some(message) = self.unreliable.get_mut(index)
+                && let Some((at, _)) =
+                    self.unreliable_bytes.store(old.get(message.at, message.len.into()), &[])
+            {
+                message.at = at;
+            }
+        }
     }
 
     /// Whole game messages with numbers from `first` on leave in `datagram`.
@@ -252,6 +301,8 @@ impl Owed {
     }
 }
 
+/// Bytes of dropped messages that are left lying.
+const DROPPED_ROOM: usize = 4096;
 /// More ACKs than any honest peer makes necessary between two flushes.
 const MAX_ACKS: usize = 2048;
 

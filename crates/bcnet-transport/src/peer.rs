@@ -375,6 +375,17 @@ impl Peer {
         true
     }
 
+    /// Drops unreliable messages that wait in vain, if the line is full.
+    #[inline]
+    pub(crate) fn drop_outdated(&mut self, is_outdated: &mut dyn FnMut(&[u8]) -> bool) {
+        let budget = self.budget.bytes();
+        if let Some(outbox) = self.outbox.as_deref_mut()
+            && outbox.holds_up_unreliable(budget)
+        {
+            outbox.drop_outdated(is_outdated);
+        }
+    }
+
     /// Returns whether something must leave now: anything but unreliable messages, and ACKs that wait for company (T-60).
     pub(crate) fn is_urgent(&self, now: Time) -> bool {
         let fresh = || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.budget.bytes()));

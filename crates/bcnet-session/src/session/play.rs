@@ -48,7 +48,8 @@ impl<E: Engine> Session<E> {
             }
             Rule::StateUpdate => {
                 prepare_update(payload, slot)?;
-                Quality::Unreliable
+                self.relay_update(peer, payload, now);
+                return Ok(());
             }
             Rule::Create => {
                 self.create(peer, payload, now)?;
@@ -86,14 +87,27 @@ impl<E: Engine> Session<E> {
             if !is_meant(self, to) {
                 continue;
             }
-            match self.deliver(to, payload, quality, now) {
-                Ok(()) => self.counters.relayed += 1,
-                // What may be lost is lost where too much waits already.
-                Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
-                    self.counters.not_queued += 1;
-                }
-                sent => self.note_sent(to, sent, now),
+            let sent = self.deliver(to, payload, quality, now);
+            self.note_relayed(to, sent, quality, now);
+        }
+    }
+
+    /// S-33: a copy of a state update for everyone else in the game, instead of older ones that wait behind a full line.
+    fn relay_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
+        for to in self.in_game.iter().filter(|to| *to != from) {
+            let sent = self.endpoint.send_latest(to, payload, &mut game::outdated_by(payload), now);
+            self.note_relayed(to, sent, Quality::Unreliable, now);
+        }
+    }
+
+    fn note_relayed(&mut self, to: PeerId, sent: Result<(), SendError>, quality: Quality, now: Time) {
+        match sent {
+            Ok(()) => self.counters.relayed += 1,
+            // What may be lost is lost where too much waits already.
+            Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
+                self.counters.not_queued += 1;
             }
+            sent => self.note_sent(to, sent, now),
         }
     }
 

@@ -7,6 +7,7 @@ use bcnet_session::{Config, Event};
 use bcnet_transport::Time;
 
 use crate::play::{playing, ship};
+use crate::vectors::bytes;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -195,4 +196,64 @@ fn a_thousand_players_come_and_go() {
         assert_eq!(left, 8, "round {round}");
     }
     assert_eq!(world.session.counters().admitted, 1000);
+}
+
+/// S-33, T-62: a copy that is lost is repeated after the measured round trip, whatever else leaves or waits.
+#[test]
+fn a_lost_copy_is_repeated_after_the_measured_round_trip() {
+    let mut world = playing(Config::default(), 2);
+    for number in 0..20 {
+        world.send(0, &numbered(0, number));
+        world.run(SECOND / 10);
+    }
+    let measured = world.session.players().find_map(|player| player.round_trip.filter(|_| player.id.0 == 3));
+    let measured = measured.expect("measured");
+    assert!(
+        (40..=65).contains(&measured.as_millis()),
+        "two ways of 20 ms, and the ACK's delay: {measured:?}"
+    );
+    world.clients[1].deaf = true;
+    let sent = world.now;
+    world.send(0, &numbered(0, 20));
+    world.run(Duration::from_millis(50));
+    world.clients[1].deaf = false;
+    world.run(SECOND);
+    let arrived = world.clients[1].received.last().expect("repeated");
+    assert_eq!(arrived.1, numbered(0, 20));
+    // The way here, the wait, the way there.
+    let most = Duration::from_millis(40) + 2 * measured;
+    assert!(arrived.0.since(sent) <= most, "{:?} of {most:?}", arrived.0.since(sent));
+}
+
+/// S-33: behind a full line a ship's newest state takes the place of older ones; subsystems and others' states stay.
+#[test]
+fn states_do_not_queue_up_behind_a_full_line() {
+    let mut world = playing(Config::default(), 3);
+    let state = |slot: u32, time: f32| {
+        let object = 0x3FFF_FFFF + slot * 0x4_0000;
+        [&[0x1C][..], &object.to_le_bytes(), &time.to_le_bytes(), &bytes("pl-1C-9D")[9..]].concat()
+    };
+    world.clients[2].deaf = true;
+    for n in 0..30 {
+        world.send(0, &[&[0xCD, n][..], &[0; 300]].concat());
+    }
+    world.run(SECOND);
+    let subsystems = bytes("pl-1C-20");
+    world.send_loose(0, &subsystems);
+    for n in 0..20_u8 {
+        world.send_loose(0, &state(0, f32::from(n)));
+        world.send_loose(1, &state(1, f32::from(n)));
+        world.run(SECOND / 10);
+    }
+    world.clients[2].deaf = false;
+    world.run(10 * SECOND);
+    let without_hash = |mut state: Vec<u8>| {
+        state[22] &= !1;
+        state.drain(23..25);
+        state
+    };
+    let states: Vec<_> = world.take(2).into_iter().filter(|payload| payload[0] == 0x1C).collect();
+    assert_eq!(states, [subsystems, without_hash(state(0, 19.0)), without_hash(state(1, 19.0))]);
+    let others = world.take(1).into_iter().filter(|payload| payload[0] == 0x1C).count();
+    assert_eq!(others, 21, "whose line is free gets all");
 }

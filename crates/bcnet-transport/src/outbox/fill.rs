@@ -50,20 +50,32 @@ impl Outbox {
     /// As [`readiness`](Self::readiness), if something waits and something else is under way.
     #[inline(never)]
     fn readiness_under_way(&mut self, budget: usize) -> Readiness {
-        let len = |segment: Option<&Segment>| segment.map_or(0, Segment::len);
-        let next = if let Some(&(channel, seq, part)) = self.lost.front() {
-            len(self.segment(channel, seq, part))
-        } else if let Some(next) = self.control.next_fresh() {
-            next.len
-        } else if let Some(&seq) = self.urgent.front() {
-            len(self.game.segment(seq, 0))
-        } else if let Some(next) = self.game.next_fresh() {
-            next.len
-        } else {
-            return Readiness::Now;
-        };
+        let Some(next) = self.next_len() else { return Readiness::Now };
         let now = next <= self.allowance(next, budget) || !self.unreliable.is_empty();
         if now { Readiness::Now } else { Readiness::Later }
+    }
+
+    /// Returns the length of the reliable message or part that is sent next, if there is one.
+    #[inline]
+    fn next_len(&mut self) -> Option<usize> {
+        let len = |segment: Option<&Segment>| segment.map_or(0, Segment::len);
+        if let Some(&(channel, seq, part)) = self.lost.front() {
+            Some(len(self.segment(channel, seq, part)))
+        } else if let Some(next) = self.control.next_fresh() {
+            Some(next.len)
+        } else if let Some(&seq) = self.urgent.front() {
+            Some(len(self.game.segment(seq, 0)))
+        } else {
+            self.game.next_fresh().map(|next| next.len)
+        }
+    }
+
+    /// Returns whether unreliable messages wait behind a reliable one for which there is no budget.
+    #[inline]
+    pub(crate) fn holds_up_unreliable(&mut self, budget: usize) -> bool {
+        !self.unreliable.is_empty()
+            && (self.fresh > self.unreliable.len() || !self.lost.is_empty())
+            && self.next_len().is_some_and(|next| next > self.allowance(next, budget))
     }
 
     /// T-60, T-66: ACKs first, then what was lost, then what is fresh: control, urgent, the rest, each in order.

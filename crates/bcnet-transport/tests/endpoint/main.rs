@@ -5,6 +5,7 @@ mod delivery;
 mod diagnostics;
 mod heap;
 mod hostile;
+mod latest;
 mod leaving;
 mod loss;
 mod memory;
