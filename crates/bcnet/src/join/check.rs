@@ -60,48 +60,16 @@ impl Guest<'_> {
         steps: &mut Vec<Step>,
         out: &mut impl Write,
     ) -> anyhow::Result<Option<(&'static str, String)>> {
-        let (mut before, mut checks, mut remark) = (start, 0, String::new());
+        let (mut before, mut progress) = (start, Progress::default());
         loop {
             while let Some((event, at)) = self.next_event()? {
-                let name = match event {
-                    Event::Connected { id } => {
-                        remark = id.to_string();
-                        "connect"
-                    }
-                    Event::FileCheck(_) => {
-                        checks += 1;
-                        continue;
-                    }
-                    Event::Settings(settings) => {
-                        remark = format!("{}, slot {}", settings.mission, settings.slot);
-                        self.done(
-                            Step {
-                                name: "files",
-                                took: at.since(before),
-                                remark: format!("{checks} check{}", if checks == 1 { "" } else { "s" }),
-                            },
-                            steps,
-                            out,
-                        )?;
-                        before = at;
-                        continue;
-                    }
-                    Event::Load => "load",
-                    Event::Entered => {
-                        remark = others(self.wire.client.players().count().saturating_sub(1));
-                        "enter"
-                    }
-                    Event::Gone { step, end } => {
-                        self.wire.finish()?;
-                        return Ok(Some((step_name(self.failure.step(step)), self.why(step, end))));
-                    }
-                    _ => continue,
-                };
-                self.done(
-                    Step { name, took: at.since(before), remark: std::mem::take(&mut remark) },
-                    steps,
-                    out,
-                )?;
+                if let Event::Gone { step, end } = event {
+                    self.wire.finish()?;
+                    return Ok(Some((step_name(self.failure.step(step)), self.why(step, end))));
+                }
+                let players = self.wire.client.players().count();
+                let Some((name, remark)) = progress.step(&event, players) else { continue };
+                self.done(Step { name, took: at.since(before), remark }, steps, out)?;
                 before = at;
             }
             if self.wire.client.has_entered() {
@@ -123,6 +91,53 @@ impl Guest<'_> {
         }
         steps.push(step);
         Ok(())
+    }
+}
+
+/// What was heard so far and is told with a later step.
+#[derive(Debug, Default)]
+struct Progress {
+    checks: u32,
+    /// What is played, and in which slot.
+    game: String,
+}
+
+impl Progress {
+    /// Returns the step that ends with this event, if one does, and what there is to say of it.
+    fn step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
+        match event {
+            Event::Connected { id } => Some(("connect", id.to_string())),
+            Event::FileCheck(_) => {
+                self.checks += 1;
+                None
+            }
+            Event::Settings(settings) => {
+                self.game = format!("{}, slot {}", settings.mission, settings.slot);
+                let checks = self.checks;
+                Some(("files", format!("{checks} check{}", if checks == 1 { "" } else { "s" })))
+            }
+            Event::Load => Some(("load", std::mem::take(&mut self.game))),
+            Event::Entered => Some(("enter", others(players.saturating_sub(1)))),
+            Event::FilesDiffer { .. }
+            | Event::FilesPassed
+            | Event::Mission(_)
+            | Event::Named { .. }
+            | Event::Disconnected { .. }
+            | Event::Joined { .. }
+            | Event::Left { .. }
+            | Event::Chat { .. }
+            | Event::Score { .. }
+            | Event::TeamScore { .. }
+            | Event::Died { .. }
+            | Event::RoundEnded { .. }
+            | Event::RoundStarted
+            | Event::ShipCreated(_)
+            | Event::ShipExploding { .. }
+            | Event::ObjectDestroyed { .. }
+            | Event::Received { .. }
+            | Event::Nonsense { .. }
+            | Event::Gone { .. } => None,
+        }
     }
 }
 

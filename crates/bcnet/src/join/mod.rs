@@ -174,7 +174,25 @@ impl Guest<'_> {
             Event::Settings(_) => self.failure.files_passed = true,
             Event::FilesDiffer { file } => self.failure.file = Some(file.clone()),
             Event::Nonsense { what, .. } => self.failure.nonsense = Some(*what),
-            _ => {}
+            Event::Connected { .. }
+            | Event::FilesPassed
+            | Event::Mission(_)
+            | Event::Entered
+            | Event::Named { .. }
+            | Event::Disconnected { .. }
+            | Event::Joined { .. }
+            | Event::Left { .. }
+            | Event::Chat { .. }
+            | Event::Score { .. }
+            | Event::TeamScore { .. }
+            | Event::Died { .. }
+            | Event::RoundEnded { .. }
+            | Event::RoundStarted
+            | Event::ShipCreated(_)
+            | Event::ShipExploding { .. }
+            | Event::ObjectDestroyed { .. }
+            | Event::Received { .. }
+            | Event::Gone { .. } => {}
         }
         Ok(Some((event, at)))
     }

@@ -250,7 +250,26 @@ impl Player {
             Event::ShipCreated(ship) if ledger.knows(ship.slot) && !ledger.was_said(ship.slot, payload) => {
                 totals.changed += 1
             }
-            _ => totals.host_said += 1,
+            Event::Connected { .. }
+            | Event::FilesDiffer { .. }
+            | Event::FilesPassed
+            | Event::Mission(_)
+            | Event::Named { .. }
+            | Event::Disconnected { .. }
+            | Event::Joined { .. }
+            | Event::Left { .. }
+            | Event::Chat { .. }
+            | Event::Score { .. }
+            | Event::TeamScore { .. }
+            | Event::Died { .. }
+            | Event::RoundEnded { .. }
+            | Event::RoundStarted
+            | Event::ShipCreated(_)
+            | Event::ShipExploding { .. }
+            | Event::ObjectDestroyed { .. }
+            | Event::Received { .. }
+            | Event::Nonsense { .. }
+            | Event::Gone { .. } => totals.host_said += 1,
         }
     }
 
@@ -296,7 +315,7 @@ impl Player {
                 let away = Duration::from_millis(self.rng.between(5_000, 20_000));
                 self.state = State::Away(now + away);
             }
-            _ => {}
+            State::Away(_) | State::Joining | State::Leaving | State::Gone => {}
         }
         totals.changed +=
             self.client.nonsense() - std::mem::replace(&mut self.nonsense, self.client.nonsense());
@@ -349,10 +368,8 @@ impl Player {
 
     /// How many copies it has not heard yet.
     pub(super) fn unheard(&self, ledger: &Ledger) -> u64 {
-        match &self.state {
-            State::InGame(playing) => ledger.unheard(&playing.1),
-            _ => 0,
-        }
+        let State::InGame(playing) = &self.state else { return 0 };
+        ledger.unheard(&playing.1)
     }
 }
 
@@ -387,7 +404,7 @@ fn hear_state(payload: &[u8], own: bool, totals: &mut SwarmTotals) {
     match payload::state_key(payload).map(|(ship, number)| payload::passed_state(ship, number)) {
         Some(copy) if copy == payload && own => totals.echoed += 1,
         Some(copy) if copy == payload => totals.states_heard += 1,
-        _ => totals.changed += 1,
+        Some(_) | None => totals.changed += 1,
     }
 }
 

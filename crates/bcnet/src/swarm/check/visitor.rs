@@ -28,10 +28,8 @@ impl Heard {
 
     /// The game payload, if it is one and whole.
     pub(super) fn payload(&self) -> Option<&[u8]> {
-        match self.message()? {
-            Message::Data(data) if data.delivery.part().is_none() => Some(data.payload),
-            _ => None,
-        }
+        let Message::Data(data) = self.message()? else { return None };
+        data.delivery.part().is_none().then_some(data.payload)
     }
 
     pub(super) fn is_reliable(&self) -> bool {
@@ -243,9 +241,11 @@ impl Visitor {
 
     /// Why it is not wanted, if it was told so.
     pub(super) fn refusal(&self) -> Option<BootReason> {
-        self.heard.iter().find_map(|heard| match heard.message()? {
-            Message::Control(Control { body: Body::Boot { reason, .. }, .. }) => Some(reason),
-            _ => None,
+        self.heard.iter().find_map(|heard| {
+            let Message::Control(Control { body: Body::Boot { reason, .. }, .. }) = heard.message()? else {
+                return None;
+            };
+            Some(reason)
         })
     }
 
