@@ -1,6 +1,6 @@
 //! Traffic like that of a recorded battle: 33.5 minutes, three players, a dedicated host.
 //!
-//! A ship sends its state with nine in ten of its frames, which are 95 ms apart, and 0.39 reliable orders per second, in bursts:
+//! A ship sends its state with nine in ten of its frames, which are 95 ms apart, and 0.39 reliable messages per second, in bursts:
 //! it fires, hits, stops. The host passes most of them on to the others, adds events of its own in bursts (1.3 reliable
 //! messages per second and client in all) and sends each client 23.5 states per second. What is drawn depends on the seed
 //! alone, so that all engines get the same to do.
@@ -79,14 +79,15 @@ impl Battle {
     }
 
     fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<Shot> {
-        let orders = self.orders(ship, at);
-        for order in &orders {
+        let messages = self.reliable_messages(ship, at);
+        for message in &messages {
             let others =
-                (0..self.ships.len()).filter(|other| order.everyone || (order.relayed && *other != ship));
-            self.relay.extend(others.map(|other| (other, order.size)));
+                (0..self.ships.len()).filter(|other| message.everyone || (message.relayed && *other != ship));
+            self.relay.extend(others.map(|other| (other, message.size)));
         }
         let shot = |size, quality| Shot { at, ship, from_host: false, size, quality };
-        let mut shots: Vec<Shot> = orders.iter().map(|order| shot(order.size, Quality::Reliable)).collect();
+        let mut shots: Vec<Shot> =
+            messages.iter().map(|message| shot(message.size, Quality::Reliable)).collect();
         if self.rng.chance(STATE) {
             let size = SHIP_STATES[self.rng.size(SHIP_STATES.len())];
             shots.push(shot(size, Quality::Unreliable));
@@ -94,30 +95,30 @@ impl Battle {
         shots
     }
 
-    /// Returns what a ship orders in its frame.
-    fn orders(&mut self, ship: usize, at: Time) -> Vec<Order> {
+    /// Returns the reliable messages of a ship in its frame.
+    fn reliable_messages(&mut self, ship: usize, at: Time) -> Vec<ReliableMessage> {
         let rng = &mut self.rng;
         let ship = &mut self.ships[ship];
-        let mut orders = Vec::new();
+        let mut messages = Vec::new();
         if ship.fires <= at {
             ship.fires = at + wait(rng, FIRE);
             ship.stops = Some(at + Duration::from_millis(rng.between(500, 4000)));
-            // Each shot is ordered twice.
-            orders.extend([Order::relayed(25); 2]);
-            orders.extend((0..[0, 0, 1, 2][rng.size(4)]).map(|_| Order::relayed(19)));
-            orders.extend(rng.chance(0.1).then_some(Order::relayed(14)));
+            // Each shot is sent twice.
+            messages.extend([ReliableMessage::relayed(25); 2]);
+            messages.extend((0..[0, 0, 1, 2][rng.size(4)]).map(|_| ReliableMessage::relayed(19)));
+            messages.extend(rng.chance(0.1).then_some(ReliableMessage::relayed(14)));
         }
         if ship.stops.is_some_and(|stops| stops <= at) {
             ship.stops = None;
-            orders.push(Order::relayed(17));
+            messages.push(ReliableMessage::relayed(17));
         }
         for (due, (per_minute, size, relayed, everyone)) in ship.others.iter_mut().zip(OTHERS) {
             if *due <= at {
                 *due = at + wait(rng, 60.0 / per_minute);
-                orders.push(Order { size, relayed, everyone });
+                messages.push(ReliableMessage { size, relayed, everyone });
             }
         }
-        orders
+        messages
     }
 
     fn host_frame(&mut self, at: Time) -> Vec<Shot> {
@@ -144,7 +145,7 @@ impl Battle {
 
 /// A reliable message from a ship.
 #[derive(Debug, Clone, Copy)]
-struct Order {
+struct ReliableMessage {
     size: usize,
     /// The host passes it on to the others.
     relayed: bool,
@@ -152,7 +153,7 @@ struct Order {
     everyone: bool,
 }
 
-impl Order {
+impl ReliableMessage {
     const fn relayed(size: usize) -> Self {
         Self { size, relayed: true, everyone: false }
     }
@@ -174,7 +175,7 @@ const EVENTS: f64 = 9.45;
 const STATE: f64 = 0.916;
 /// How often a host's frame has the state of one ship for one client: 7.83 per second.
 const LANE: f64 = 0.744;
-/// What else a ship orders: how often per minute, the size, whether the host passes it on, and to everyone.
+/// What else a ship sends reliably: how often per minute, the size, whether the host passes it on, and to everyone.
 const OTHERS: [(f64, usize, bool, bool); 8] = [
     (3.2, 26, false, false),
     (0.75, 21, false, false),

@@ -60,7 +60,7 @@ pub struct Session<E: Engine = Endpoint> {
     counters: Counters,
     /// When something of the session is due, the transport's timers aside.
     due: Option<Time>,
-    /// S-24, S-28: whether somebody waits until something is acknowledged, so every datagram is a reason to look.
+    /// S-24, S-28: whether a client waits until something is acknowledged, so every datagram is a reason to look.
     waiting: bool,
     /// What came last, and what is written next; kept for their memory.
     received: Vec<u8>,

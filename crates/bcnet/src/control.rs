@@ -18,7 +18,7 @@ pub(crate) enum Request {
     Players,
     /// Say something in the chat
     Say {
-        /// Only to this player, by name or peer id ('#2' if somebody is called 2)
+        /// Only to this player, by name or peer id ('#2' if a player is called 2)
         #[arg(long, value_name = "PLAYER")]
         #[serde(default)]
         to: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) enum Request {
     },
     /// Throw a player out
     Kick {
-        /// Name or peer id ('#2' if somebody is called 2)
+        /// Name or peer id ('#2' if a player is called 2)
         player: String,
     },
     /// Keep an address out, and throw out who has it
@@ -66,7 +66,7 @@ pub(crate) enum Request {
     Status,
     /// What waits for and from each player
     Queues {
-        /// Only this player, by name or peer id ('#2' if somebody is called 2)
+        /// Only this player, by name or peer id ('#2' if a player is called 2)
         player: Option<String>,
     },
     /// Read the configuration and the bans again, without dropping players

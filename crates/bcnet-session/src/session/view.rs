@@ -119,7 +119,7 @@ impl<E: Engine> Session<E> {
         self.in_game.iter().filter_map(|peer| self.endpoint.round_trip(peer))
     }
 
-    /// Returns whether a datagram is from somebody in the game, as its address and the id in it tell.
+    /// Returns whether a datagram is from a player in the game, as its address and the id in it tell.
     #[must_use]
     pub fn is_in_game(&self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         let sender = bytes.first().and_then(|id| self.member(PeerId(*id)));

@@ -47,7 +47,7 @@ fn a_client_joins_and_everyone_learns_its_name() {
     let (ann, bob) = (utf16("Ann"), utf16("Bob"));
     let mut net = Net::joined(&plain(), 1);
     let own = Ipv4Addr::new(10, 20, 0, 1);
-    net.clients[0].endpoint.identify(Text::new(&ann).expect("UTF-16LE"), net.now).expect("somebody hears");
+    net.clients[0].endpoint.identify(Text::new(&ann).expect("UTF-16LE"), net.now).expect("a peer hears");
     net.settle();
     let identity = (Event::Identity { peer: PeerId(2), address: own }, ann.clone());
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -78,7 +78,7 @@ fn a_client_joins_and_everyone_learns_its_name() {
     assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender from now on");
 
     let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1].endpoint.identify(Text::new(&bob).expect("UTF-16LE"), net.now).expect("somebody hears");
+    net.clients[1].endpoint.identify(Text::new(&bob).expect("UTF-16LE"), net.now).expect("a peer hears");
     net.settle();
     let identity = (Event::Identity { peer: PeerId(3), address: own }, bob);
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -92,10 +92,7 @@ fn a_newcomer_is_told_every_known_identity() {
     let mut net = Net::joined(&plain(), 6);
     let name = utf16("x");
     for n in [0, 1, 3, 5] {
-        net.clients[n]
-            .endpoint
-            .identify(Text::new(&name).expect("UTF-16LE"), net.now)
-            .expect("somebody hears");
+        net.clients[n].endpoint.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
     }
     net.settle();
     assert_eq!(net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now), Ok(()));
@@ -222,7 +219,7 @@ fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
     };
     assert!(join(&mut host, 1).iter().all(|line| !line.contains("identity")));
     let name = utf16("Bridge");
-    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), START).expect("somebody hears");
+    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), START).expect("a peer hears");
     let told = host.says(START);
     assert_eq!(told.iter().filter(|line| line.contains("identity")).count(), 1, "{told:?}");
     let told = join(&mut host, 2);

@@ -20,7 +20,7 @@ fn a_datagram_is_filled_in_the_order_of_the_rule() {
     host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(48));
     host.send_as(PeerId(2), b"urgent", Quality::Urgent, ms(48));
     let name = utf16("n");
-    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("somebody hears");
+    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("a peer hears");
     host.hear_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(48));
     let packets = host.flush(ms(48));
     assert_eq!(packets.len(), 1);

@@ -263,7 +263,7 @@ fn names_that_arrive_together_are_all_heard() {
 fn a_long_name_of_ones_own_is_cut() {
     let mut net = Net::joined(&plain(), 1);
     let long = utf16(&"ä".repeat(150));
-    net.clients[0].endpoint.identify(Text::new(&long).expect("UTF-16LE"), net.now).expect("somebody hears");
+    net.clients[0].endpoint.identify(Text::new(&long).expect("UTF-16LE"), net.now).expect("a peer hears");
     net.settle();
     let told = (Event::Identity { peer: PeerId(2), address: *address(1).ip() }, long[..200].to_vec());
     assert_eq!(net.clients[0].events(), [told]);
@@ -272,26 +272,26 @@ fn a_long_name_of_ones_own_is_cut() {
 /// T-64: a peer that never acknowledges what it is told of others is given up before that takes much memory.
 #[test]
 fn a_peer_that_is_deaf_to_control_messages_is_given_up() {
-    for (characters, most) in [(1, 4 << 20), (100, 3 << 20)] {
+    for (characters, max) in [(1, 4 << 20), (100, 3 << 20)] {
         let heard = deafen(&utf16(&"n".repeat(characters)));
-        assert!(heard < most, "{characters} characters: {heard} bytes");
+        assert!(heard < max, "{characters} characters: {heard} bytes");
     }
 }
 
-/// Tells a peer that never acknowledges anything a name until it is given up. How much memory that took.
+/// Tells a peer that never acknowledges anything a name until it is given up. Returns how much memory that took.
 fn deafen(name: &[u8]) -> isize {
     let mut host = puppet(plain());
-    let (start, mut most) = (heap::in_use(), 0);
+    let (start, mut max) = (heap::in_use(), 0);
     for n in 0..70_000_u64 {
-        host.endpoint.identify(Text::new(name).expect("UTF-16LE"), ms(n / 100)).expect("somebody hears");
+        host.endpoint.identify(Text::new(name).expect("UTF-16LE"), ms(n / 100)).expect("a peer hears");
         if n % 100 == 0 {
             host.flush(ms(n / 100));
             host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(n / 100));
         }
-        most = most.max(heap::in_use() - start);
+        max = max.max(heap::in_use() - start);
     }
     assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
-    most
+    max
 }
 
 /// T-16, T-69: a control message longer than any there is changes nothing, whether it is next or not: nobody keeps it, so

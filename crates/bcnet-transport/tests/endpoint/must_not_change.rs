@@ -22,7 +22,7 @@ fn whole_session(config: &Config) -> Vec<Packet> {
     net.host.endpoint.refuse(address(4), BootReason::BANNED, net.now).expect("it asks");
     drain(&mut net, &mut log);
     let name = utf16("Cady2");
-    net.clients[0].endpoint.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("somebody hears");
+    net.clients[0].endpoint.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
     drain(&mut net, &mut log);
     net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now).expect("it is there");
     drain(&mut net, &mut log);

@@ -37,8 +37,8 @@ fn payloads_are_split_as_stock_does() {
         assert_eq!(sizes(811, quality), [405, 406], "a rest that fits exactly is the last part");
         assert_eq!(sizes(812, quality), [405, 406, 1]);
         assert_eq!(sizes(832, quality), [405, 406, 21]);
-        let most: Vec<usize> = [405].into_iter().chain([406; 254]).collect();
-        assert_eq!(sizes(LARGEST, quality), most);
+        let max: Vec<usize> = [405].into_iter().chain([406; 254]).collect();
+        assert_eq!(sizes(LARGEST, quality), max);
     }
     assert_eq!(sizes(409, Quality::Unreliable), [0; 0], "two bytes less of header");
     assert_eq!(sizes(410, Quality::Unreliable), [405, 5]);
@@ -178,9 +178,9 @@ fn a_number_is_whole_or_split_but_not_both() {
 fn a_part_without_a_number_is_refused() {
     let mut host = puppet(plain());
     let first = Part::First { total: 1.try_into().expect("not zero") };
-    let loose =
+    let unreliable =
         Message::Data(Data { delivery: Delivery::UnreliablePart(first), urgent: false, payload: b"x" });
-    assert_eq!(answer(&mut host, &[loose]), (vec![], 1));
+    assert_eq!(answer(&mut host, &[unreliable]), (vec![], 1));
     assert_eq!(host.received(), [[0; 0]; 0]);
 }
 

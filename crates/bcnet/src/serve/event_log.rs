@@ -20,7 +20,7 @@ pub(super) struct EventLog {
     lines: LineLimit,
 }
 
-/// Somebody who has left.
+/// A player who has left.
 #[derive(Debug)]
 pub(super) struct Leaver {
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) struct Leaver {
     pub(super) at: Time,
 }
 
-/// Somebody whose files were not those of a manifest.
+/// A client whose files were not those of a manifest.
 #[derive(Debug)]
 pub(super) struct Misfit {
     pub(super) name: String,
@@ -128,7 +128,7 @@ fn keep<T>(list: &mut VecDeque<T>, most: usize, latest: T) {
     list.push_back(latest);
 }
 
-/// Returns why somebody has left. All are gone when the server itself leaves.
+/// Returns why a player has left. All are gone when the server itself leaves.
 fn why(reason: Leave) -> String {
     if reason == Leave::Local { "the server ends".into() } else { reason.to_string() }
 }

@@ -35,7 +35,7 @@ pub(super) struct SessionGroup {
     began: Time,
     /// What this turn did so far.
     work: Work,
-    /// When to go, even if somebody has not heard the goodbye.
+    /// When to go, even if a player has not heard the goodbye.
     leaving: Option<Time>,
 }
 

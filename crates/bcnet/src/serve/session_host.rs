@@ -334,7 +334,7 @@ pub(super) fn millis(time: Duration) -> f64 {
 const HEADERS: u64 = 28;
 /// Moments of arrival that are told apart until copies leave.
 const MAX_ARRIVALS: usize = 64;
-/// How often the figures are logged, while somebody plays.
+/// How often the figures are logged, while there are players.
 const SUM_UP_EVERY: Duration = Duration::from_secs(600);
 /// A socket that gives nothing but errors is tried again this often, and for so long.
 const RETRY: Duration = Duration::from_millis(100);

@@ -132,13 +132,13 @@ fn lists(payload: &[u8], own: u8) -> bool {
 
 /// Which numbers have come; those that are far behind the newest count as such.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ReplayWindow {
     newest: Option<Seq>,
     /// Bit `n`: the one that is `n` behind the newest.
     behind: u128,
 }
 
-impl Seen {
+impl ReplayWindow {
     /// Returns whether this number comes for the first time.
     pub(super) fn is_new(&mut self, seq: Seq) -> bool {
         let ahead = self.newest.map_or(1, |newest| i32::from(seq.distance_from(newest)));
@@ -164,13 +164,13 @@ mod tests {
 
     #[test]
     fn what_comes_again_or_late_is_told_from_what_is_new() {
-        let mut seen = Seen::default();
+        let mut window = ReplayWindow::default();
         let order = [0, 1, 3, 3, 2, 2, 1, 200, 199, 0, 65_000, 201];
-        let new = order.map(|seq| seen.is_new(Seq(seq)));
+        let new = order.map(|seq| window.is_new(Seq(seq)));
         let expected = [true, true, true, false, true, false, false, true, true, false, false, true];
         assert_eq!(new, expected);
-        let mut seen = Seen::default();
-        assert_eq!([65_535, 0, 65_535, 1].map(|seq| seen.is_new(Seq(seq))), [true, true, false, true]);
+        let mut window = ReplayWindow::default();
+        assert_eq!([65_535, 0, 65_535, 1].map(|seq| window.is_new(Seq(seq))), [true, true, false, true]);
     }
 
     /// A player that takes 10 ms for each answer, at a server that takes 3.
@@ -183,7 +183,7 @@ mod tests {
         for (seq, step) in [&[0x20, 0][..], &[0x20, 2], &[0x01], &listed.concat()].into_iter().enumerate() {
             now += 3 * MS;
             join.hear(step, 2, now, &mut joins);
-            // Somebody else's, and what nobody waits for.
+            // Another player's, and what nobody waits for.
             join.hear(&[&listed.concat()[..17], &[3]].concat(), 2, now + MS, &mut joins);
             join.hear(&[0x28], 2, now + MS, &mut joins);
             for part in [Some(0), Some(1)] {

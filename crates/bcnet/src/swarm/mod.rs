@@ -31,7 +31,7 @@ use crate::query;
 use delay::Delays;
 use field::{Field, LinkConditions, Manner};
 use histogram::Histogram;
-use plan::Pace;
+use plan::TrafficProfile;
 use player::{Player, PlayerOptions};
 use report::{Cpu, Live, Usage};
 use yardstick::Echoed;
@@ -199,10 +199,10 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
         password: Text::encode(&args.password).unwrap_or_default(),
         idle: args.hold,
         quick: args.quick,
-        pace: if args.steady {
-            Pace::Steady
+        profile: if args.steady {
+            TrafficProfile::Steady
         } else {
-            Pace::Recorded { time: Duration::from_secs(args.seconds) }
+            TrafficProfile::Recorded { time: Duration::from_secs(args.seconds) }
         },
     };
     let players = args.players();

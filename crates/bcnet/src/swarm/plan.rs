@@ -10,12 +10,12 @@ use super::payload;
 
 /// Something that a player says reliably, and what others must hear of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct PlannedMessage {
     pub(super) payload: Vec<u8>,
     pub(super) copies: Copies,
 }
 
-/// Who gets a copy of an order.
+/// Who gets a copy of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Copies {
     /// The host keeps it to itself.
@@ -30,7 +30,7 @@ pub(super) enum Copies {
 
 /// How much a player does.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Pace {
+pub(super) enum TrafficProfile {
     /// What recorded players did, in a game of about this length.
     Recorded { time: Duration },
     /// A state in every frame, a line of chat with every tenth, and nothing else.
@@ -44,7 +44,7 @@ pub(super) struct Actor {
     slot: u8,
     peer: u8,
     name: String,
-    pace: Pace,
+    profile: TrafficProfile,
     ship: Option<ObjectId>,
     states: u32,
     spawns: Option<Time>,
@@ -56,16 +56,23 @@ pub(super) struct Actor {
 
 impl Actor {
     /// Makes a player that has just entered the game.
-    pub(super) fn new(mut rng: Rng, slot: u8, peer: u8, name: String, pace: Pace, now: Time) -> Self {
-        let start = match pace {
-            Pace::Recorded { time } => now + choosing(&mut rng).min(time / 5),
-            Pace::Steady => now,
+    pub(super) fn new(
+        mut rng: Rng,
+        slot: u8,
+        peer: u8,
+        name: String,
+        profile: TrafficProfile,
+        now: Time,
+    ) -> Self {
+        let start = match profile {
+            TrafficProfile::Recorded { time } => now + choosing(&mut rng).min(time / 5),
+            TrafficProfile::Steady => now,
         };
         Self {
             slot,
             peer,
             name,
-            pace,
+            profile,
             ship: None,
             // Players do not all chat at once.
             states: rng.below(STATES_PER_CHAT.into()) as u32,
@@ -78,29 +85,34 @@ impl Actor {
         }
     }
 
-    /// Returns what it says reliably now. `number` is what no two orders that are passed on have in common; shots may be
+    /// Returns what it says reliably now. `number` is what no two messages that are passed on have in common; shots may be
     /// at `targets`.
-    pub(super) fn orders(&mut self, mut number: u32, targets: &[ObjectId], now: Time) -> Vec<Order> {
-        let mut orders = Vec::new();
+    pub(super) fn messages(
+        &mut self,
+        mut number: u32,
+        targets: &[ObjectId],
+        now: Time,
+    ) -> Vec<PlannedMessage> {
+        let mut messages = Vec::new();
         if self.spawns.is_some_and(|at| at <= now) {
             self.spawns = None;
             let object = ObjectId::new(self.slot, SHIP_IDS * number % (ObjectId::PER_SLOT - SHIP_IDS));
             self.ship = Some(object);
             let payload = payload::ship(self.slot, self.peer, object, &self.name, number);
-            orders.push(Order { payload, copies: Copies::Others });
+            messages.push(PlannedMessage { payload, copies: Copies::Others });
             number += 1;
         }
-        let Some(ship) = self.ship else { return orders };
-        if let Pace::Steady = self.pace {
+        let Some(ship) = self.ship else { return messages };
+        if let TrafficProfile::Steady = self.profile {
             if self.states.is_multiple_of(STATES_PER_CHAT) {
-                orders.push(self.other(Other::Chat, number));
+                messages.push(self.other(Other::Chat, number));
             }
-            return orders;
+            return messages;
         }
         if self.fires <= now {
             self.fires = now + wait(&mut self.rng, FIRE);
             self.stops = Some(now + Duration::from_millis(self.rng.between(500, 4000)));
-            self.fire(&mut orders, &mut number, targets);
+            self.fire(&mut messages, &mut number, targets);
         }
         if self.stops.is_some_and(|at| at <= now) {
             self.stops = None;
@@ -110,15 +122,15 @@ impl Actor {
                 self.thing(number),
                 Detail::Subsystem,
             );
-            orders.push(Order { payload, copies: Copies::Others });
+            messages.push(PlannedMessage { payload, copies: Copies::Others });
             number += 1;
         }
         for (at, (per_minute, kind)) in OTHERS.into_iter().enumerate() {
             if self.others[at] <= now {
                 self.others[at] = now + wait(&mut self.rng, 60.0 / per_minute);
-                let order = self.other(kind, number);
-                number += u32::from(order.copies != Copies::None);
-                orders.push(order);
+                let message = self.other(kind, number);
+                number += u32::from(message.copies != Copies::None);
+                messages.push(message);
             }
         }
         if self.dies <= now {
@@ -128,23 +140,23 @@ impl Actor {
             if self.rng.chance(SELF_DESTRUCT) {
                 let copies = Copies::Answer(payload::exploding(ship));
                 let payload = payload::write(&Message::HostMessage(HostMessage {}));
-                orders.push(Order { payload, copies });
+                messages.push(PlannedMessage { payload, copies });
             }
         }
-        orders
+        messages
     }
 
     /// Returns where its ship is now, if it is to be told now.
     pub(super) fn state(&mut self) -> Option<Vec<u8>> {
         let ship = self.ship?;
-        if matches!(self.pace, Pace::Recorded { .. }) && !self.rng.chance(STATE) {
+        if matches!(self.profile, TrafficProfile::Recorded { .. }) && !self.rng.chance(STATE) {
             return None;
         }
         self.states += 1;
         Some(payload::state(ship, self.states))
     }
 
-    fn fire(&mut self, orders: &mut Vec<Order>, number: &mut u32, targets: &[ObjectId]) {
+    fn fire(&mut self, messages: &mut Vec<PlannedMessage>, number: &mut u32, targets: &[ObjectId]) {
         let extra = u64::from(*number).to_le_bytes();
         let payload = payload::event(
             Message::StartFiring,
@@ -153,8 +165,8 @@ impl Actor {
             Detail::StartFiring(extra),
         );
         // Always twice, with the same bytes.
-        let fire = Order { payload, copies: Copies::Others };
-        orders.extend([fire.clone(), fire]);
+        let fire = PlannedMessage { payload, copies: Copies::Others };
+        messages.extend([fire.clone(), fire]);
         *number += 2;
         let torpedoes = self.rng.size(4);
         let beams = self.rng.size(2);
@@ -163,12 +175,12 @@ impl Actor {
             let target = target.filter(|_| self.rng.chance(0.5));
             let fire = if shot < torpedoes { payload::torpedo } else { payload::beam };
             let payload = fire(self.thing(*number), target, &mut self.rng);
-            orders.push(Order { payload, copies: Copies::Others });
+            messages.push(PlannedMessage { payload, copies: Copies::Others });
             *number += 1;
         }
     }
 
-    fn other(&mut self, kind: Other, number: u32) -> Order {
+    fn other(&mut self, kind: Other, number: u32) -> PlannedMessage {
         let thing = self.thing(number);
         let value = self.rng.below(3) as u8;
         let (message, event, detail, copies): (fn(_) -> _, _, _, _) = match kind {
@@ -197,11 +209,11 @@ impl Actor {
             }
             Other::Chat => {
                 let text = format!("{}{number} {}", payload::CHAT_MARK, "engage ".repeat(self.rng.size(4)));
-                return Order { payload: payload::chat(self.peer, &text), copies: Copies::Everyone };
+                return PlannedMessage { payload: payload::chat(self.peer, &text), copies: Copies::Everyone };
             }
         };
         let payload = payload::event(message, event, thing, detail);
-        Order { payload, copies }
+        PlannedMessage { payload, copies }
     }
 
     /// Returns one of the player's own objects, another one for each number.
@@ -263,38 +275,38 @@ mod tests {
 
     const FRAME: Duration = Duration::from_millis(100);
 
-    fn actor(pace: Pace) -> Actor {
-        Actor::new(Rng::new(7), 0, 2, "Kirk".into(), pace, Time::ZERO)
+    fn actor(profile: TrafficProfile) -> Actor {
+        Actor::new(Rng::new(7), 0, 2, "Kirk".into(), profile, Time::ZERO)
     }
 
     /// Returns what a player says in so many frames.
-    fn play(actor: &mut Actor, frames: u32, targets: &[ObjectId]) -> (Vec<Order>, u32) {
-        let (mut orders, mut states) = (Vec::new(), 0);
+    fn play(actor: &mut Actor, frames: u32, targets: &[ObjectId]) -> (Vec<PlannedMessage>, u32) {
+        let (mut messages, mut states) = (Vec::new(), 0);
         for frame in 0..frames {
-            orders.extend(actor.orders(orders.len() as u32, targets, Time::ZERO + frame * FRAME));
+            messages.extend(actor.messages(messages.len() as u32, targets, Time::ZERO + frame * FRAME));
             states += u32::from(actor.state().is_some());
         }
-        (orders, states)
+        (messages, states)
     }
 
     #[test]
     fn a_steady_player_says_a_state_per_frame_and_a_line_in_ten() {
-        let (orders, states) = play(&mut actor(Pace::Steady), 1000, &[]);
+        let (messages, states) = play(&mut actor(TrafficProfile::Steady), 1000, &[]);
         assert_eq!(states, 1000);
-        let (ships, chat): (Vec<_>, Vec<_>) = orders.iter().partition(|order| order.payload[0] == 0x03);
+        let (ships, chat): (Vec<_>, Vec<_>) = messages.iter().partition(|message| message.payload[0] == 0x03);
         assert_eq!((ships.len(), chat.len()), (1, 100));
-        assert!(chat.iter().all(|order| payload::chatter(&order.payload) == Some(2)));
+        assert!(chat.iter().all(|message| payload::chatter(&message.payload) == Some(2)));
     }
 
     #[test]
     fn shots_are_at_targets_that_are_there() {
-        let recorded = Pace::Recorded { time: Duration::from_secs(3600) };
+        let recorded = TrafficProfile::Recorded { time: Duration::from_secs(3600) };
         let there = [ObjectId::new(3, 34), ObjectId::new(5, 68)];
         for targets in [&there[..], &[]] {
-            let (orders, _) = play(&mut actor(recorded), 36_000, targets);
+            let (messages, _) = play(&mut actor(recorded), 36_000, targets);
             let mut at = [0; 2];
-            for order in orders {
-                let target = match Message::parse(&order.payload) {
+            for message in messages {
+                let target = match Message::parse(&message.payload) {
                     Ok(Message::TorpedoFire(shot)) => shot.target.map(|target| target.target),
                     Ok(Message::BeamFire(shot)) => shot.target,
                     _ => continue,

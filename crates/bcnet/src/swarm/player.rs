@@ -14,10 +14,10 @@ use bcnet_session::game::{ObjectId, Opcode};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
 
-use super::delay::{Join, Seen};
+use super::delay::{Join, ReplayWindow};
 use super::ledger::{Ledger, Listener};
 use super::payload;
-use super::plan::{Actor, Copies, Pace, wait};
+use super::plan::{Actor, Copies, TrafficProfile, wait};
 use super::totals::SwarmTotals;
 pub(super) use timing::Departure;
 
@@ -32,7 +32,7 @@ pub(super) struct PlayerOptions {
     pub(super) idle: bool,
     /// They answer and acknowledge at once, and not in frames after a while of thinking.
     pub(super) quick: bool,
-    pub(super) pace: Pace,
+    pub(super) profile: TrafficProfile,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) struct Player {
     was_in_game: bool,
     join: Join,
     /// What of the server's reliable messages has come.
-    seen: Seen,
+    replays: ReplayWindow,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Player {
             stays: FOR_EVER,
             was_in_game: false,
             join: Join::default(),
-            seen: Seen::default(),
+            replays: ReplayWindow::default(),
         }
     }
 
@@ -155,7 +155,7 @@ impl Player {
         self.slot = None;
         self.answers.clear();
         self.join = Join::default();
-        self.seen = Seen::default();
+        self.replays = ReplayWindow::default();
     }
 
     /// Says what the plan has for now.
@@ -165,15 +165,15 @@ impl Player {
         let Some(slot) = self.slot.filter(|_| !self.options.idle) else { return };
         let others = self.client.ships().filter(|ship| ship.slot != slot);
         let targets: Vec<ObjectId> = others.map(|ship| ship.object).collect();
-        for order in actor.orders(ledger.count(slot) as u32, &targets, now) {
-            if self.client.send(&order.payload, Quality::Reliable, now).is_err() {
+        for message in actor.messages(ledger.count(slot) as u32, &targets, now) {
+            if self.client.send(&message.payload, Quality::Reliable, now).is_err() {
                 continue;
             }
             totals.said += 1;
-            match order.copies {
+            match message.copies {
                 Copies::None => {}
-                Copies::Others => ledger.say(slot, order.payload, false),
-                Copies::Everyone => ledger.say(slot, order.payload, true),
+                Copies::Others => ledger.say(slot, message.payload, false),
+                Copies::Everyone => ledger.say(slot, message.payload, true),
                 Copies::Answer(copy) => ledger.say(slot, copy, true),
             }
         }
@@ -278,14 +278,14 @@ impl Player {
         totals.joined += 1;
         self.was_in_game = true;
         self.settled = ledger.count(slot);
-        self.stays = match self.options.pace {
-            Pace::Recorded { .. } => now + wait(&mut self.rng, STAY),
-            Pace::Steady => FOR_EVER,
+        self.stays = match self.options.profile {
+            TrafficProfile::Recorded { .. } => now + wait(&mut self.rng, STAY),
+            TrafficProfile::Steady => FOR_EVER,
         };
         let rng = Rng::new(self.rng.any());
         let peer = self.client.id().0;
         let listener = ledger.enter(slot, peer);
-        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.options.pace, now);
+        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.options.profile, now);
         self.state = State::InGame(Box::new((actor, listener)));
     }
 
@@ -336,7 +336,8 @@ impl Player {
             return;
         }
         // A steady player leaves nothing behind that the next run would meet.
-        let silent = matches!(self.options.pace, Pace::Recorded { .. }) && self.rng.chance(SILENT);
+        let silent =
+            matches!(self.options.profile, TrafficProfile::Recorded { .. }) && self.rng.chance(SILENT);
         self.quit(!silent, ledger, totals);
         if silent {
             totals.vanished += 1;

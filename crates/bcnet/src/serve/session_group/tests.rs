@@ -40,7 +40,7 @@ struct Player {
     client: Client,
     socket: UdpSocket,
     server: SocketAddrV4,
-    /// What it has heard since somebody looked: what was said, and unknown game messages.
+    /// What it has heard since it was last asked: what was said, and unknown game messages.
     heard: Vec<String>,
     /// How many datagrams brought that.
     datagrams: usize,

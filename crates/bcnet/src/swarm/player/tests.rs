@@ -22,8 +22,8 @@ impl Game {
         let mut config = Config::default();
         config.transport.cipher = false;
         let files = Arc::new(Manifest::stand_in());
-        let pace = Pace::Recorded { time: Duration::from_secs(60) };
-        let options = PlayerOptions { password: Vec::new(), files, idle: false, quick: false, pace };
+        let profile = TrafficProfile::Recorded { time: Duration::from_secs(60) };
+        let options = PlayerOptions { password: Vec::new(), files, idle: false, quick: false, profile };
         Self {
             session: Session::new(config, 1),
             player: Player::new(SERVER, "Kirk".into(), options, Rng::new(1), Time::ZERO),

@@ -68,7 +68,7 @@ impl Player {
         let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return };
         for message in datagram.messages() {
             let Message::Data(Data { delivery, payload, .. }) = message else { continue };
-            if delivery.part().is_some() || delivery.seq().is_some_and(|seq| !self.seen.is_new(seq)) {
+            if delivery.part().is_some() || delivery.seq().is_some_and(|seq| !self.replays.is_new(seq)) {
                 continue;
             }
             match &self.state {
