@@ -97,7 +97,7 @@ impl Reply {
         (round == index).then_some(Self { version, directory, files })
     }
 
-    /// S-23: where `self`, a client's, differs first from `wanted`.
+    /// S-23: returns where `self`, a client's, differs first from `wanted`.
     fn mismatch(&self, wanted: &Self, extra_files: bool) -> Option<(Difference, String)> {
         if self.version != wanted.version {
             return Some((Difference::Version, hash_name(self.version.unwrap_or(0))));
@@ -166,7 +166,7 @@ impl Manifest {
         self.rounds.iter().enumerate().filter(|(_, reply)| reply.is_none()).map(|(round, _)| round)
     }
 
-    /// S-23: where a client's files differ first from this, in the rounds up to `last`.
+    /// S-23: returns where a client's files differ first from this, in the rounds up to `last`.
     pub(crate) fn mismatch(&self, client: &Self, last: usize, extra_files: bool) -> Option<Mismatch> {
         let rounds = self.rounds.iter().zip(&client.rounds).zip(ROUNDS).enumerate().take(last + 1);
         let mut mismatches = rounds.filter_map(|(round, ((wanted, reply), question))| {

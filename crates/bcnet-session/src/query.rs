@@ -88,7 +88,7 @@ impl Reply {
     }
 }
 
-/// S-08: the answer to a list server's challenge.
+/// S-08: returns the answer to a list server's challenge.
 #[must_use]
 pub fn validate(challenge: &[u8]) -> String {
     let mut state: [u8; 256] = std::array::from_fn(|at| u8::try_from(at).unwrap_or(0));

@@ -132,7 +132,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due. At once after a change, until
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due. At once after a change, until
     /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
@@ -165,12 +165,12 @@ impl<E: Engine> Session<E> {
         Some(Transmit { to, len })
     }
 
-    /// The next thing that happened.
+    /// Returns the next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
@@ -219,7 +219,7 @@ impl<E: Engine> Session<E> {
         self.pump(now);
     }
 
-    /// Whether everyone has heard the goodbye of [`shutdown`](Self::shutdown), or was given up.
+    /// Returns whether everyone has heard the goodbye of [`shutdown`](Self::shutdown), or was given up.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closing && self.endpoint.is_closed()

@@ -64,7 +64,7 @@ pub fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
     portable::decrypt_batch(datagrams);
 }
 
-/// T-40: what follows byte 0.
+/// T-40: returns what follows byte 0.
 fn body(datagram: &mut [u8]) -> &mut [u8] {
     datagram.get_mut(1..).unwrap_or_default()
 }

@@ -23,7 +23,7 @@ pub(crate) const fn largest(limit: usize) -> usize {
     limit.saturating_sub(FIRST_HEADER) + 254 * limit.saturating_sub(LATER_HEADER)
 }
 
-/// T-67: the parts of `payload`, in order: the first one byte shorter than the others, the last what is left.
+/// T-67: returns the parts of `payload`, in order: the first one byte shorter than the others, the last what is left.
 pub(crate) fn split(payload: &[u8], total: NonZeroU8, limit: usize) -> impl Iterator<Item = (Part, &[u8])> {
     let mut rest = payload;
     (0..total.get()).map(move |index| {
@@ -224,7 +224,7 @@ impl Set {
         self.total.is_some_and(|total| total.get() == self.count)
     }
 
-    /// The length of the whole payload, as far as it has arrived.
+    /// Returns the length of the whole payload, as far as it has arrived.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }

@@ -149,7 +149,7 @@ impl Inbox {
         self.held.as_ref().map_or((0, 0), |held| (count(held), held.cost))
     }
 
-    /// The sets of parts that are not complete: number, parts here, parts in all if known.
+    /// Returns the sets of parts that are not complete: number, parts here, parts in all if known.
     pub(crate) fn sets(&self) -> impl Iterator<Item = (Seq, &Set)> {
         let entries = self.held.iter().flat_map(|held| held.entries.iter());
         (0_u16..).zip(entries).filter_map(|(ahead, entry)| match entry {

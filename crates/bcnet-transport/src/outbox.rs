@@ -249,7 +249,7 @@ impl Outbox {
         self.queued == 0 && self.owed == 0
     }
 
-    /// The game messages from the oldest that is not acknowledged on, and the bytes they lie in.
+    /// Returns how many game messages there are from the oldest unacknowledged one on, and the bytes they lie in.
     #[inline]
     pub(crate) fn retained(&self) -> (usize, usize) {
         self.game.retained()

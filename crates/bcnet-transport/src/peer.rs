@@ -148,7 +148,7 @@ impl Peer {
         policy.timeout.saturating_mul(1 + u64::from(policy.patience(sends)))
     }
 
-    /// The smoothed round trip, if one was measured.
+    /// Returns the smoothed round trip, if one was measured.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.trip.smoothed().map(|micros| Duration::from_micros(micros.into()))
     }
@@ -193,7 +193,7 @@ impl Peer {
         self.outbox()
     }
 
-    /// The number that the next game message will have.
+    /// Returns the number that the next game message will have.
     pub(crate) const fn next_game_seq(&self) -> Seq {
         let [_, game] = self.next_seq;
         game
@@ -317,7 +317,7 @@ impl Peer {
         self.outbox_ref().is_none_or(|outbox| outbox.oldest_seq(Channel::Control).is_none() && !outbox.owes())
     }
 
-    /// A new alarm, if the one that is set would be too late.
+    /// Returns a new alarm, if the one that is set would be too late.
     ///
     /// What happens often moves deadlines into the future, all but two; only those are looked at here, and nothing is
     /// worked out if they are later than the alarm.
@@ -343,7 +343,7 @@ impl Peer {
         alarm
     }
 
-    /// The next time at which something is due.
+    /// Returns the next time at which something is due.
     #[inline(never)]
     pub(crate) fn next_timeout(&self, config: &Config<u64>) -> Time {
         let silence = self.last_heard.plus(config.silence);

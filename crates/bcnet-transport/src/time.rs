@@ -70,7 +70,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A duration in the unit of [`Time`]; one that does not fit is forever.
+/// Returns a duration in the unit of [`Time`]; one that does not fit is forever.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -94,7 +94,7 @@ impl Deadlines {
         Self { heap: Vec::new(), places: Vec::new() }
     }
 
-    /// The earliest deadline and whose it is.
+    /// Returns the earliest deadline and whose it is.
     #[must_use]
     pub fn first(&self) -> Option<(Time, u32)> {
         self.heap.first().copied()

@@ -125,7 +125,7 @@ impl EventHead {
 }
 
 impl EventClass {
-    /// S-32: whether the stock game has events of this class from clients.
+    /// S-32: returns whether the stock game has events of this class from clients.
     pub(crate) const fn is_from_clients(self) -> bool {
         matches!(
             self,

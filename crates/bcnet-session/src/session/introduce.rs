@@ -103,13 +103,13 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// S-28: whether a newcomer has told its name and knows it, and those of the players in the game.
+    /// S-28: returns whether a newcomer has told its name and knows it, and those of the players in the game.
     fn may_enter(&self, newcomer: &Member) -> bool {
         let is_told = |peer: PeerId| peer == newcomer.id || self.in_game.contains(peer);
         newcomer.name.is_some() && !newcomer.names.iter().any(|(named, _)| is_told(*named))
     }
 
-    /// S-24: whether a client has acknowledged all game messages.
+    /// S-24: returns whether a client has acknowledged all game messages.
     fn has_everything(&self, peer: PeerId) -> bool {
         self.endpoint.awaited(peer, Channel::Game).is_none_or(|awaited| awaited.start == awaited.end)
     }

@@ -18,7 +18,8 @@ use crate::stats::Anomaly;
 use crate::text;
 
 impl<E: Engine> Session<E> {
-    /// S-13: whether a client without an id is listened to: one that asks to be let in, or is in and did not hear of it.
+    /// S-13: returns whether a client without an id is listened to: one that asks to be let in, or is in and did not
+    /// hear of it.
     pub(super) fn is_heard(&mut self, from: SocketAddrV4, now: Time) -> bool {
         let known = self.members.iter().flatten().any(|member| member.address == from);
         known || self.connect_limiter.allow(*from.ip(), now)

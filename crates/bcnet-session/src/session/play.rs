@@ -267,7 +267,7 @@ fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
     Ok(())
 }
 
-/// Puts blanks for control characters. Whether there were any.
+/// Puts blanks for control characters. Returns whether there were any.
 fn clean(text: &mut [u8]) -> bool {
     let mut found = false;
     for byte in text.iter_mut().filter(|byte| text::is_control(**byte)) {
@@ -277,7 +277,7 @@ fn clean(text: &mut [u8]) -> bool {
     found
 }
 
-/// How much of a player's messages is passed on, in bytes.
+/// Returns how much of a player's messages is passed on, in bytes.
 pub(super) const fn relay_rate(config: &Config) -> Rate {
     Rate::per_second(config.relay_rate, config.relay_rate.saturating_mul(4))
 }

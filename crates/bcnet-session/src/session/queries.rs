@@ -31,7 +31,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// S-06: the reply, in the order of the stock game.
+    /// S-06: returns the reply, in the order of the stock game.
     fn reply(&mut self, query: &Query<'_>) -> Vec<Vec<u8>> {
         let mut reply = Reply::new(self.query_number);
         self.query_number = self.query_number.wrapping_add(1).max(1);
@@ -81,7 +81,7 @@ impl<E: Engine> Session<E> {
             .pair("password", if config.password.is_some() { "1" } else { "0" });
     }
 
-    /// The names of those who are listed: everyone who has one and a slot.
+    /// Returns the names of those who are listed: everyone who has one and a slot.
     fn names(&self) -> impl Iterator<Item = &str> {
         let listed = self.members.iter().flatten().filter(|member| member.slot.is_some());
         listed.filter_map(|member| member.name.as_deref())

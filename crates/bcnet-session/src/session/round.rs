@@ -38,7 +38,7 @@ impl Round {
         self.over.is_some()
     }
 
-    /// When its time is up.
+    /// Returns when its time is up.
     pub(super) fn ends(&self) -> Option<Time> {
         self.limit.map(|(_, ends)| ends)
     }
@@ -52,7 +52,7 @@ impl Round {
         is_new
     }
 
-    /// When its end, or the next round, is due.
+    /// Returns when its end, or the next round, is due.
     pub(super) fn due(&self, config: &Config) -> Option<Time> {
         match self.over {
             Some(over) => config.intermission.map(|pause| over + pause),

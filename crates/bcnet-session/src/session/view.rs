@@ -126,7 +126,7 @@ impl<E: Engine> Session<E> {
         sender.is_some_and(|member| member.address == from && member.state == State::InGame)
     }
 
-    /// The session at this moment.
+    /// Returns the session at this moment.
     #[must_use]
     pub fn status(&self, now: Time) -> Status {
         Status {
@@ -143,19 +143,19 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What the transport could not use, from nobody in particular.
+    /// Returns what the transport could not use, from nobody in particular.
     #[must_use]
     pub fn rejected(&self) -> transport::Rejected {
         self.endpoint.rejected()
     }
 
-    /// The transport's counters of one client.
+    /// Returns the transport's counters of one client.
     #[must_use]
     pub fn peer_counters(&self, peer: PeerId) -> Option<transport::Counters> {
         self.endpoint.counters(peer)

@@ -146,7 +146,7 @@ fn queue_parts(
     Ok(())
 }
 
-/// The size of a message that is not longer than it may be, as its header has it.
+/// Returns the size of a message that is not longer than it may be, as its header has it.
 #[inline(always)]
 fn word(size: usize) -> u16 {
     u16::try_from(size).unwrap_or(u16::MAX)

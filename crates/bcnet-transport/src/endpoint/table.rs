@@ -16,7 +16,7 @@ impl Handle {
         self.0.into()
     }
 
-    /// The handle whose deadline has this key.
+    /// Returns the handle whose deadline has this key.
     pub(super) fn of_key(key: u32) -> Option<Self> {
         u8::try_from(key).ok().map(Self)
     }

@@ -200,8 +200,8 @@ impl Sent {
 }
 
 impl ResendPolicy {
-    /// T-62: how many timeouts a message waits beyond the first. One that stays unanswered after many sends is repeated
-    /// ever more seldom: it is not the link that is bad then.
+    /// T-62: returns how many timeouts a message waits beyond the first. One that stays unanswered after many sends is
+    /// repeated ever more seldom: it is not the link that is bad then.
     pub(crate) fn patience(self, sends: u8) -> u8 {
         let extra = sends.saturating_sub(self.patient_from).min(6);
         let max = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);

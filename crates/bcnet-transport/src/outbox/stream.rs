@@ -195,7 +195,7 @@ impl Stream {
         }
     }
 
-    /// A message, or a part if it is split.
+    /// Returns a message, or a part if it is split.
     #[inline]
     pub(super) fn segment(&self, seq: Seq, part: u8) -> Option<&Segment> {
         match self.entries.get(self.index(seq))? {
@@ -218,7 +218,7 @@ impl Stream {
         usize::from(self.fresh.0) < self.entries.len()
     }
 
-    /// The next part that was never sent, or the message if it is whole.
+    /// Returns the next part that was never sent, or the message if it is whole.
     #[inline]
     pub(super) fn next_fresh(&mut self) -> Option<Next> {
         loop {
@@ -284,7 +284,7 @@ impl Stream {
         run
     }
 
-    /// The first part of a message that was never sent.
+    /// Returns the first part of a message that was never sent.
     pub(super) fn first_fresh_part(&self, seq: Seq) -> Option<u8> {
         match self.entries.get(self.index(seq))? {
             Entry::Whole(segment) => (segment.state == State::Fresh).then_some(0),

@@ -134,7 +134,7 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The bytes of the messages that are still to come.
+    /// Returns the bytes of the messages that are still to come.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -135,7 +135,7 @@ impl fmt::Display for Channel {
 pub struct Seq(pub u16);
 
 impl Seq {
-    /// The number after this one.
+    /// Returns the number after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -228,7 +228,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// The sequence number, if there is one.
+    /// Returns the sequence number, if there is one.
     #[must_use]
     pub const fn seq(self) -> Option<Seq> {
         match self {
@@ -237,7 +237,7 @@ impl Delivery {
         }
     }
 
-    /// The part, if it is one.
+    /// Returns the part, if it is one.
     #[must_use]
     pub const fn part(self) -> Option<Part> {
         match self {

@@ -156,7 +156,7 @@ impl Message<'_> {
         }
     }
 
-    /// The bytes it takes in a datagram, its type byte included.
+    /// Returns the bytes it takes in a datagram, its type byte included.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         match self {

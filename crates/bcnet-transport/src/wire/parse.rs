@@ -157,7 +157,7 @@ fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     Ok((Message::Data(Data { delivery, urgent: word & URGENT != 0, payload }), rest))
 }
 
-/// The sequence number that follows the word if bit 15 is set (T-15), and what comes after it.
+/// Returns the sequence number that follows the word if bit 15 is set (T-15), and what comes after it.
 #[inline(always)]
 fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
     let body = message.get(3..)?;

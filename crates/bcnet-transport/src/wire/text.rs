@@ -49,7 +49,7 @@ impl<'a> Text<'a> {
         Quoted(self)
     }
 
-    /// The bytes it takes on the wire, with the terminator.
+    /// Returns the bytes it takes on the wire, with the terminator.
     pub(super) const fn wire_len(self) -> usize {
         (self.units.len() + 1) * NUL.len()
     }

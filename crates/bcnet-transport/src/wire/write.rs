@@ -99,13 +99,13 @@ impl<'b> Writer<'b> {
         u8::MAX - self.count
     }
 
-    /// The bytes that are still free.
+    /// Returns the bytes that are still free.
     #[must_use]
     pub fn room(&self) -> usize {
         self.buffer.len().saturating_sub(self.len)
     }
 
-    /// The datagram, or `None` if it holds no message: an empty one is never sent (T-03).
+    /// Returns the datagram, or `None` if it holds no message: an empty one is never sent (T-03).
     #[must_use]
     pub fn finish(self) -> Option<&'b mut [u8]> {
         let Self { buffer, len, count } = self;
@@ -124,8 +124,8 @@ pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
 
-/// The header of a data message (T-12, T-15, T-20) in the first bytes, and how many they are. `word` has the size of the
-/// whole message and whether it is urgent.
+/// Returns the header of a data message (T-12, T-15, T-20) in the first bytes, and how many they are. `word` has the
+/// size of the whole message and whether it is urgent.
 #[inline(always)]
 pub(crate) const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
     let kind = Kind::DATA.0;

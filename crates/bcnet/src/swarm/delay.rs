@@ -38,7 +38,7 @@ impl Delays {
         all
     }
 
-    /// All of them, with names.
+    /// Returns all of them, with names.
     pub(super) fn rows(&self) -> [(&'static str, Histogram); 4] {
         [
             ("states", self.states.clone()),

@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Slot 0 says ten things, of which the second and third are the same. Slot 1 hears what the relay makes of them.
-    /// How many copies are delivered, doubled, reordered, changed and never heard.
+    /// Returns how many copies are delivered, doubled, reordered, changed and never heard.
     fn outcome(relay: impl FnOnce(&mut Vec<Vec<u8>>)) -> [u64; 5] {
         let (mut ledger, mut totals) = (Ledger::default(), SwarmTotals::default());
         ledger.enter(0, 2);

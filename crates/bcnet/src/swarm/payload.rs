@@ -8,7 +8,7 @@ use bcnet_session::game::{
     UnitVector,
 };
 
-/// A message in bytes.
+/// Returns a message in bytes.
 pub(super) fn write(message: &Message<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
     message.write(&mut payload);
@@ -25,7 +25,7 @@ pub(super) fn event<'a>(
     write(&message(Event { event, source: ObjectId::NONE, related, detail }))
 }
 
-/// A torpedo, with a target or without.
+/// Returns a torpedo, with a target or without.
 pub(super) fn torpedo(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
     let torpedo = TorpedoType(rng.between(1, 15) as u8);
     let flags = TorpedoFlags::default().with(TorpedoFlags::NO_TARGET, target.is_none());
@@ -36,7 +36,7 @@ pub(super) fn torpedo(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng)
     write(&Message::TorpedoFire(TorpedoFire { weapon, torpedo, flags, direction: direction(rng), target }))
 }
 
-/// A beam, with a target or without.
+/// Returns a beam, with a target or without.
 pub(super) fn beam(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
     let flags = if target.is_some() { 3 } else { 0 };
     write(&Message::BeamFire(BeamFire { weapon, unknown_byte: 2, direction: direction(rng), flags, target }))
@@ -46,7 +46,7 @@ fn direction(rng: &mut Rng) -> UnitVector {
     UnitVector([0; 3].map(|_: i8| rng.any() as i8))
 }
 
-/// A Sovereign: 113 bytes for a name of five letters.
+/// Returns a Sovereign: 113 bytes for a name of five letters.
 pub(super) fn ship(slot: u8, peer: u8, object: ObjectId, name: &str, number: u32) -> Vec<u8> {
     let name = name.as_bytes();
     let ship = Ship {
@@ -61,7 +61,7 @@ pub(super) fn ship(slot: u8, peer: u8, object: ObjectId, name: &str, number: u32
     write(&Message::ObjectCreateTeam(ObjectCreateTeam { slot, peer, object: Created::Ship { object, ship } }))
 }
 
-/// What the host says when a ship destroys itself.
+/// Returns what the host says when a ship destroys itself.
 pub(super) fn exploding(ship: ObjectId) -> Vec<u8> {
     let detail = Detail::Exploding(Exploding { killer: 0, lifetime: 9.5 });
     event(Message::PythonEvent, EventNumber::OBJECT_EXPLODING, ship, detail)
@@ -71,12 +71,12 @@ pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
     write(&Message::Chat(Chat { sender: peer.into(), text: Text16(text.as_bytes()) }))
 }
 
-/// Where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
+/// Returns where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
 pub(super) fn state(ship: ObjectId, number: u32) -> Vec<u8> {
     write(&Message::StateUpdate(with_state(ship, number, &mut [[0; 2]; POWERED])))
 }
 
-/// The copy of a state that others get: what a host leaves out is left out.
+/// Returns the copy of a state that others get: what a host leaves out is left out.
 pub(super) fn passed_state(ship: ObjectId, number: u32) -> Vec<u8> {
     let power = &mut [[0; 2]; POWERED];
     let mut state = with_state(ship, number, power);
@@ -107,7 +107,7 @@ fn with_state(ship: ObjectId, number: u32, power: &mut [[u8; 2]; POWERED]) -> St
     }
 }
 
-/// The ship and the number of a state.
+/// Returns the ship and the number of a state.
 pub(super) fn state_key(payload: &[u8]) -> Option<(ObjectId, u32)> {
     match Message::parse(payload) {
         Ok(Message::StateUpdate(state)) => Some((state.object, (state.time * 10.0).round() as u32)),
@@ -115,7 +115,7 @@ pub(super) fn state_key(payload: &[u8]) -> Option<(ObjectId, u32)> {
     }
 }
 
-/// The slot that a copy is about, if it is one of those that players have said.
+/// Returns the slot that a copy is about, if it is one of those that players have said.
 pub(super) fn slot_of(payload: &[u8]) -> Option<u8> {
     let opcode = Opcode::of(payload)?;
     let is_said = match opcode.rule() {
@@ -138,7 +138,7 @@ fn is_explosion(payload: &[u8]) -> bool {
     matches!(Message::parse(payload), Ok(Message::PythonEvent(event)) if explodes(&event))
 }
 
-/// Who says this, if it is chat of a simulated player. The host's own chat may be under any id.
+/// Returns who says this, if it is chat of a simulated player. The host's own chat may be under any id.
 pub(super) fn chatter(payload: &[u8]) -> Option<u8> {
     match Message::parse(payload) {
         Ok(Message::Chat(chat)) if chat.text.0.starts_with(CHAT_MARK.as_bytes()) => {

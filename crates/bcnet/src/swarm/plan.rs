@@ -85,8 +85,8 @@ impl Actor {
         }
     }
 
-    /// Returns what it says reliably now. `number` is what no two messages that are passed on have in common; shots may be
-    /// at `targets`.
+    /// Returns what it says reliably now. `number` is what no two messages that are passed on have in common; shots may
+    /// be at `targets`.
     pub(super) fn messages(
         &mut self,
         mut number: u32,

@@ -111,12 +111,12 @@ impl Player {
         matches!(self.state, State::Gone)
     }
 
-    /// Whether it was ever in the game.
+    /// Returns whether it was ever in the game.
     pub(super) const fn was_in_game(&self) -> bool {
         self.was_in_game
     }
 
-    /// Whether it comes now, as another client than before.
+    /// Returns whether it comes now, as another client than before.
     pub(super) fn is_coming(&self, now: Time) -> bool {
         matches!(self.state, State::Away(comes) if comes <= now)
     }
@@ -367,7 +367,7 @@ impl Player {
         }
     }
 
-    /// How many copies it has not heard yet.
+    /// Returns how many copies it has not heard yet.
     pub(super) fn unheard(&self, ledger: &Ledger) -> u64 {
         let State::InGame(playing) = &self.state else { return 0 };
         ledger.unheard(&playing.1)

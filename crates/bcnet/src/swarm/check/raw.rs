@@ -3,7 +3,7 @@
 
 use bcnet_lab::Rng;
 
-/// An event: what happens to one of a player's things.
+/// Returns an event: what happens to one of a player's things.
 pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &[u8]) -> Vec<u8> {
     let mut payload = vec![opcode];
     for word in [factory, 0x0080_0000 + event, 0, related] {
@@ -13,7 +13,7 @@ pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &
     payload
 }
 
-/// A Sovereign: 113 bytes for a name of five letters.
+/// Returns a Sovereign: 113 bytes for a name of five letters.
 pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> Vec<u8> {
     let mut payload = vec![0x03, slot, peer];
     payload.extend(0x8008_u32.to_le_bytes());
@@ -32,7 +32,7 @@ pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> 
     payload
 }
 
-/// What the host says when a ship destroys itself: the answer to 0x13.
+/// Returns what the host says when a ship destroys itself: the answer to 0x13.
 pub(super) fn exploding(ship: u32) -> Vec<u8> {
     event(0x06, 0x8129, 0x4E, ship, &[0, 0, 0, 0, 0, 0, 0x18, 0x41])
 }
@@ -44,7 +44,7 @@ pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
     payload
 }
 
-/// Where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
+/// Returns where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
 pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(ship) << 32 | u64::from(number));
     let share = rng.below(100);
@@ -63,7 +63,7 @@ pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
     payload
 }
 
-/// The copy of a state that others get: what a host leaves out is left out.
+/// Returns the copy of a state that others get: what a host leaves out is left out.
 pub(super) fn passed_state(mut state: Vec<u8>) -> Vec<u8> {
     if state.get(9).is_some_and(|flags| flags & 1 != 0) {
         state.get_mut(BITS).into_iter().for_each(|bits| *bits &= !HAS_HASH);
@@ -76,7 +76,7 @@ pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
     payload.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// The first object of a slot.
+/// Returns the first object of a slot.
 pub(super) fn first_object(slot: u8) -> u32 {
     FIRST_OBJECT + u32::from(slot) * OBJECTS
 }

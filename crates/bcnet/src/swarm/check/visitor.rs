@@ -26,7 +26,7 @@ impl Heard {
         Message::parse(&self.bytes, Some(Role::Host)).ok()
     }
 
-    /// The game payload, if it is one and whole.
+    /// Returns the game payload, if it is one and whole.
     pub(super) fn payload(&self) -> Option<&[u8]> {
         let Message::Data(data) = self.message()? else { return None };
         data.delivery.part().is_none().then_some(data.payload)
@@ -93,7 +93,7 @@ impl Visitor {
         drop(self.socket.send_to(datagram, self.server));
     }
 
-    /// A control message with the next number.
+    /// Returns a control message with the next number.
     pub(super) fn control(&mut self, kind: Kind, body: &[u8]) -> Vec<u8> {
         let [low, high] = (0xC000 | (5 + body.len()) as u16).to_le_bytes();
         let [seq_low, seq_high] = self.control.to_le_bytes();
@@ -101,7 +101,7 @@ impl Visitor {
         [&[kind.0, low, high, seq_low, seq_high], body].concat()
     }
 
-    /// A reliable game message with the next number.
+    /// Returns a reliable game message with the next number.
     pub(super) fn order(&mut self, payload: &[u8]) -> Vec<u8> {
         let [low, high] = (0x8000 | (5 + payload.len()) as u16).to_le_bytes();
         let [seq_low, seq_high] = self.game.to_le_bytes();
@@ -109,7 +109,7 @@ impl Visitor {
         [&[0x32, low, high, seq_low, seq_high], payload].concat()
     }
 
-    /// The same in parts.
+    /// Returns the same in parts.
     pub(super) fn parts(&mut self, payload: &[u8]) -> Vec<Vec<u8>> {
         let (first, rest) = payload.split_at(payload.len().min(405));
         let chunks = [first].into_iter().chain(rest.chunks(406));
@@ -133,9 +133,9 @@ impl Visitor {
         self.control(Kind::CONNECT, &body)
     }
 
-    /// Listens until `done`, but no longer than `most`. Whether it was done.
-    pub(super) fn listen(&mut self, most: Duration, done: impl Fn(&Self) -> bool) -> bool {
-        let end = self.clock.now() + most;
+    /// Listens until `done`, but no longer than `max`. Returns whether it was done.
+    pub(super) fn listen(&mut self, max: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.clock.now() + max;
         loop {
             if done(self) {
                 return true;
@@ -199,17 +199,17 @@ impl Visitor {
         self.heard.push(Heard { datagram, at, bytes: bytes.to_vec() });
     }
 
-    /// Whether a reliable game message was acknowledged.
+    /// Returns whether a reliable game message was acknowledged.
     pub(super) fn is_acknowledged(&self, order: &[u8]) -> bool {
         order.get(3..5).is_some_and(|seq| self.has(&[&[0x01], seq, &[0]].concat()))
     }
 
-    /// Whether a message with these first bytes was heard.
+    /// Returns whether a message with these first bytes was heard.
     pub(super) fn has(&self, start: &[u8]) -> bool {
         self.heard.iter().any(|heard| heard.bytes.starts_with(start))
     }
 
-    /// All game payloads, each once, in the order of their numbers as they came; unreliable ones too.
+    /// Returns all game payloads, each once, in the order of their numbers as they came; unreliable ones too.
     pub(super) fn payloads(&self) -> Vec<&[u8]> {
         let mut seen = Vec::new();
         let fresh = |heard: &&Heard| match heard.message().and_then(|message| message.id()) {
@@ -227,7 +227,7 @@ impl Visitor {
         self.heard.iter().filter_map(Heard::payload).any(|payload| payload.starts_with(start))
     }
 
-    /// Asks to be let in. Whether that worked.
+    /// Asks to be let in. Returns whether that worked.
     pub(super) fn connect(&mut self, password: &str) -> bool {
         let request = self.connect_request(password);
         for _ in 0..4 {
@@ -239,7 +239,7 @@ impl Visitor {
         self.id != 0xFF
     }
 
-    /// Why it is not wanted, if it was told so.
+    /// Returns why it is not wanted, if it was told so.
     pub(super) fn refusal(&self) -> Option<BootReason> {
         self.heard.iter().find_map(|heard| {
             let Message::Control(Control { body: Body::Boot { reason, .. }, .. }) = heard.message()? else {
@@ -256,13 +256,13 @@ impl Visitor {
         self.say(&[message]);
     }
 
-    /// The body of its identity.
+    /// Returns the body of its identity.
     pub(super) fn identity(&self) -> Vec<u8> {
         let name = Text::encode(&self.name).unwrap_or_default();
         [&[self.id, 127, 0, 0, 1], name.as_slice(), &[0, 0]].concat()
     }
 
-    /// Answers a round of the file check when it is asked. Whether it was.
+    /// Answers a round of the file check when it is asked. Returns whether it was.
     pub(super) fn answer(&mut self, round: u8) -> bool {
         let asked = self.listen(SOON, |it| it.has_payload(&[0x20, round]));
         let reply = files::answer(round).unwrap_or_default();
@@ -278,7 +278,7 @@ impl Visitor {
         asked
     }
 
-    /// Gets all the way into the game. Whether that worked.
+    /// Gets all the way into the game. Returns whether that worked.
     pub(super) fn join(&mut self, password: &str) -> bool {
         if !self.connect(password) {
             return false;
