@@ -77,7 +77,7 @@ local OPCODES = {
 }
 -- The fields of each message: name and kind; with ? the message may end in front of it.
 local FIELDS = {
-    [0x00] = { { "time", "f32" }, { "flags", "settings flags" }, { "slot", "u8" }, { "mission", "text16" }, { "correction_data", "rest" } },
+    [0x00] = { { "time", "f32" }, { "flags", "settings flags" }, { "slot", "u8" }, { "mission", "text16" }, { "correction_data", "correction" } },
     [0x02] = { { "slot", "u8" }, { "object", "object" } },
     [0x03] = { { "slot", "u8" }, { "peer", "u8" }, { "object", "object" } },
     [0x04] = { { "unknown_rest", "rest" } },
@@ -435,7 +435,7 @@ local TYPES = {
 local SHOWN = {
     u8 = "number", u16 = "number", i32 = "number", u32 = "id", f32 = "float", ["object id"] = "id",
     ["3 × f32"] = "float", ["4 × f32"] = "float", ["1 byte"] = "bytes", ["7 bytes"] = "bytes", ["8 bytes"] = "bytes",
-    rest = "bytes", text8 = "text", text16 = "text", text32 = "text", cf16 = "float raw", ["unit vector"] = "float",
+    rest = "bytes", correction = "bytes", text8 = "text", text16 = "text", text32 = "text", cf16 = "float raw", ["unit vector"] = "float",
     vector = "float raw", ["scaled vector"] = "float raw", limit = "number", ["time limit"] = "number",
     killer = "number", ["player scores"] = "number",
 }
@@ -910,6 +910,13 @@ for kind, flags in pairs(FLAGS) do
             end
         end
         return byte
+    end
+end
+
+-- There only if the flags before it say so.
+function READ.correction(r, name)
+    for _, field in ipairs(r.fields) do
+        if field.name == "correction" and field.value then r:rest(name) end
     end
 end
 

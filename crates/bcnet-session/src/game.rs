@@ -36,6 +36,7 @@ mod object;
 mod outdated;
 mod packed;
 mod rows;
+mod settings;
 mod state;
 mod table;
 
@@ -54,6 +55,7 @@ pub use object::{Created, ObjectId, Ship};
 pub(crate) use outdated::outdated_by;
 pub use packed::{CompressedFloat, PackedVector, ScaledVector, UnitVector};
 pub use rows::{Check, Direction, Evidence, GameError, Opcode, Reason, Row, Rule};
+pub use settings::Settings;
 pub use state::{Position, StateUpdate, Subsystems};
 pub(crate) use state::{state_head, strip_hash};
 pub use table::*;

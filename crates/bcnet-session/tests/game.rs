@@ -100,6 +100,24 @@ fn each_kind_of_field_is_laid_out_as_the_protocol_says() {
     ]);
 }
 
+/// S-71
+#[test]
+fn correction_data_is_there_only_if_the_flags_say_so() {
+    let head =
+        "Settings time=0 flags=100 collisions=false friendly_fire=false correction=true slot=1 mission=\"a\"";
+    say(&[
+        ("00 00000000 64 01 0100 61 0203", &format!("{head} correction_data=0203")),
+        ("00 00000000 64 01 0100 61", head),
+    ]);
+    let without = bytes("00 00000000 60 01 0100 61 0203");
+    let error = Message::parse(&without).expect_err("it goes on");
+    assert_eq!((error.field, error.at, error.reason), ("rest", 10, Reason::Trailing));
+    let (message, rest) = Message::parse_prefix(&without).expect("mods have longer ones");
+    assert_eq!((written(&message).as_slice(), rest), without.split_at(10));
+    assert_eq!(describe(&without).get("rest"), Some(Value::Bytes(&[2, 3])));
+    assert_eq!(describe(&without).get("correction_data"), None);
+}
+
 /// S-72
 #[test]
 fn a_byte_of_bits_takes_the_later_flags_of_its_message() {

@@ -210,13 +210,11 @@ impl<'a> Draw<'a> {
     }
 
     fn settings(&mut self) -> Settings<'a> {
-        Settings {
-            time: self.float(),
-            flags: SettingsFlags(self.u8()),
-            slot: self.u8(),
-            mission: self.text16(),
-            correction_data: self.bytes(9),
-        }
+        let (time, flags) = (self.float(), SettingsFlags(self.u8()));
+        let (slot, mission) = (self.u8(), self.text16());
+        let announced = flags.has(SettingsFlags::CORRECTION);
+        let correction_data = if announced { self.bytes(9) } else { &[] };
+        Settings { time, flags, slot, mission, correction_data }
     }
 
     fn request(&mut self) -> ChecksumRequest<'a> {

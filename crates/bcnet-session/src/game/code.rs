@@ -155,6 +155,14 @@ codes! {
     }
 }
 
+impl Species {
+    /// Returns whether the stock game has it; stock clients crash on any other.
+    #[must_use]
+    pub const fn is_stock(self) -> bool {
+        matches!(self.0, 1..=45)
+    }
+}
+
 /// A byte of flags, of which those with a name are known.
 macro_rules! flags {
     ($($(#[$doc:meta])* $name:ident($default:literal) $style:ident $kind:literal {

@@ -1,8 +1,7 @@
 //! The table of all messages: whatever is known of one stands in its row, and everything else follows from the rows.
 
 use super::code::{
-    CollisionFlags, EndCode, RequestFlags, SettingsFlags, SystemNumber, TorpedoFlags, TorpedoType,
-    UnknownFlags,
+    CollisionFlags, EndCode, RequestFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
 };
 use super::event::Event;
 use super::field::{Cut, Reader, Text16, Text32, Wire, names, record};
@@ -11,6 +10,7 @@ use super::limit::{Killer, Limit, PlayerScores, RoundTime};
 use super::object::{Created, ObjectId};
 use super::packed::{CompressedFloat, PackedVector, ScaledVector, UnitVector};
 use super::rows::{Check, Direction, Evidence, GameError, Opcode, Reason, Row, Rule};
+use super::settings::Settings;
 use super::state::StateUpdate;
 
 /// Makes everything from the rows. A row is: opcode, its constant, the message's name and the type of what it says,
@@ -101,18 +101,7 @@ macro_rules! define {
 
 messages! { <'a>
     /// What a client must know to load the mission.
-    0x00 SETTINGS Settings [Settings<'a>] ToClient, Rule::HostOnly, Captured, {
-        /// The game clock, in seconds.
-        time: f32,
-        /// The rules.
-        flags: SettingsFlags,
-        /// The client's slot.
-        slot: u8,
-        /// The script of the mission.
-        mission: Text16<'a>,
-        /// Correction data if the flags say so. Its layout is not known, and nobody has seen any.
-        correction_data: &'a [u8],
-    }
+    0x00 SETTINGS Settings [Settings<'a>] ToClient, Rule::HostOnly, Captured, elsewhere
     /// The client has everything and may load.
     0x01 GAME_INIT GameInit [GameInit] ToClient, Rule::HostOnly, Captured, {}
     /// An object of the host's.

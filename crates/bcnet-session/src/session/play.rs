@@ -239,8 +239,8 @@ fn read_creation(payload: &[u8], slot: u8, mods: bool) -> Result<Creation<'_>, A
         return Err(Anomaly::TooLarge);
     }
     let created = Creation::read(payload)?;
-    let is_stock = (1..=45).contains(&created.species.0);
-    if !matches!(created.class, ObjectClass::SHIP | ObjectClass::TORPEDO) || !mods && !is_stock {
+    let is_known = mods || created.species.is_stock();
+    if !matches!(created.class, ObjectClass::SHIP | ObjectClass::TORPEDO) || !is_known {
         return Err(Anomaly::BadObject);
     }
     if created.slot != slot {
