@@ -349,6 +349,25 @@ local FLAGS = {
     ["torpedo flags"] = { apart = false, names = { { 0x04, "no target" } } },
     ["state flags"] = { apart = false, names = { { 0x01, "position" }, { 0x02, "delta" }, { 0x04, "forward" }, { 0x08, "up" }, { 0x10, "speed" }, { 0x20, "subsystems" }, { 0x40, "cloak" }, { 0x80, "power" } } },
 }
+-- What each byte about the subsystems of a species says, and how many flags their weapons have.
+local SUBSYSTEMS = {
+    [1] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power weapon_bits phaser_setting powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*6 torpedoes_power torpedo_setting powered_system powered_system_power tractors tractor_beam*2 tractors_power tractor_setting bridge" },
+    [2] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power weapon_bits phaser_setting powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*4 torpedoes_power torpedo_setting powered_system powered_system_power bridge tractors tractor_beam*2 tractors_power tractor_setting" },
+    [3] = { weapons = 3, bytes = "hull reactor main_battery backup_battery shields shields_power shield_facing*6 powered_system powered_system_power torpedoes torpedo_tube*6 torpedoes_power weapon_bits torpedo_setting phasers phaser_bank*8 phasers_power phaser_setting powered_system powered_system_part*3 powered_system_power powered_system powered_system_part*2 powered_system_power tractors tractor_beam*4 tractors_power tractor_setting bridge powered_system powered_system_power" },
+    [4] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power weapon_bits phaser_setting powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*6 torpedoes_power torpedo_setting powered_system powered_system_power tractors tractor_beam*2 tractors_power tractor_setting bridge" },
+    [5] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*6 torpedoes_power weapon_bits torpedo_setting powered_system powered_system_power phasers phaser_bank*8 phasers_power phaser_setting tractors tractor_beam*4 tractors_power tractor_setting powered_system powered_system_part*2 powered_system_power bridge" },
+    [6] = { weapons = 2, bytes = "hull shields shields_power shield_facing*6 reactor main_battery backup_battery pulse_weapons pulse_weapon*2 pulse_weapons_power weapon_bits torpedoes torpedo_tube torpedoes_power torpedo_setting powered_system powered_system_part powered_system_power powered_system powered_system_part*2 powered_system_power powered_system powered_system_power powered_system powered_system_power powered_system powered_system_power" },
+    [7] = { weapons = 4, bytes = "hull shields shields_power shield_facing*6 reactor main_battery backup_battery phasers phaser_bank phasers_power weapon_bits phaser_setting pulse_weapons pulse_weapon*2 pulse_weapons_power torpedoes torpedo_tube*3 torpedoes_power torpedo_setting powered_system powered_system_part*2 powered_system_power powered_system powered_system_part*2 powered_system_power powered_system powered_system_power powered_system powered_system_power powered_system powered_system_power tractors tractor_beam*2 tractors_power tractor_setting" },
+    [8] = { weapons = 4, bytes = "hull shields shields_power shield_facing*6 reactor main_battery backup_battery phasers phaser_bank phasers_power weapon_bits phaser_setting pulse_weapons pulse_weapon*4 pulse_weapons_power torpedoes torpedo_tube*2 torpedoes_power torpedo_setting powered_system powered_system_part*2 powered_system_power powered_system powered_system_part*2 powered_system_power powered_system powered_system_power powered_system powered_system_power powered_system powered_system_power bridge tractors tractor_beam*2 tractors_power tractor_setting" },
+    [9] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 reactor main_battery backup_battery phasers phaser_bank phasers_power weapon_bits phaser_setting powered_system powered_system_part*2 powered_system_power powered_system powered_system_part*2 powered_system_power tractors tractor_beam*2 tractors_power tractor_setting powered_system powered_system_power powered_system powered_system_power pulse_weapons pulse_weapon*2 pulse_weapons_power" },
+    [10] = { weapons = 2, bytes = "hull shields shields_power shield_facing*6 reactor main_battery backup_battery phasers phaser_bank*4 phasers_power weapon_bits phaser_setting torpedoes torpedo_tube torpedoes_power torpedo_setting powered_system powered_system_part*2 powered_system_power powered_system powered_system_part powered_system_power powered_system powered_system_power powered_system powered_system_power" },
+    [11] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 reactor main_battery backup_battery phasers phaser_bank*4 phasers_power weapon_bits phaser_setting torpedoes torpedo_tube*2 torpedoes_power torpedo_setting powered_system powered_system_part*4 powered_system_power powered_system powered_system_part powered_system_power powered_system powered_system_power powered_system powered_system_power tractors tractor_beam*2 tractors_power tractor_setting" },
+    [12] = { weapons = 4, bytes = "hull reactor main_battery backup_battery torpedoes torpedo_tube*3 torpedoes_power weapon_bits torpedo_setting powered_system powered_system_power shields shields_power shield_facing*6 powered_system powered_system_power powered_system powered_system_part*2 powered_system_power powered_system powered_system_part*3 powered_system_power phasers phaser_bank*7 phasers_power phaser_setting pulse_weapons pulse_weapon pulse_weapons_power tractors tractor_beam*2 tractors_power tractor_setting" },
+    [13] = { weapons = 2, bytes = "hull reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power weapon_bits phaser_setting torpedoes torpedo_tube*2 torpedoes_power torpedo_setting powered_system powered_system_power shields shields_power shield_facing*6 powered_system powered_system_power powered_system powered_system_power" },
+    [14] = { weapons = 2, bytes = "hull reactor main_battery backup_battery torpedoes torpedo_tube torpedoes_power weapon_bits torpedo_setting powered_system powered_system_power shields shields_power shield_facing*6 powered_system powered_system_power powered_system powered_system_part*2 powered_system_power powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power phaser_setting powered_system powered_system_power" },
+    [15] = { weapons = 2, bytes = "hull powered_system powered_system_part*2 powered_system_power reactor main_battery backup_battery powered_system powered_system_power shields shields_power shield_facing*6 phasers phaser_bank phasers_power weapon_bits phaser_setting powered_system powered_system_power powered_system powered_system_part*2 powered_system_power tractors tractor_beam tractors_power tractor_setting" },
+    [37] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*6 torpedoes_power weapon_bits torpedo_setting powered_system powered_system_power phasers phaser_bank*8 phasers_power phaser_setting tractors tractor_beam*4 tractors_power tractor_setting powered_system powered_system_part*2 powered_system_power bridge" },
+}
 -- </table>
 
 -- Fields ------------------------------------------------------------------------------------------------------------
@@ -450,6 +469,17 @@ for _, fields in pairs(FIELDS) do
     for _, field in ipairs(fields) do
         local name, kind = field[1], field[2]:gsub("%?$", "")
         for type in (SHOWN[kind] or ""):gmatch("%S+") do VALUES[type] = VALUES[type] .. " " .. name end
+    end
+end
+-- How a byte about subsystems is shown follows from its name.
+local function subsystem_type(name)
+    if name == "weapon_bits" or name:find("_setting$") then return "number" end
+    return name:find("_power$") and "power" or "float"
+end
+for _, known in pairs(SUBSYSTEMS) do
+    for name in known.bytes:gmatch("[%l_]+") do
+        local type = subsystem_type(name) == "number" and "number" or "float"
+        VALUES[type] = VALUES[type] .. " " .. name
     end
 end
 local G = {}
@@ -920,18 +950,39 @@ function READ.correction(r, name)
     end
 end
 
+-- What the bytes from there to the end say if they are as many as the species has.
+local function read_subsystems(r, known, from)
+    if not known then return end
+    local fields, at = {}, from
+    for name, count in known.bytes:gmatch("([%l_]+)%*?(%d*)") do
+        for _ = 1, tonumber(count) or 1 do
+            if at >= #r.bytes then return end
+            local value = u8(r.bytes, at)
+            if name == "weapon_bits" and math.floor(value / 32) ~= known.weapons then return end
+            local kind = subsystem_type(name)
+            if kind == "power" then value = i8(r.bytes, at) / 100 elseif kind == "float" then value = value / 255 end
+            fields[#fields + 1] = { name = name, at = at, value = value }
+            at = at + 1
+        end
+    end
+    if at ~= #r.bytes then return end
+    for _, field in ipairs(fields) do r:add(field.name, field.at, 1, field.value) end
+end
+
 function READ.object(r)
     local class = READ["object class"](r, "class")
     r:id("object")
     if r.cut then return end
     if class ~= 0x8008 then return r:rest("body") end
-    READ.species(r, "species")
+    local species = READ.species(r, "species")
     r:floats("position", 3)
     r:floats("rotation", 4)
     r:raw("unknown", 7)
     r:text("name", 1)
     r:text("set", 1)
+    local at = r.at
     r:rest("subsystems")
+    if not r.cut then read_subsystems(r, SUBSYSTEMS[species], at) end
 end
 
 local EVENT_EXTRA = {

@@ -38,6 +38,7 @@ mod packed;
 mod rows;
 mod settings;
 mod state;
+mod subsystems;
 mod table;
 
 pub use code::{
@@ -58,4 +59,5 @@ pub use rows::{Check, Direction, Evidence, GameError, Opcode, Reason, Row, Rule}
 pub use settings::Settings;
 pub use state::{Position, StateUpdate, Subsystems};
 pub(crate) use state::{state_head, strip_hash};
+pub use subsystems::SubsystemByte;
 pub use table::*;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bcnet_session::game::{Description, Field, Message, Opcode, Reason, Value, describe};
+use bcnet_session::game::{Description, Field, Message, Opcode, Reason, Species, Value, describe};
 use bcnet_transport::wire::{self, Datagram};
 use serde_json::Value as Json;
 
@@ -73,6 +73,63 @@ fn captured_payloads_say_what_is_known_of_them() {
         ship.contains(r#" unknown=00000000000000 name="Cady2" set="Multi1" subsystems=FFFF64FF"#),
         "{ship}"
     );
+}
+
+/// S-77
+#[test]
+fn the_subsystems_of_a_captured_ship_are_named() {
+    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+    let mut ship = vectors["pl-03-sovereign"].clone();
+    let start = ship.len() - 53;
+    // The third shield facing at 51 of 255, the phasers off, the second of eight banks destroyed.
+    (ship[start + 5], ship[start + 39], ship[start + 32]) = (51, 0x9C, 0);
+    let shown = describe(&ship);
+    assert_eq!(tiled(&shown.fields), ship.len());
+    let said = shown.to_string();
+    let (_, said) = said.split_once(" hull=").expect("a hull");
+    let full = |name: &str, count| format!(" {name}=1.000").repeat(count);
+    let powered = |parts| {
+        full("powered_system", 1) + &full("powered_system_part", parts) + " powered_system_power=1.00"
+    };
+    let expected = [
+        "1.000 shields=1.000 shields_power=1.00".to_owned(),
+        full("shield_facing", 2) + " shield_facing=0.200" + &full("shield_facing", 3),
+        powered(0),
+        " reactor=1.000 main_battery=1.000 backup_battery=1.000".to_owned(),
+        powered(2),
+        " torpedoes=1.000".to_owned() + &full("torpedo_tube", 6),
+        " torpedoes_power=1.00 weapon_bits=96 torpedo_setting=0".to_owned(),
+        powered(0),
+        " phasers=1.000 phaser_bank=1.000 phaser_bank=0.000".to_owned() + &full("phaser_bank", 6),
+        " phasers_power=-1.00 phaser_setting=1 tractors=1.000".to_owned() + &full("tractor_beam", 4),
+        " tractors_power=1.00 tractor_setting=1".to_owned(),
+        powered(2),
+        " bridge=1.000".to_owned(),
+    ];
+    assert_eq!(said, expected.concat());
+}
+
+/// S-77
+#[test]
+fn subsystems_that_do_not_fit_the_species_stay_bytes() {
+    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+    let ship = &vectors["pl-03-sovereign"];
+    let end = ship.len();
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut ship = ship.clone();
+        change(&mut ship);
+        let shown = describe(&ship);
+        (shown.get("hull").is_some(), shown.get("subsystems").is_some())
+    };
+    assert_eq!(changed(&|_| {}), (true, true));
+    assert_eq!(changed(&|ship| ship.truncate(end - 1)), (false, true), "one too few");
+    assert_eq!(changed(&|ship| ship.push(0)), (false, true), "one too many");
+    assert_eq!(changed(&|ship| ship.truncate(end - 53)), (false, false), "none");
+    assert_eq!(changed(&|ship| ship[11] = 1), (false, true), "another species");
+    assert_eq!(changed(&|ship| ship[11] = 200), (false, true), "a mod's");
+    assert_eq!(changed(&|ship| ship[end - 53 + 26] = 0x80), (false, true), "four weapon systems");
+    let lens = [1, 3, 4, 5, 6, 16].map(|species| Species(species).subsystem_bytes().map(|bytes| bytes.len()));
+    assert_eq!(lens, [Some(51), Some(54), Some(51), Some(53), Some(34), None]);
 }
 
 /// S-71

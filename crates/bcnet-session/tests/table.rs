@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bcnet_session::game::{CODES, Codes, FLAGS, Part, TABLE};
+use bcnet_session::game::{CODES, Codes, FLAGS, Part, Species, SubsystemByte, TABLE};
 
 #[test]
 fn the_dissector_knows_the_table() {
@@ -73,7 +73,42 @@ fn lua() -> String {
             names.join(", ")
         );
     }
+    lua += "}\n-- What each byte about the subsystems of a species says, and how many flags their weapons have.\nlocal SUBSYSTEMS = {\n";
+    for (species, bytes) in subsystems() {
+        let weapons = weapons(&bytes);
+        let _ = writeln!(
+            lua,
+            "    [{species}] = {{ weapons = {weapons}, bytes = \"{}\" }},",
+            runs(&bytes, "*", " ")
+        );
+    }
     lua + "}\n"
+}
+
+/// Of each species whose subsystems are known, what their bytes say.
+fn subsystems() -> impl Iterator<Item = (u8, Vec<SubsystemByte>)> {
+    (0..=u8::MAX).filter_map(|species| Species(species).subsystem_bytes().map(|bytes| (species, bytes)))
+}
+
+fn weapons(bytes: &[SubsystemByte]) -> u8 {
+    let count = |byte: &SubsystemByte| match byte {
+        SubsystemByte::WeaponBits(count) => Some(*count),
+        SubsystemByte::Condition(_)
+        | SubsystemByte::Listed(_)
+        | SubsystemByte::Power(_)
+        | SubsystemByte::ListedPower(_)
+        | SubsystemByte::Setting(_) => None,
+    };
+    bytes.iter().find_map(count).unwrap_or_default()
+}
+
+/// Names, those that follow themselves once with their number.
+fn runs(bytes: &[SubsystemByte], times: &str, between: &str) -> String {
+    let runs = bytes.chunk_by(|a, b| a.name() == b.name()).map(|run| match run {
+        [one] => one.name().to_owned(),
+        several => format!("{}{times}{}", several[0].name(), several.len()),
+    });
+    runs.collect::<Vec<_>>().join(between)
 }
 
 fn lua_field(Part { name, kind, optional }: &Part) -> String {
@@ -102,6 +137,10 @@ fn markdown() -> String {
         };
         let names: Vec<String> = names.iter().map(name).collect();
         let _ = writeln!(rows, "| {kind} | {number} | {} |", names.join(", "));
+    }
+    rows += "\n| Species | Bytes | Subsystems |\n|---|---|---|\n";
+    for (species, bytes) in subsystems() {
+        let _ = writeln!(rows, "| {species} | {} | {} |", bytes.len(), runs(&bytes, " × ", ", "));
     }
     rows
 }

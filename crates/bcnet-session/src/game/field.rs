@@ -86,6 +86,11 @@ impl<'a> Reader<'a> {
         self.notes.unwrap_or_default()
     }
 
+    /// Returns whether anybody wants to know what was read.
+    pub(super) const fn is_noting(&self) -> bool {
+        self.notes.is_some()
+    }
+
     /// Returns where in the payload the next field begins.
     pub(crate) const fn at(&self) -> usize {
         self.at

@@ -3,6 +3,7 @@
 use super::code::{ObjectClass, Species};
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
+use super::subsystems::note_subsystems;
 
 /// The id of a ship, of one of its subsystems, or of another object. Each slot has a range of its own (S-02).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -86,7 +87,7 @@ record! {
         name: Text8<'a>,
         /// The set that it is in.
         set: Text8<'a>,
-        /// How well its subsystems are. The species says which it has, so they are left as bytes.
+        /// How well its subsystems are. [`Species::subsystem_bytes`] tells what they say; mods have others.
         subsystems: &'a [u8],
     }
 }
@@ -108,7 +109,9 @@ impl<'a> Wire<'a> for Created<'a> {
         let class = ObjectClass::read(reader, names!(class))?;
         let object = ObjectId::read(reader, names!(object))?;
         Ok(if class == ObjectClass::SHIP {
-            Self::Ship { object, ship: Ship::read(reader, names)? }
+            let ship = Ship::read(reader, names)?;
+            note_subsystems(reader, ship.species, ship.subsystems);
+            Self::Ship { object, ship }
         } else {
             Self::Other { class, object, body: Wire::read(reader, names!(body))? }
         })

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bcnet_session::game::{EventClass, ObjectClass};
+use bcnet_session::game::{EventClass, ObjectClass, Species, SubsystemByte};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{Datagram, Message};
 use serde_json::{Value, json};
@@ -120,6 +120,35 @@ fn any_payload_has_the_same_fields_in_both() {
     for field in
         ["cloaked", "hash", "speed_raw", "delta", "powered", "contact_raw", "end_time", "player", "offset"]
     {
+        assert!(compared.has(&format!("bcnet.game.{field}")), "no {field} was compared");
+    }
+}
+
+/// Ships of every species with as many bytes about their subsystems as it has, and with one more or less.
+#[test]
+fn subsystems_of_every_species_have_the_same_fields_in_both() {
+    if !is_here() {
+        return;
+    }
+    let mut rng = bcnet_lab::Rng::new(SEED);
+    let mut payloads = Vec::new();
+    for species in 0..=45 {
+        let known = Species(species).subsystem_bytes().unwrap_or_default();
+        let mut subsystems = vec![0; known.len() + 1];
+        rng.fill(&mut subsystems);
+        for (byte, known) in subsystems.iter_mut().zip(&known) {
+            if let SubsystemByte::WeaponBits(count) = known {
+                *byte = *byte & 0x1F | count << 5;
+            }
+        }
+        let head =
+            [&[3, 0, 2, 8, 0x80, 0, 0, 0xFF, 0xFF, 0xFF, 0x3F, species][..], &[0; 35], &[1, b'a', 1, b'b']];
+        for len in [known.len().saturating_sub(1), known.len(), known.len() + 1] {
+            payloads.push(captured(Duration::ZERO, data(2, &[&head.concat(), &subsystems[..len]].concat())));
+        }
+    }
+    let compared = same_fields("subsystems", &payloads);
+    for field in ["hull", "bridge", "shield_facing", "pulse_weapon", "weapon_bits", "tractor_setting"] {
         assert!(compared.has(&format!("bcnet.game.{field}")), "no {field} was compared");
     }
 }

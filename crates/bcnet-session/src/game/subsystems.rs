@@ -1,0 +1,187 @@
+//! How well the subsystems of a new ship are: what each byte says if the list of its class is known.
+
+use super::code::Species;
+use super::describe::Value;
+use super::field::Reader;
+
+/// A subsystem, or several under one: then it has as many parts.
+#[derive(Clone, Copy)]
+enum Subsystem {
+    Hull,
+    Bridge,
+    Shields,
+    Reactor,
+    /// Sensors, engines, repair or a cloak: which of them is not known.
+    Powered(usize),
+    Torpedoes(usize),
+    Phasers(usize),
+    Pulse(usize),
+    Tractors(usize),
+}
+
+/// What a byte about subsystems says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubsystemByte {
+    /// How well it is: a share of 255.
+    Condition(&'static str),
+    /// The same of something of which a ship may have several.
+    Listed(&'static str),
+    /// How much power it is to get in percent, signed: what is not above 0 is off.
+    Power(&'static str),
+    /// The same of something of which a ship may have several.
+    ListedPower(&'static str),
+    /// How a weapon is set.
+    Setting(&'static str),
+    /// A bit byte (S-72) with a flag of each weapon system, of which there are so many.
+    WeaponBits(u8),
+}
+
+impl SubsystemByte {
+    /// Returns the name of the field.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Condition(name)
+            | Self::Listed(name)
+            | Self::Power(name)
+            | Self::ListedPower(name)
+            | Self::Setting(name) => name,
+            Self::WeaponBits(_) => "weapon_bits",
+        }
+    }
+
+    /// Returns whether a byte can be this: a bit byte tells how many flags it has.
+    const fn fits(self, byte: u8) -> bool {
+        match self {
+            Self::WeaponBits(count) => byte >> 5 == count,
+            Self::Condition(_)
+            | Self::Listed(_)
+            | Self::Power(_)
+            | Self::ListedPower(_)
+            | Self::Setting(_) => true,
+        }
+    }
+
+    fn note(self, reader: &mut Reader<'_>, at: usize, byte: u8) {
+        let value = match self {
+            Self::Condition(_) | Self::Listed(_) => {
+                Value::Packed { number: f32::from(byte) / 255.0, decimals: 3 }
+            }
+            Self::Power(_) | Self::ListedPower(_) => {
+                Value::Packed { number: f32::from(byte.cast_signed()) / 100.0, decimals: 2 }
+            }
+            Self::Setting(_) | Self::WeaponBits(_) => Value::Number(byte.into()),
+        };
+        reader.note_at(self.name(), at..at + 1, value);
+        if matches!(self, Self::Listed(_) | Self::ListedPower(_)) {
+            reader.listed();
+        }
+    }
+}
+
+impl Species {
+    /// Returns what each byte about the subsystems of such a ship says, if that is known.
+    #[must_use]
+    pub fn subsystem_bytes(self) -> Option<Vec<SubsystemByte>> {
+        let list = list(self)?;
+        let weapons = list.iter().filter(|subsystem| subsystem.is_weapon()).count();
+        let mut bytes = Vec::new();
+        // The flags of all weapons are in one byte, where the first of them is.
+        let mut bits = u8::try_from(weapons).ok().map(SubsystemByte::WeaponBits);
+        for subsystem in list {
+            subsystem.lay_out(&mut bytes, &mut bits);
+        }
+        Some(bytes)
+    }
+}
+
+/// Notes what the bytes that were read last say about the subsystems, if they are as long as those of the species are.
+pub(super) fn note_subsystems(reader: &mut Reader<'_>, species: Species, bytes: &[u8]) {
+    let Some(known) = reader.is_noting().then(|| species.subsystem_bytes()).flatten() else { return };
+    let fits = || known.iter().zip(bytes).all(|(known, byte)| known.fits(*byte));
+    if known.len() == bytes.len() && fits() {
+        let start = reader.at() - bytes.len();
+        for (place, (known, byte)) in known.iter().zip(bytes).enumerate() {
+            known.note(reader, start + place, *byte);
+        }
+    }
+}
+
+impl Subsystem {
+    const fn is_weapon(self) -> bool {
+        match self {
+            Self::Torpedoes(_) | Self::Phasers(_) | Self::Pulse(_) | Self::Tractors(_) => true,
+            Self::Hull | Self::Bridge | Self::Shields | Self::Reactor | Self::Powered(_) => false,
+        }
+    }
+
+    /// Adds what its bytes say.
+    fn lay_out(self, out: &mut Vec<SubsystemByte>, bits: &mut Option<SubsystemByte>) {
+        use SubsystemByte::{Condition, Listed, ListedPower, Power, Setting};
+        let (own, part, parts, power, setting) = match self {
+            Self::Hull => return out.push(Condition("hull")),
+            Self::Bridge => return out.push(Condition("bridge")),
+            Self::Reactor => {
+                return out.extend(["reactor", "main_battery", "backup_battery"].map(Condition));
+            }
+            Self::Shields => {
+                out.extend([Condition("shields"), Power("shields_power")]);
+                return out.extend([Listed("shield_facing"); FACINGS]);
+            }
+            Self::Powered(parts) => {
+                let power = ListedPower("powered_system_power");
+                (Listed("powered_system"), "powered_system_part", parts, power, None)
+            }
+            Self::Torpedoes(parts) => {
+                let setting = Some(Setting("torpedo_setting"));
+                (Condition("torpedoes"), "torpedo_tube", parts, Power("torpedoes_power"), setting)
+            }
+            Self::Phasers(parts) => {
+                let setting = Some(Setting("phaser_setting"));
+                (Condition("phasers"), "phaser_bank", parts, Power("phasers_power"), setting)
+            }
+            Self::Pulse(parts) => {
+                (Condition("pulse_weapons"), "pulse_weapon", parts, Power("pulse_weapons_power"), None)
+            }
+            Self::Tractors(parts) => {
+                let setting = Some(Setting("tractor_setting"));
+                (Condition("tractors"), "tractor_beam", parts, Power("tractors_power"), setting)
+            }
+        };
+        out.push(own);
+        out.extend((0..parts).map(|_| Listed(part)));
+        out.push(power);
+        if self.is_weapon() {
+            out.extend(bits.take());
+        }
+        out.extend(setting);
+    }
+}
+
+/// Captured for 1, 3 and 5, the lengths of 4 and 6 recorded; documented for the others.
+const fn list(species: Species) -> Option<&'static [Subsystem]> {
+    use Subsystem::{
+        Bridge as B, Hull as H, Phasers as W, Powered as P, Pulse as U, Reactor as C, Shields as S,
+        Torpedoes as T, Tractors as X,
+    };
+    Some(match species.0 {
+        1 | 4 => &[H, S, P(0), C, P(2), W(8), P(2), T(6), P(0), X(2), B],
+        2 => &[H, S, P(0), C, P(2), W(8), P(2), T(4), P(0), B, X(2)],
+        3 => &[H, C, S, P(0), T(6), W(8), P(3), P(2), X(4), B, P(0)],
+        5 | 37 => &[H, S, P(0), C, P(2), T(6), P(0), W(8), X(4), P(2), B],
+        6 => &[H, S, C, U(2), T(1), P(1), P(2), P(0), P(0), P(0)],
+        7 => &[H, S, C, W(1), U(2), T(3), P(2), P(2), P(0), P(0), P(0), X(2)],
+        8 => &[H, S, C, W(1), U(4), T(2), P(2), P(2), P(0), P(0), P(0), B, X(2)],
+        9 => &[H, S, C, W(1), P(2), P(2), X(2), P(0), P(0), U(2)],
+        10 => &[H, S, C, W(4), T(1), P(2), P(1), P(0), P(0)],
+        11 => &[H, S, C, W(4), T(2), P(4), P(1), P(0), P(0), X(2)],
+        12 => &[H, C, T(3), P(0), S, P(0), P(2), P(3), W(7), U(1), X(2)],
+        13 => &[H, C, P(2), P(2), W(8), T(2), P(0), S, P(0), P(0)],
+        14 => &[H, C, T(1), P(0), S, P(0), P(2), P(2), W(8), P(0)],
+        15 => &[H, P(2), C, P(0), S, W(1), P(0), P(2), X(1)],
+        _ => return None,
+    })
+}
+
+/// Shields have one for each side.
+const FACINGS: usize = 6;
