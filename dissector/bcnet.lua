@@ -454,7 +454,8 @@ local TYPES = {
 local SHOWN = {
     u8 = "number", u16 = "number", i32 = "number", u32 = "id", f32 = "float", ["object id"] = "id",
     ["3 × f32"] = "float", ["4 × f32"] = "float", ["1 byte"] = "bytes", ["7 bytes"] = "bytes", ["8 bytes"] = "bytes",
-    rest = "bytes", correction = "bytes", text8 = "text", text16 = "text", text32 = "text", cf16 = "float raw", ["unit vector"] = "float",
+    rest = "bytes", correction = "bytes", text8 = "text", text16 = "text", text32 = "text", cf16 = "float raw",
+    ["unit vector"] = "float",
     vector = "float raw", ["scaled vector"] = "float raw", limit = "number", ["time limit"] = "number",
     killer = "number", ["player scores"] = "number",
 }

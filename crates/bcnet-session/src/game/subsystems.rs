@@ -95,7 +95,7 @@ impl Species {
     }
 }
 
-/// Notes what the bytes that were read last say about the subsystems, if they are as long as those of the species are.
+/// Notes what the bytes that were read last say about subsystems, if they fit those of the species exactly.
 pub(super) fn note_subsystems(reader: &mut Reader<'_>, species: Species, bytes: &[u8]) {
     let Some(known) = reader.is_noting().then(|| species.subsystem_bytes()).flatten() else { return };
     let fits = || known.iter().zip(bytes).all(|(known, byte)| known.fits(*byte));
