@@ -105,39 +105,21 @@ struct Progress {
 impl Progress {
     /// Returns the step that ends with this event, if one does, and what there is to say of it.
     fn step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
-        match event {
-            Event::Connected { id } => Some(("connect", id.to_string())),
-            Event::FileCheck(_) => {
-                self.checks += 1;
-                None
-            }
-            Event::Settings(settings) => {
-                self.game = format!("{}, slot {}", settings.mission, settings.slot);
-                let checks = self.checks;
-                Some(("files", format!("{checks} check{}", if checks == 1 { "" } else { "s" })))
-            }
-            Event::Load => Some(("load", std::mem::take(&mut self.game))),
-            Event::Entered => Some(("enter", others(players.saturating_sub(1)))),
-            Event::FilesDiffer { .. }
-            | Event::FilesPassed
-            | Event::Mission(_)
-            | Event::Named { .. }
-            | Event::Disconnected { .. }
-            | Event::Joined { .. }
-            | Event::Left { .. }
-            | Event::Chat { .. }
-            | Event::Score { .. }
-            | Event::TeamScore { .. }
-            | Event::Died { .. }
-            | Event::RoundEnded { .. }
-            | Event::RoundStarted
-            | Event::ShipCreated(_)
-            | Event::ShipExploding { .. }
-            | Event::ObjectDestroyed { .. }
-            | Event::Received { .. }
-            | Event::Nonsense { .. }
-            | Event::Gone { .. } => None,
+        if let Event::Connected { id } = event {
+            return Some(("connect", id.to_string()));
         }
+        if let Event::FileCheck(_) = event {
+            self.checks += 1;
+        }
+        if let Event::Settings(settings) = event {
+            self.game = format!("{}, slot {}", settings.mission, settings.slot);
+            let checks = self.checks;
+            return Some(("files", format!("{checks} check{}", if checks == 1 { "" } else { "s" })));
+        }
+        if let Event::Load = event {
+            return Some(("load", std::mem::take(&mut self.game)));
+        }
+        matches!(event, Event::Entered).then(|| ("enter", others(players.saturating_sub(1))))
     }
 }
 

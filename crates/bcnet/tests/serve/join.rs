@@ -320,9 +320,10 @@ fn a_person_is_told_that_the_server_is_not_there_any_more() {
     joined.shows("* in the game");
     server.signal("KILL");
     // Whatever is sent there comes back.
-    while !joined.shown.try_iter().any(|line| line == "* nobody listens at the server's port any more") {
+    let is_told = |line: String| line == "* nobody listens at the server's port any more";
+    joined.types("hello?");
+    while !joined.shown.recv_timeout(Duration::from_millis(50)).is_ok_and(is_told) {
         joined.types("hello?");
-        thread::sleep(Duration::from_millis(50));
     }
     signal(joined.child.id(), "INT");
     signal(joined.child.id(), "INT");
