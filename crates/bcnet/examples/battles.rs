@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<()> {
     for seed in 1.. {
         let start = (scenario.settle + scenario.duration) * seed;
         let options = Options { seed: Some(seed.into()), ..Options::default() };
-        for (meta, mut bytes) in capture(&scenario, &options, MOST) {
+        for (meta, mut bytes) in capture(&scenario, &options, MAX_DATAGRAMS) {
             if written >= size {
                 return Ok(out.flush()?);
             }
@@ -62,5 +62,5 @@ const PORT: u16 = 22101;
 /// IPv4 without a link.
 const RAW: u32 = 101;
 /// More than a battle has.
-const MOST: usize = 1 << 20;
+const MAX_DATAGRAMS: usize = 1 << 20;
 const LARGEST: u32 = 65_535;
