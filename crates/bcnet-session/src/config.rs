@@ -1,11 +1,12 @@
 //! Every setting of a session, with its default.
 
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use crate::game::{Opcode, SystemNumber};
 use crate::manifest::Manifest;
+use crate::network::Network;
 
 /// How a session behaves. The defaults are those of a stock dedicated server, apart from what their docs say.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +61,9 @@ pub struct Config {
     pub masters: Vec<SocketAddrV4>,
     /// The UDP port that players reach this server at, for [`masters`](Self::masters).
     pub advertise_port: u16,
-    /// Replies to queries per second and /24 network (S-07).
+    /// Networks to which no limit by address applies: of proxies, and of whoever tests with many players.
+    pub trusted: Vec<Network>,
+    /// Replies to queries per second, to all networks together (S-07).
     pub query_rate: u32,
     /// Bytes that one player may have passed on per second; each message counts 32 more than it has (S-33).
     pub relay_rate: u32,
@@ -99,7 +102,8 @@ impl Default for Config {
             friendly_fire: false,
             masters: Vec::new(),
             advertise_port: 22101,
-            query_rate: 10,
+            trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
+            query_rate: 100,
             relay_rate: 64 << 10,
             handshake_timeout: Duration::from_secs(60),
             round_timeout: Duration::from_secs(20),

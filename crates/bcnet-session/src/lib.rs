@@ -41,7 +41,9 @@ mod member;
 mod message;
 mod network;
 mod query;
+mod query_limiter;
 mod session;
+mod share;
 mod stats;
 mod text;
 
@@ -53,8 +55,10 @@ pub use manifest::{Difference, Manifest, ManifestError, Mismatch};
 pub use master::{Masters, heartbeat};
 pub use message::Score;
 pub use network::{Network, any_contains};
-pub use query::{answer_challenge, validate};
+pub use query::{answer_challenge, is_answer, validate};
+pub use query_limiter::{Asker, QueryLimiter};
 pub use session::{Player, PlayerState, Session, Status};
+pub use share::{Crowd, Recent, Shares};
 pub use stats::{Anomalies, Anomaly, Counters};
 
 #[cfg(doctest)]

@@ -69,42 +69,6 @@ impl Bucket {
     }
 }
 
-/// S-07: how often each /24 network is answered. A fixed table: a network shares its place with the few that hash
-/// alike, and whoever was heard least lately gives way.
-#[derive(Debug)]
-pub(crate) struct QueryLimiter {
-    seed: u64,
-    places: Vec<Option<(u32, Bucket)>>,
-    /// All networks together, so that many spoofed ones do not add up.
-    all: Bucket,
-}
-
-impl QueryLimiter {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self { seed, places: Vec::new(), all: Bucket::new(Rate::per_second(0, 0), Time::ZERO) }
-    }
-
-    /// Returns whether `from` may be answered now.
-    pub(crate) fn allow(&mut self, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
-        let [rate, all] = [per_second, per_second.saturating_mul(ALL)].map(|n| Rate::per_second(n, n));
-        if self.places.is_empty() {
-            self.places.resize(PLACES, None);
-            self.all = Bucket::new(all, now);
-        }
-        let network = u32::from(from) >> 8;
-        let start = place(network, self.seed, PLACES);
-        let Some(near) = self.places.get_mut(start..start + WAYS) else { return false };
-        let found = near.iter().position(|place| place.is_some_and(|(other, _)| other == network));
-        let at = found.unwrap_or_else(|| oldest(near));
-        let Some(place) = near.get_mut(at) else { return false };
-        if found.is_none() {
-            *place = Some((network, Bucket::new(rate, now)));
-        }
-        let (_, bucket) = place.get_or_insert((network, Bucket::new(rate, now)));
-        bucket.take(1, rate, now) && self.all.take(1, all, now)
-    }
-}
-
 /// S-13: who may ask to be let in, in a fixed table of /24 networks. While few ask, everyone may. While many do, only
 /// those who have asked before, as clients do and forgers of addresses do not; whoever then proves to be real does not
 /// count.
@@ -185,21 +149,12 @@ fn place(network: u32, seed: u64, places: usize) -> usize {
     usize::try_from(mixed).unwrap_or(0) % (places / WAYS) * WAYS
 }
 
-/// Returns the place that is free or was used least lately.
-fn oldest(places: &[Option<(u32, Bucket)>]) -> usize {
-    let used = |place: &Option<(u32, Bucket)>| place.map(|(_, bucket)| bucket.filled);
-    (0..places.len()).min_by_key(|at| places.get(*at).and_then(used)).unwrap_or(0)
-}
-
-const PLACES: usize = 1024;
 const WAYS: usize = 4;
-/// How many networks' worth of replies leave at most.
-const ALL: u32 = 50;
 /// Requests to be let in at once; one more comes back per second. The transport has room for 32 in ten seconds.
 const ASKING: Rate = Rate::per_second(1, 20);
 /// Of them, from one network: everyone of a local network may come at once.
 const ASKING_NETWORK: Rate = Rate::per_second(1, 16);
-/// QueryLimiter that have asked, for how long at least they are remembered, and when asking again is another time. A stock
+/// Networks that have asked, for how long at least they are remembered, and when asking again is another time. A stock
 /// client asks every second.
 const ASKED: usize = 512;
 const REMEMBERED: Duration = Duration::from_millis(1500);
@@ -225,20 +180,6 @@ mod tests {
         let mut bucket = Bucket::new(rate, Time::ZERO);
         let mut take = |now| bucket.take(1, rate, Time::from_micros(now));
         assert_eq!([take(5), take(10_000_004), take(10_000_005)], [true, false, true]);
-    }
-
-    /// S-07
-    #[test]
-    fn a_network_is_answered_ten_times_a_second_whatever_others_do() {
-        let mut limiter = QueryLimiter::new(7);
-        let mut now = Time::ZERO;
-        let mut answered = 0;
-        for step in 0..10_000_u32 {
-            now = now + Duration::from_millis(1);
-            limiter.allow(Ipv4Addr::from(0x0A00_0000 + ((step % 3) << 8)), 10, now);
-            answered += u32::from(limiter.allow(Ipv4Addr::from(0xC000_0200 + step % 256), 10, now));
-        }
-        assert!((100..=110).contains(&answered), "{answered}");
     }
 
     /// S-13
@@ -280,16 +221,5 @@ mod tests {
             assert!(limiter.allow(from, Time::ZERO));
             limiter.proven(from);
         }
-    }
-
-    /// S-07
-    #[test]
-    fn spoofed_networks_do_not_add_up_and_take_no_memory() {
-        let mut limiter = QueryLimiter::new(7);
-        let answered = (0..1_000_000_u32)
-            .filter(|n| limiter.allow(Ipv4Addr::from(n << 8), 10, Time::from_micros(u64::from(*n))))
-            .count();
-        assert!((500..=1_000).contains(&answered), "{answered}");
-        assert_eq!(limiter.places.len(), PLACES);
     }
 }

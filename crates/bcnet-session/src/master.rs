@@ -1,6 +1,6 @@
 //! List servers are told that this server exists (S-09).
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::Time;
@@ -56,6 +56,12 @@ impl Masters {
         news.then_some(master.address)
     }
 
+    /// Returns whether a list server has this address.
+    #[must_use]
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        self.0.iter().any(|master| *master.address.ip() == address)
+    }
+
     /// Returns each with how long ago it was heard of.
     pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
         self.0.iter().map(move |master| (master.address, master.seen.map(|seen| now.since(seen))))
@@ -75,8 +81,6 @@ const FORGOTTEN: Duration = Duration::from_secs(1800);
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     /// S-09

@@ -15,8 +15,11 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// S-05: `None` if nothing in `text` is a question.
+    /// S-05: `None` if nothing in `text` is a question, or if it is an answer.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
+        if is_answer(text) {
+            return None;
+        }
         let mut query = Self::default();
         let mut tokens = text.split(|byte| *byte == b'\\').take(MAX_TOKENS);
         while let Some(token) = tokens.next() {
@@ -59,11 +62,24 @@ impl Reply {
         self.raw_pair(key, &latin1(value).filter(|byte| *byte != b'\\').collect::<Vec<u8>>())
     }
 
+    /// Returns how many letters the values of so many pairs may have, so that the whole reply is not too long (S-06).
+    pub(crate) fn room_for_each(&self, pairs: usize) -> usize {
+        let written: usize = self.pieces.iter().map(Vec::len).sum();
+        let room = MAX_REPLY.saturating_sub(written + RESERVED + pairs * MAX_KEY);
+        (room / pairs.max(1)).max(MIN_NAME)
+    }
+
+    /// Adds a pair of whose value the first letters are enough.
+    pub(crate) fn cut_pair(&mut self, key: &str, value: &str, max_letters: usize) -> &mut Self {
+        let cut = value.char_indices().nth(max_letters).and_then(|(end, _)| value.get(..end));
+        self.pair(key, cut.unwrap_or(value))
+    }
+
     /// Adds a pair whose value is Latin-1 already and has no backslash.
     pub(crate) fn raw_pair(&mut self, key: &str, value: &[u8]) -> &mut Self {
         let value = value.get(..MAX_VALUE).unwrap_or(value);
         let more = key.len() + value.len() + 2;
-        if self.pieces.last().is_none_or(|piece| piece.len() + more + ENDING > MAX_REPLY) {
+        if self.pieces.last().is_none_or(|piece| piece.len() + more + ENDING > MAX_PIECE) {
             self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
@@ -86,6 +102,16 @@ impl Reply {
         }
         self.pieces
     }
+}
+
+/// Returns whether a GameSpy text is an answer: it has a number, `\queryid\1.1`, which no question has (S-05).
+#[must_use]
+pub fn is_answer(text: &[u8]) -> bool {
+    let mut tokens = text.split(|byte| *byte == b'\\').skip_while(|token| *token != b"queryid");
+    let number = tokens.nth(1).unwrap_or_default();
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let mut parts = number.splitn(2, |byte| *byte == b'.');
+    parts.next().is_some_and(is_number) && parts.next().is_some_and(is_number)
 }
 
 /// S-08: returns the answer to a list server's challenge.
@@ -139,9 +165,17 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// The longest datagram of a reply.
-const MAX_REPLY: usize = 1349;
+const MAX_PIECE: usize = 1349;
+/// All datagrams of a reply together, so that it fits the share of a network (S-07).
+const MAX_REPLY: usize = 2000;
 /// `\final\` and `\queryid\4294967295.99`.
 const ENDING: usize = 29;
+/// What may follow the names: an echo, the answer to a challenge, the ends of two datagrams.
+const RESERVED: usize = 7 + MAX_ECHO + 10 + MAX_CHALLENGE.div_ceil(3) * 4 + 2 * ENDING;
+/// `\player_16\` and a backslash.
+const MAX_KEY: usize = 12;
+/// So much of a name is told in any case.
+const MIN_NAME: usize = 16;
 const MAX_VALUE: usize = 256;
 const MAX_TOKENS: usize = 32;
 const MAX_ECHO: usize = 64;
@@ -188,6 +222,27 @@ mod tests {
         assert_eq!(parse("\\echo\\status"), Some(Query { echo: Some(b"status"), ..Query::default() }));
         for nothing in ["\\", "", "\\statusx\\", "\\final\\", "\\heartbeat\\0"] {
             assert_eq!(parse(nothing), None, "{nothing}");
+        }
+    }
+
+    /// S-05
+    #[test]
+    fn an_answer_is_no_question_whatever_it_says() {
+        for answer in [
+            "\\echo\\hello\\final\\\\queryid\\1.1",
+            "\\hostname\\status\\echo\\x\\queryid\\17.2\\final\\",
+            "\\echo\\x\\queryid\\4294967295.99",
+        ] {
+            assert!(is_answer(answer.as_bytes()), "{answer}");
+            assert_eq!(Query::parse(answer.as_bytes()), None, "{answer}");
+        }
+        for question in
+            ["\\status\\", "\\status\\final\\", "\\status\\queryid\\", "\\echo\\queryid", "\\echo\\1.1"]
+        {
+            assert!(
+                !is_answer(question.as_bytes()) && Query::parse(question.as_bytes()).is_some(),
+                "{question}"
+            );
         }
     }
 

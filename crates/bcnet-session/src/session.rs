@@ -17,11 +17,12 @@ use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, T
 use crate::config::{Config, Rules};
 use crate::event::Event;
 use crate::game::Message;
-use crate::limit::{Bucket, ConnectLimiter, QueryLimiter, Rate};
+use crate::limit::{Bucket, ConnectLimiter, Rate};
 use crate::master::Masters;
 use crate::member::{Member, Roster, State};
 use crate::message::Score;
 use crate::network::{Network, any_contains};
+use crate::query_limiter::QueryLimiter;
 use crate::stats::{Anomaly, Counters};
 use round::Round;
 pub use view::{Player, PlayerState, Status};

@@ -7,7 +7,9 @@ use bcnet_transport::{Engine, Time};
 use super::Session;
 use crate::event::Event;
 use crate::master::heartbeat;
+use crate::network::any_contains;
 use crate::query::{Query, Reply, validate};
+use crate::query_limiter::Asker;
 
 impl<E: Engine> Session<E> {
     /// S-05, S-07: a browser or a list server asks what is played here.
@@ -20,15 +22,31 @@ impl<E: Engine> Session<E> {
         if self.closing {
             return;
         }
-        if self.texts.len() >= MAX_TEXTS || !self.query_limiter.allow(*from.ip(), self.config.query_rate, now)
-        {
-            self.counters.queries_limited += 1;
-            return;
+        match self.answer(from, &query, now) {
+            Some(pieces) => {
+                self.counters.queries_answered += 1;
+                self.texts.extend(pieces.into_iter().map(|piece| (from, piece)));
+            }
+            None => self.counters.queries_limited += 1,
         }
-        self.counters.queries_answered += 1;
-        for piece in self.reply(&query) {
-            self.texts.push_back((from, piece));
+    }
+
+    /// S-07: returns the reply, if `from` may have it.
+    fn answer(&mut self, from: SocketAddrV4, query: &Query<'_>, now: Time) -> Option<Vec<Vec<u8>>> {
+        let who = *from.ip();
+        let asker = if any_contains(&self.config.trusted, who) {
+            Asker::Trusted
+        } else if self.masters.contains(who) {
+            Asker::ListServer
+        } else {
+            Asker::Anyone
+        };
+        if self.texts.len() >= MAX_TEXTS || !self.query_limiter.ask(asker, who, self.config.query_rate, now) {
+            return None;
         }
+        let pieces = self.reply(query);
+        let bytes = pieces.iter().map(Vec::len).sum();
+        self.query_limiter.spend(asker, who, bytes, now).then_some(pieces)
     }
 
     /// S-06: returns the reply, in the order of the stock game.
@@ -46,8 +64,10 @@ impl<E: Engine> Session<E> {
         }
         if query.players {
             let host = self.config.list_host_as_player.then_some("Dedicated Server");
-            for (at, name) in host.into_iter().chain(self.names()).enumerate() {
-                reply.pair(&format!("player_{at}"), name);
+            let names = host.into_iter().chain(self.names());
+            let max_name = reply.room_for_each(names.clone().count());
+            for (at, name) in names.enumerate() {
+                reply.cut_pair(&format!("player_{at}"), name, max_name);
             }
         }
         if let Some(text) = query.echo {
@@ -82,7 +102,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Returns the names of those who are listed: everyone who has one and a slot.
-    fn names(&self) -> impl Iterator<Item = &str> {
+    fn names(&self) -> impl Iterator<Item = &str> + Clone {
         let listed = self.members.iter().flatten().filter(|member| member.slot.is_some());
         listed.filter_map(|member| member.name.as_deref())
     }

@@ -55,30 +55,31 @@ fn query_floods_are_answered_in_measure() {
     let longest = delay_during(&mut world, |world, step| {
         for n in 0..50 {
             world.inject(one, b"\\status\\");
-            let spoofed = Ipv4Addr::from((step * 50 + n).wrapping_mul(2_654_435_761));
+            // None of this machine, which nobody can forge from elsewhere.
+            let spoofed = Ipv4Addr::from((step * 50 + n).wrapping_mul(2_654_435_761) | 1 << 31);
             world.inject(SocketAddrV4::new(spoofed, 1), b"\\status\\xserverquery");
         }
     });
     assert!(longest <= UNDISTURBED, "{longest:?}");
     let counters = world.session.counters();
     assert_eq!(counters.queries, 200_000);
-    // 500 per second and as many at once, of all networks together.
-    assert!((5_000..=5_600).contains(&counters.queries_answered), "{}", counters.queries_answered);
+    // 100 per second and as many at once, of all networks together, and a few that seem to ask again.
+    assert!((1_000..=1_400).contains(&counters.queries_answered), "{}", counters.queries_answered);
     assert_eq!(counters.queries_answered + counters.queries_limited, counters.queries);
 }
 
-/// S-07: a query is never answered with more than a multiple that is bounded in time.
+/// S-07: a network is answered less in five seconds than it may be in ten.
 #[test]
-fn one_network_gets_ten_replies_a_second() {
+fn one_network_gets_few_replies_from_all_its_addresses_together() {
     let mut world = playing(Config::default(), 2);
-    let mut replies = 0;
+    let mut bytes = 0;
     for step in 0..1000_u32 {
         let from = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, step.to_le_bytes()[0]), 7);
         world.inject(from, b"\\status\\");
         world.tick();
-        replies += world.elsewhere.drain(..).count();
+        bytes += world.elsewhere.drain(..).map(|(_, reply)| reply.len()).sum::<usize>();
     }
-    assert!((50..=62).contains(&replies), "{replies} in five seconds");
+    assert!((1_600..=2_000).contains(&bytes), "{bytes} in five seconds");
 }
 
 /// S-13

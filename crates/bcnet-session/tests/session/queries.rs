@@ -113,6 +113,90 @@ fn a_long_reply_comes_in_pieces() {
     }
 }
 
+/// S-07: what a forger can have sent to somebody else, with the longest names there are.
+#[test]
+fn a_network_gets_two_kilobytes_in_ten_seconds_however_long_the_reply() {
+    let mut world = playing(Config { player_limit: 16, ..Config::default() }, 0);
+    for n in 0..16 {
+        world.join(&format!("{n:02}{}", "x".repeat(98)));
+    }
+    let mut sent: Vec<(Time, usize)> = Vec::new();
+    for step in 0..1_000_u32 {
+        for question in [
+            &b"\\status\\"[..],
+            b"\\players\\",
+            b"\\packets\\",
+            b"\\info\\",
+            b"\\status\\\\echo\\x\\secure\\ABCDEF",
+        ] {
+            let last = u8::try_from(step % 250).expect("a byte");
+            world.inject(SocketAddrV4::new([198, 51, 100, last].into(), 4000), question);
+        }
+        world.elsewhere.clear();
+        world.run(Duration::from_millis(50));
+        let now = world.now;
+        sent.extend(world.elsewhere.iter().map(|(_, bytes)| (now, bytes.len())));
+    }
+    let in_ten_seconds = |(end, _): &(Time, usize)| {
+        let inside = |(at, _): &&(Time, usize)| at <= end && end.since(*at) < 10 * SECOND;
+        sent.iter().filter(inside).map(|(_, len)| len).sum::<usize>()
+    };
+    let most = sent.iter().map(in_ten_seconds).max().expect("some were answered");
+    assert!((1_500..=2_000).contains(&most), "{most}");
+    let counters = world.session.counters();
+    assert_eq!(counters.queries_answered + counters.queries_limited, 5_000);
+}
+
+/// S-07: 20,000 forged questions a second, and a browser that asks up to three times in five seconds.
+#[test]
+fn in_a_flood_of_forged_questions_a_browser_is_answered() {
+    let mut session = Session::new(Config::default(), 1701);
+    let (mut buffer, mut answered, mut forged) = ([0; 2048], 0, 0_u32);
+    let mut random = bcnet_lab::Rng::new(5);
+    let mut waits = false;
+    for millis in 0..20_000_u64 {
+        let now = Time::from_micros(millis * 1000);
+        for _ in 0..20 {
+            let address = 0x0B00_0000 + u32::try_from(random.between(0, 65_000 * 256 - 1)).expect("small");
+            session.handle_datagram(
+                SocketAddrV4::new(address.into(), 53),
+                &mut b"\\status\\".to_owned(),
+                now,
+            );
+        }
+        // Three times, and then a pause.
+        if [0, 1_700, 3_400].contains(&(millis % 5_000)) {
+            waits |= millis % 5_000 == 0;
+            if waits {
+                session.handle_datagram(asker(), &mut b"\\status\\".to_owned(), now);
+            }
+        }
+        while let Some(transmit) = session.poll_transmit(&mut buffer, now) {
+            if transmit.to == asker() {
+                (waits, answered) = (false, answered + 1);
+            } else {
+                forged += 1;
+            }
+        }
+    }
+    assert_eq!(answered, 4, "each time");
+    assert!(forged < 20 * 500, "{forged}");
+}
+
+/// S-05: whoever has one server ask another gets one answer, and no more.
+#[test]
+fn two_servers_do_not_answer_each_other() {
+    let [mut one, mut other] = [7, 8].map(|seed| Session::new(Config::default(), seed));
+    for question in [&b"\\echo\\status"[..], b"\\status\\", b"\\status\\\\echo\\status\\secure\\echo"] {
+        one.handle_datagram(asker(), &mut question.to_vec(), Time::ZERO);
+        let mut buffer = [0; 2048];
+        let answer = one.poll_transmit(&mut buffer, Time::ZERO).expect("an answer");
+        other.handle_datagram(HOST, &mut buffer[..answer.len].to_vec(), Time::ZERO);
+        assert_eq!(other.poll_transmit(&mut buffer, Time::ZERO), None);
+    }
+    assert_eq!(other.counters().queries_limited, 0, "they are no questions");
+}
+
 /// S-08, S-09
 #[test]
 fn a_list_server_is_told_and_answered_and_its_sign_of_life_kept() {

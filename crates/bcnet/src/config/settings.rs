@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bcnet_session::System;
+use bcnet_session::{Network, System};
 use toml::de::DeValue;
 
 use super::table::{Table, table};
@@ -169,8 +169,11 @@ table! {
         mask_addresses: bool = false,
         /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
         list_host_as_player: bool = false,
-        /// How many questions of browsers are answered per second to one network (/24).
-        query_rate: Within<1, 1000> = Within::new(10),
+        /// Networks to which no limit by address applies: of proxies, and of load tests.
+        trusted: Vec<Network> = vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
+        /// How many questions of browsers are answered per second, of all networks together. Beyond that only who asks
+        /// again within five seconds is answered. One network (/24) gets 2,000 bytes of answers in ten seconds in any case.
+        query_rate: Within<1, 1000> = Within::new(100),
         /// How much of one player's messages is passed on per second. Each counts 32 bytes more than it has.
         relay_rate: Size = Size(64 << 10),
         /// A player to whom nothing was sent for this long gets a sign of life. The stock game does the same.

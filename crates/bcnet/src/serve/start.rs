@@ -120,6 +120,7 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         friendly_fire: session.friendly_fire,
         masters: Vec::new(),
         advertise_port: session.advertise_port.fixed().unwrap_or(0),
+        trusted: session.trusted.clone(),
         query_rate: session.query_rate.get().into(),
         relay_rate: u32::try_from(session.relay_rate.0).unwrap_or(u32::MAX),
         handshake_timeout: session.handshake_timeout,
