@@ -1,7 +1,7 @@
 //! Deciphering undoes ciphering, the first byte stays, and a batch equals one datagram at a time.
 #![no_main]
 
-use bcnet_transport::cipher::{decrypt, decrypt_batch, encrypt, encrypt_batch};
+use bcnet_wire::cipher::{decrypt, decrypt_batch, encrypt, encrypt_batch};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use bcnet_observe::NonStock;
-use bcnet_transport::wire::{Datagram, Role};
+use bcnet_wire::{Datagram, Role};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

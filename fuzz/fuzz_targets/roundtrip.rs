@@ -1,7 +1,7 @@
 //! A datagram that parses is written back byte for byte, and reads the same again.
 #![no_main]
 
-use bcnet_transport::wire::{Datagram, Message, Role, Writer};
+use bcnet_wire::{Datagram, Message, Role, Writer};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -11,7 +11,7 @@ use bcnet_transport::wire::{MAX_DATAGRAM, PeerId, Text};
 use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Quality, Time};
 use runner::Workload;
 
-#[path = "../../bcnet-transport/benches/runner/mod.rs"]
+#[path = "../../bcnet-wire/benches/runner/mod.rs"]
 mod runner;
 
 fn main() -> ExitCode {

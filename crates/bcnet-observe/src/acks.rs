@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 use crate::QueuedAck;
 use crate::sent::Key;
 use crate::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
-use bcnet_transport::Time;
-use bcnet_transport::wire::MessageId;
+use bcnet_wire::{MessageId, Time};
 
 /// How a side sends its ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use crate::sent::{Key, SentMessages, Unexplained};
 use crate::side::SideState;
 use crate::stock::SECOND;
 use crate::{Side, Teller};
-use bcnet_transport::Time;
-use bcnet_transport::wire::Message;
+use bcnet_wire::{Message, Time};
 
 /// Retransmissions that nothing has explained for a while: no ACK came.
 pub(crate) fn close_old(state: &mut SideState, side: Side, now: Time, after: u64, tell: &mut Teller<'_>) {

@@ -7,8 +7,7 @@ use core::time::Duration;
 
 use crate::state::ConversationState;
 use crate::{ConversationId, Limits, Queues, Side, Traffic};
-use bcnet_transport::Time;
-use bcnet_transport::wire::{PeerId, Role};
+use bcnet_wire::{PeerId, Role, Time};
 
 /// A conversation as far as it was seen.
 #[derive(Debug, Clone, Copy)]

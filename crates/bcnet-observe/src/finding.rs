@@ -4,8 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::{ConversationId, NonStock, Side};
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Kind, MessageId, Seq, WireError};
+use bcnet_wire::{Channel, Kind, MessageId, Seq, Time, WireError};
 
 /// Something worth telling, with when and where it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,6 @@ mod finding;
 mod non_stock;
 mod numbers;
 mod parsed;
-mod queues;
 mod sent;
 mod side;
 mod state;
@@ -33,13 +32,12 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Reason, WireError};
+pub use bcnet_wire::{QueuedAck, QueuedMessage, Queues};
+use bcnet_wire::{Reason, Time, WireError};
 pub use conversation::Conversation;
 pub use finding::{About, Finding, Missed, RetransmitCause, What};
 pub use non_stock::NonStock;
 pub use parsed::{Content, MessageBuffer, Parsed};
-pub use queues::{QueuedAck, QueuedMessage, Queues};
 use state::ConversationState;
 pub use traffic::{Count, Traffic, opcode};
 

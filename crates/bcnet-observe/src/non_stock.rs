@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::BitOr;
 
-use bcnet_transport::wire::{Ack, Channel, Datagram, Delivery, MAX_DATAGRAM, MAX_MESSAGE, Message, PeerId};
+use bcnet_wire::{Ack, Channel, Datagram, Delivery, MAX_DATAGRAM, MAX_MESSAGE, Message, PeerId};
 
 /// A set of oddities. Empty for everything that stock senders make.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::stock::SECOND;
-use bcnet_transport::Time;
-use bcnet_transport::wire::Seq;
+use bcnet_wire::{Seq, Time};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Numbers {

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use bcnet_transport::wire::{Datagram, Message, PeerId, Role, WireError};
+use bcnet_wire::{Datagram, Message, PeerId, Role, WireError};
 
 /// A well-formed datagram and its messages.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +99,7 @@ impl<'a> MessageBuffer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bcnet_transport::wire::Kind;
+    use bcnet_wire::Kind;
 
     #[test]
     fn a_buffer_that_is_used_again_keeps_its_memory() {

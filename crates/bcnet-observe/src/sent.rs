@@ -6,8 +6,7 @@ use core::time::Duration;
 use crate::QueuedMessage;
 use crate::finding::About;
 use crate::stock::{GIVE_UP, Rhythm, SECOND};
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Kind, MessageId, Seq};
+use bcnet_wire::{Channel, Kind, MessageId, Seq, Time};
 
 /// A message id as a number: parts of one message stand together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,8 +12,7 @@ use crate::sent::{Key, SentMessages};
 use crate::stock::SECOND;
 use crate::traffic::Traffic;
 use crate::{Limits, NonStock, Parsed};
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Message, MessageId, PeerId, Seq};
+use bcnet_wire::{Channel, Message, MessageId, PeerId, Seq, Time};
 
 /// Something that has reached a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use crate::side::{Quiet, SideState};
 use crate::step::{Contents, DatagramStep, is_heard};
 use crate::stock::{LINGER, SECOND, TIMEOUT};
 use crate::{ConversationId, Limits, Parsed, Side, Teller};
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Channel, Message, MessageId, PeerId, Seq};
+use bcnet_wire::{Body, Channel, Message, MessageId, PeerId, Seq, Time};
 
 /// The message that ends a conversation.
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,7 @@ use crate::side::{Arrival, DatagramFill, SideState};
 use crate::stock::{ROOM, Rhythm};
 use crate::traffic::opcode;
 use crate::{Limits, NonStock, Parsed, Side, Teller};
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Control, Message, MessageId, PeerId};
+use bcnet_wire::{Body, Control, Message, MessageId, PeerId, Time};
 
 /// What a datagram has in it: most questions are about what most datagrams have not.
 #[derive(Default)]

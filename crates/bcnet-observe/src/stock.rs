@@ -1,6 +1,6 @@
 //! The times of the stock engine that an observer counts with.
 
-use bcnet_transport::wire::{Body, Control, Message};
+use bcnet_wire::{Body, Control, Message};
 
 /// The time from one sending of an ACK to the next.
 pub(crate) const ACK_REPEAT: u64 = 666_600;

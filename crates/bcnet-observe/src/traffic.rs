@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use bcnet_transport::wire::Message;
+use bcnet_wire::Message;
 
 /// Messages and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

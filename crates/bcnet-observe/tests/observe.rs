@@ -6,8 +6,7 @@ use bcnet_observe::{
     Content, ConversationId, Limits, MessageBuffer, Missed, NonStock, Observed, Observer, RetransmitCause,
     Side, What,
 };
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Channel, Kind, Seq};
+use bcnet_wire::{Channel, Kind, Seq, Time};
 
 /// An observer with a host and a client.
 struct Tap {

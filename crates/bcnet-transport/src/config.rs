@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-use crate::time::micros;
+use crate::time::Time;
 use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 
 /// How an endpoint behaves. The defaults suit a game server and stock peers.
@@ -106,7 +106,7 @@ impl Config {
     pub(crate) fn resolve(self) -> Config<u64> {
         let datagram_limit = self.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP);
         let max_message = MAX_WIRE_LEN.min(datagram_limit - DATAGRAM_HEADER);
-        let micros = |time| micros(time).min(FOREVER);
+        let micros = |time| (Time::ZERO + time).as_micros().min(FOREVER);
         Config {
             cipher: self.cipher,
             address: self.address,

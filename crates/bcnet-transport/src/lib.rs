@@ -2,8 +2,8 @@
 //!
 //! [`Endpoint`] is one end of a session: a host with up to 124 clients, or a client. It delivers payloads reliably and in
 //! order, or unreliably and at once, to stock games and to its own kind. Below it, [`wire`] reads and writes datagrams
-//! and [`cipher`] puts them into the form they are sent in. The rules that the code cites as `T-nn` are those of
-//! PROTOCOL.md.
+//! and [`cipher`] puts them into the form they are sent in; both are the crate `bcnet-wire`, for who needs no endpoint. The
+//! rules that the code cites as `T-nn` are those of PROTOCOL.md.
 //!
 //! # Driving an endpoint
 //!
@@ -76,7 +76,6 @@
 
 extern crate alloc;
 
-pub mod cipher;
 mod config;
 mod endpoint;
 mod engine;
@@ -93,8 +92,9 @@ mod ring;
 mod snapshot;
 mod stats;
 mod time;
-pub mod wire;
 
+pub use bcnet_wire as wire;
+pub use bcnet_wire::cipher;
 pub use config::Config;
 pub use endpoint::{AdmitError, BootError, Connect, Endpoint, Quality, SendError, Transmit};
 pub use engine::Engine;

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::inbox::Inbox;
 use crate::peer::Peer;
 use crate::time::Time;
-use crate::wire::{Channel, MessageId, PeerId, Seq};
+use crate::wire::{Channel, MessageId, PeerId, QueuedAck, QueuedMessage, Queues, Seq};
 
 /// What waits for and from one peer.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,5 +95,18 @@ impl Peer {
             in_flight: outbox.map_or(0, |outbox| outbox.in_flight()),
             silent_for: now.since(self.last_heard),
         }
+    }
+}
+
+/// The part of a snapshot that dumps of the original show.
+impl From<&Snapshot> for Queues {
+    fn from(snapshot: &Snapshot) -> Self {
+        let retransmit = snapshot.unacknowledged.iter().map(|message| QueuedMessage {
+            id: message.id,
+            repeats: u32::from(message.sends.saturating_sub(1)),
+            interval: message.interval,
+        });
+        let acks = snapshot.acks.iter().map(|id| QueuedAck { id: *id, sends: 0 });
+        Self { peer: snapshot.peer, retransmit: retransmit.collect(), acks: acks.collect() }
     }
 }

@@ -1,79 +1,8 @@
-//! Points in time, given by the caller, and the earliest of many deadlines.
-//!
-//! Nothing in this crate reads a clock. [`Time`] counts from wherever the caller likes: the start of a program, of a
-//! capture or of a simulation.
+//! The earliest of many deadlines, at points in time that the caller gives.
 
 use alloc::vec::Vec;
-use core::fmt;
-use core::ops::Add;
-use core::time::Duration;
 
-/// A point on an arbitrary clock, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time(u64);
-
-impl Time {
-    /// Where the clock starts.
-    pub const ZERO: Self = Self(0);
-
-    /// `micros` after the start.
-    #[must_use]
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
-    }
-
-    /// Microseconds since the start.
-    #[must_use]
-    pub const fn as_micros(self) -> u64 {
-        self.0
-    }
-
-    /// Returns how long ago `earlier` was; nothing if it is still to come.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.micros_since(earlier))
-    }
-
-    /// Returns how many microseconds ago `earlier` was; none if it is still to come.
-    #[must_use]
-    pub const fn micros_since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
-    }
-
-    /// Returns the earlier of two times that need not exist.
-    #[inline]
-    pub(crate) fn earliest(a: Option<Self>, b: Option<Self>) -> Option<Self> {
-        match (a, b) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    /// So many microseconds later; the end of time at most.
-    #[must_use]
-    pub const fn plus(self, micros: u64) -> Self {
-        Self(self.0.saturating_add(micros))
-    }
-}
-
-impl Add<Duration> for Time {
-    type Output = Self;
-
-    fn add(self, duration: Duration) -> Self {
-        self.plus(micros(duration))
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
-    }
-}
-
-/// Returns a duration in the unit of [`Time`]; one that does not fit is forever.
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
+pub use bcnet_wire::Time;
 
 /// The deadlines of many things, each known by a small number, and always the earliest of them.
 ///
@@ -219,17 +148,5 @@ mod tests {
             deadlines.set(key, None);
         }
         assert_eq!(deadlines.first(), None);
-    }
-
-    #[test]
-    fn time_saturates_and_never_goes_back() {
-        let (early, late) = (Time::from_micros(5), Time::from_micros(2_000_007));
-        assert_eq!(
-            (late.since(early), early.since(late)),
-            (Duration::from_micros(2_000_002), Duration::ZERO)
-        );
-        assert_eq!(late + Duration::MAX, Time::from_micros(u64::MAX));
-        assert_eq!(early + Duration::from_millis(3), Time::from_micros(3005));
-        assert_eq!(alloc::format!("{late}"), "2.000007");
     }
 }

@@ -6,7 +6,8 @@ use crate::config::Config;
 use crate::fragment;
 use crate::peer::{Peer, State};
 use crate::time::Time;
-use crate::wire::{Channel, Delivery, PeerId, data_header};
+use crate::wire::encoded::data_header;
+use crate::wire::{Channel, Delivery, PeerId};
 
 /// How a payload is to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

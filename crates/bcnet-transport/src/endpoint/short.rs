@@ -12,9 +12,8 @@ use crate::event::{Event, Events};
 use crate::outbox::{Outbox, Settled};
 use crate::peer::{AckSummary, Peer, State};
 use crate::time::Time;
-use crate::wire::{
-    Channel, Kind, MessageId, Messages, PeerId, Whole, parse_plain_ack, parse_whole_data, plain_ack,
-};
+use crate::wire::encoded::{Whole, parse_plain_ack, parse_whole_data, plain_ack};
+use crate::wire::{Channel, Kind, MessageId, Messages, PeerId};
 
 impl Endpoint {
     /// Handles a datagram with one ACK of a whole message, or with one payload that is next in order, from a live peer.

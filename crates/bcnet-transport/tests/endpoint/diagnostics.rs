@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bcnet_observe::Queues;
-use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Seq, Text};
+use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Queues, Seq, Text};
 use bcnet_transport::{Cause, Engine, Leave, Quality, Receiving, Unacknowledged};
 
 use crate::net::{

@@ -11,19 +11,19 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
 
-use super::message::{
+use crate::message::{
     ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_HEADER, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT,
 };
-use super::{
+use crate::{
     Ack, Body, BootReason, Channel, Control, Data, Delivery, Field, Kind, Message, MessageId, Part, PeerId,
     Reason, Role, Seq, Text, WireError,
 };
 
 /// Who sent the datagram, as far as it is known; a connect is told apart by it (T-35).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) role: Option<Role>,
-    pub(super) sender: Option<PeerId>,
+pub(crate) struct Origin {
+    pub(crate) role: Option<Role>,
+    pub(crate) sender: Option<PeerId>,
 }
 
 impl Origin {
@@ -40,7 +40,7 @@ impl Origin {
 
 /// Reads the message at byte `at` of the datagram, of which `bytes` is left, and what follows it.
 #[inline(always)]
-pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
+pub(crate) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&kind) = bytes.first() else {
         return Err(WireError { at, field: Field::Type, reason: Reason::Truncated });
     };
@@ -55,7 +55,7 @@ pub(super) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Messag
 
 /// As [`message`], but adds it to `messages`. Each kind has a way of its own, so that it is built where it is kept.
 #[inline(always)]
-pub(super) fn add_message<'a>(
+pub(crate) fn add_message<'a>(
     bytes: &'a [u8],
     at: usize,
     origin: Origin,
@@ -78,9 +78,10 @@ pub(super) fn add_message<'a>(
     Ok(rest)
 }
 
-/// As [`message`], but only for an ACK of a whole message, which asks fewer questions. What is not well formed is none.
+/// Reads an ACK of a whole message off the front of `bytes`, and what follows it. `None` if something else is there, or
+/// something that is not well formed.
 #[inline(always)]
-pub(crate) fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
+pub fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
     match *bytes {
         [kind, low, high, flags, ref rest @ ..] if kind == Kind::ACK.0 && flags & ACK_PART == 0 => {
             let channel = if flags & ACK_CONTROL == 0 { Channel::Game } else { Channel::Control };
@@ -92,14 +93,16 @@ pub(crate) fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
 
 /// A whole reliable game payload.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Whole<'a> {
-    pub(crate) seq: Seq,
-    pub(crate) payload: &'a [u8],
+pub struct Whole<'a> {
+    /// Its number.
+    pub seq: Seq,
+    /// What it carries.
+    pub payload: &'a [u8],
 }
 
-/// As [`plain_ack`], for a whole reliable game payload.
+/// As [`parse_plain_ack`](crate::encoded::parse_plain_ack), for a whole reliable game payload.
 #[inline(always)]
-pub(crate) fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
+pub fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
     match *bytes {
         [kind, low, high, a, b, ref rest @ ..] if kind == Kind::DATA.0 => {
             let word = u16::from_le_bytes([low, high]);

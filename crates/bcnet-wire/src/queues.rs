@@ -4,8 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use bcnet_transport::Snapshot;
-use bcnet_transport::wire::{Channel, MessageId, PeerId};
+use crate::{Channel, MessageId, PeerId};
 
 /// The two queues that dumps of the original engine show, in the same manner.
 ///
@@ -38,19 +37,6 @@ pub struct QueuedAck {
     pub id: MessageId,
     /// How often it was sent.
     pub sends: u32,
-}
-
-/// The part of a snapshot that dumps of the original show.
-impl From<&Snapshot> for Queues {
-    fn from(snapshot: &Snapshot) -> Self {
-        let retransmit = snapshot.unacknowledged.iter().map(|message| QueuedMessage {
-            id: message.id,
-            repeats: u32::from(message.sends.saturating_sub(1)),
-            interval: message.interval,
-        });
-        let acks = snapshot.acks.iter().map(|id| QueuedAck { id: *id, sends: 0 });
-        Self { peer: snapshot.peer, retransmit: retransmit.collect(), acks: acks.collect() }
-    }
 }
 
 /// In the manner of the queue dumps that were taken of the original engine.

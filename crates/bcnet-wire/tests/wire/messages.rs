@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use bcnet_observe::NonStock;
-use bcnet_transport::wire::{
+use bcnet_wire::{
     Ack, Body, BootReason, Channel, Control, Field, Message, MessageId, PeerId, Reason, Role, Seq, Text,
     Writer,
 };

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::num::NonZeroU8;
 use std::process::ExitCode;
 
-use bcnet_transport::cipher::{self, portable};
-use bcnet_transport::wire::{
+use bcnet_wire::cipher::{self, portable};
+use bcnet_wire::{
     Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Role, Seq,
     Writer,
 };

@@ -1,7 +1,7 @@
 //! The datagram: its sender, its count, its limits.
 
 use bcnet_observe::NonStock;
-use bcnet_transport::wire::{Channel, Datagram, Field, Message, PeerId, Reason, Writer};
+use bcnet_wire::{Channel, Datagram, Field, Message, PeerId, Reason, Writer};
 
 use crate::{ack, error, parse, unhex, unreliable};
 

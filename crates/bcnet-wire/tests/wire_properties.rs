@@ -1,13 +1,13 @@
 //! Reading and writing are inverse to each other: over generated messages, and over arbitrary bytes.
 
-#[path = "../src/lcg.rs"]
+#[path = "../../bcnet-transport/src/lcg.rs"]
 mod lcg;
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 
 use bcnet_observe::MessageBuffer;
-use bcnet_transport::wire::{
+use bcnet_wire::{
     Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId,
     Role, Seq, Text, Writer,
 };

@@ -37,6 +37,7 @@ impl PeerId {
 
     /// Returns whether a host gives this id to a client.
     #[must_use]
+    #[inline]
     pub const fn is_assignable(self) -> bool {
         matches!(self.0, 0x02..=0x7E) && self.0 != Self::GAMESPY.0
     }
@@ -75,6 +76,7 @@ impl Kind {
 
     /// Returns the channel whose sequence numbers this kind uses (T-11).
     #[must_use]
+    #[inline]
     pub const fn channel(self) -> Channel {
         if self.0 < Self::DATA.0 { Channel::Control } else { Channel::Game }
     }
@@ -137,12 +139,14 @@ pub struct Seq(pub u16);
 impl Seq {
     /// Returns the number after this one.
     #[must_use]
+    #[inline]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
     /// Returns how far this number is ahead of `earlier` (negative: behind), by the shorter way round.
     #[must_use]
+    #[inline]
     pub const fn distance_from(self, earlier: Self) -> i16 {
         self.0.wrapping_sub(earlier.0).cast_signed()
     }
@@ -172,6 +176,7 @@ pub enum Part {
 impl Part {
     /// Returns its place, counted from 0.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> u8 {
         match self {
             Self::First { .. } => 0,
@@ -181,6 +186,7 @@ impl Part {
 
     /// Returns how many parts there are, if this one tells.
     #[must_use]
+    #[inline]
     pub const fn total(self) -> Option<NonZeroU8> {
         match self {
             Self::First { total } => Some(total),
@@ -189,7 +195,8 @@ impl Part {
     }
 
     /// Returns what it adds to a header, and a zero behind it if that is one byte.
-    pub(super) const fn to_bytes(self) -> [u8; 2] {
+    #[inline]
+    pub(crate) const fn to_bytes(self) -> [u8; 2] {
         match self {
             Self::First { total } => [0, total.get()],
             Self::Later { index } => [index.get(), 0],
@@ -197,7 +204,8 @@ impl Part {
     }
 
     /// Returns the bytes it adds to a header.
-    pub(super) const fn wire_len(self) -> usize {
+    #[inline]
+    pub(crate) const fn wire_len(self) -> usize {
         match self {
             Self::First { .. } => 2,
             Self::Later { .. } => 1,
@@ -230,6 +238,7 @@ pub enum Delivery {
 impl Delivery {
     /// Returns the sequence number, if there is one.
     #[must_use]
+    #[inline]
     pub const fn seq(self) -> Option<Seq> {
         match self {
             Self::Reliable(seq) | Self::Fragment(seq, _) => Some(seq),
@@ -239,6 +248,7 @@ impl Delivery {
 
     /// Returns the part, if it is one.
     #[must_use]
+    #[inline]
     pub const fn part(self) -> Option<Part> {
         match self {
             Self::Fragment(_, part) | Self::UnreliablePart(part) => Some(part),
@@ -247,7 +257,9 @@ impl Delivery {
     }
 
     /// Returns the bytes of a data header with this delivery.
-    pub(crate) const fn header_len(self) -> usize {
+    #[must_use]
+    #[inline]
+    pub const fn header_len(self) -> usize {
         match self {
             Self::Unreliable => 3,
             Self::Reliable(_) => 5,

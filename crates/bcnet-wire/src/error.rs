@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::Kind;
+use crate::Kind;
 
 /// Why a datagram was refused. Offsets count from byte 0 of the datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

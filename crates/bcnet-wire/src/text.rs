@@ -19,7 +19,7 @@ impl<'a> Text<'a> {
     }
 
     /// Splits a terminated text off the front of `bytes`; the rest is what follows the terminator.
-    pub(super) fn split_terminated(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    pub(crate) fn split_terminated(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (units, []) = bytes.as_chunks() else { return None };
         let len = units.iter().position(|unit| *unit == NUL)?;
         let (units, rest) = units.split_at_checked(len)?;
@@ -50,7 +50,7 @@ impl<'a> Text<'a> {
     }
 
     /// Returns the bytes it takes on the wire, with the terminator.
-    pub(super) const fn wire_len(self) -> usize {
+    pub(crate) const fn wire_len(self) -> usize {
         (self.units.len() + 1) * NUL.len()
     }
 }

@@ -7,7 +7,7 @@ mod text;
 
 use std::num::NonZeroU8;
 
-use bcnet_transport::wire::{
+use bcnet_wire::{
     Ack, Body, Channel, Control, Data, Datagram, Delivery, Field, Message, MessageId, Part, PeerId, Reason,
     Role, Seq, WireError, Writer,
 };

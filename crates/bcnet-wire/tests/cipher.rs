@@ -2,7 +2,7 @@
 
 mod oracle;
 
-use bcnet_transport::cipher::{self, portable};
+use bcnet_wire::cipher::{self, portable};
 
 type One = fn(&mut [u8]);
 type Batch = fn(&mut [&mut [u8]]);

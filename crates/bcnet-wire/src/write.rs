@@ -1,7 +1,7 @@
 //! Fills a caller's buffer with messages.
 
-use super::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
-use super::{
+use crate::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
+use crate::{
     Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, Delivery, Kind, MAX_DATAGRAM, Message, MessageId,
     PeerId, Seq,
 };
@@ -23,6 +23,7 @@ impl<'b> Writer<'b> {
 
     /// Starts a datagram of at most `limit` bytes, or fewer if `buffer` is shorter.
     #[must_use]
+    #[inline]
     pub fn with_limit(buffer: &'b mut [u8], sender: PeerId, limit: usize) -> Self {
         let limit = limit.min(buffer.len());
         let buffer = buffer.get_mut(..limit).unwrap_or_default();
@@ -52,7 +53,7 @@ impl<'b> Writer<'b> {
     /// Appends `count` ACKs, the numbers counting up from that of `first`. Returns how many fit.
     #[must_use]
     #[inline]
-    pub(crate) fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
+    pub fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
         if let Some(part) = first.part {
             let [kind, low, high, channel] = plain_ack(first.channel, first.seq);
             return u8::from(count > 0 && self.push_encoded(&[kind, low, high, channel | ACK_PART, part]));
@@ -68,17 +69,19 @@ impl<'b> Writer<'b> {
         written
     }
 
-    /// Appends a message that is encoded already. Returns `false`, and nothing changed, if it does not fit.
+    /// Appends a message that is encoded already; it is not looked at. Returns `false`, and nothing changed, if it does not
+    /// fit.
     #[must_use]
     #[inline]
-    pub(crate) fn push_encoded(&mut self, message: &[u8]) -> bool {
+    pub fn push_encoded(&mut self, message: &[u8]) -> bool {
         self.push_run(message, 1)
     }
 
-    /// Appends `count` messages that are encoded already. Returns `false`, and nothing changed, if they do not all fit.
+    /// As [`push_encoded`](Self::push_encoded), for `count` messages one after the other. Returns `false`, and nothing changed,
+    /// if they do not all fit.
     #[must_use]
     #[inline]
-    pub(crate) fn push_run(&mut self, messages: &[u8], count: u8) -> bool {
+    pub fn push_run(&mut self, messages: &[u8], count: u8) -> bool {
         let Some(count) = self.count.checked_add(count) else { return false };
         let end = self.len + messages.len();
         let Some(out) = self.buffer.get_mut(self.len..end) else { return false };
@@ -89,24 +92,28 @@ impl<'b> Writer<'b> {
 
     /// Returns whether it holds no message.
     #[must_use]
-    pub(crate) const fn is_empty(&self) -> bool {
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Returns how many messages it can still take, however short.
     #[must_use]
-    pub(crate) const fn room_messages(&self) -> u8 {
+    #[inline]
+    pub const fn room_messages(&self) -> u8 {
         u8::MAX - self.count
     }
 
     /// Returns the bytes that are still free.
     #[must_use]
+    #[inline]
     pub fn room(&self) -> usize {
         self.buffer.len().saturating_sub(self.len)
     }
 
     /// Returns the datagram, or `None` if it holds no message: an empty one is never sent (T-03).
     #[must_use]
+    #[inline]
     pub fn finish(self) -> Option<&'b mut [u8]> {
         let Self { buffer, len, count } = self;
         if count == 0 {
@@ -119,7 +126,7 @@ impl<'b> Writer<'b> {
 
 /// Returns the ACK of a whole message (T-30, T-31).
 #[inline]
-pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
+pub const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     let [low, high] = seq.0.to_le_bytes();
     [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
@@ -127,7 +134,7 @@ pub(crate) const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
 /// Returns the header of a data message (T-12, T-15, T-20) in the first bytes, and how many they are. `word` has the
 /// size of the whole message and whether it is urgent.
 #[inline(always)]
-pub(crate) const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
+pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
     let kind = Kind::DATA.0;
     match delivery {
         Delivery::Unreliable => {

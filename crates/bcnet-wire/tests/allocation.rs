@@ -4,8 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use bcnet_observe::NonStock;
-use bcnet_transport::cipher;
-use bcnet_transport::wire::{Data, Datagram, Delivery, Message, PeerId, Seq, Writer};
+use bcnet_wire::cipher;
+use bcnet_wire::{Data, Datagram, Delivery, Message, PeerId, Seq, Writer};
 
 struct Counting;
 

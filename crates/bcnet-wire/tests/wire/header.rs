@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
 
 use bcnet_observe::NonStock;
-use bcnet_transport::wire::{
+use bcnet_wire::{
     Body, BootReason, Channel, Control, Data, Datagram, Delivery, Field, Kind, Message, MessageId, PeerId,
     Reason, Role, Seq, Writer,
 };
@@ -361,7 +361,7 @@ fn messages_over_412_bytes_are_not_stock() {
     for (len, odd) in [(409, NonStock::NONE), (410, NonStock::LARGE_MESSAGE)] {
         assert_eq!(NonStock::of(&unreliable(&vec![0; len])), odd, "{len}");
     }
-    assert_eq!(bcnet_transport::wire::MAX_MESSAGE, 412);
+    assert_eq!(bcnet_wire::MAX_MESSAGE, 412);
 }
 
 /// T-24: sequence numbers are little-endian, wrap, and have a distance by the shorter way round.

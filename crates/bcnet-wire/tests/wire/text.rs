@@ -1,7 +1,7 @@
 //! Messages and errors, as a person reads them.
 
 use bcnet_observe::NonStock;
-use bcnet_transport::wire::{Datagram, Kind, Reason, Role};
+use bcnet_wire::{Datagram, Kind, Reason, Role};
 
 use crate::{message, unhex};
 

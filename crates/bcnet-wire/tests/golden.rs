@@ -1,8 +1,8 @@
 //! Every captured datagram and message decodes to its listed fields and comes back byte for byte.
 
 use bcnet_observe::NonStock;
-use bcnet_transport::cipher;
-use bcnet_transport::wire::{
+use bcnet_wire::cipher;
+use bcnet_wire::{
     Ack, Body, Control, Data, Datagram, Message, Part, Reason, Role, WireError, Writer,
 };
 use serde_json::{Map, Value, json};
@@ -137,9 +137,9 @@ fn captured_gamespy_texts_begin_with_the_reserved_id() {
     let vectors = vectors("gamespy", true);
     assert!(vectors.len() >= 3);
     for vector in vectors {
-        assert_eq!(bytes(&vector, "plain")[0], bcnet_transport::wire::PeerId::GAMESPY.0);
+        assert_eq!(bytes(&vector, "plain")[0], bcnet_wire::PeerId::GAMESPY.0);
     }
-    assert!(!bcnet_transport::wire::PeerId::GAMESPY.is_assignable());
+    assert!(!bcnet_wire::PeerId::GAMESPY.is_assignable());
 }
 
 fn vectors(layer: &str, complete: bool) -> Vec<Map<String, Value>> {
@@ -182,7 +182,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn written(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
-    let mut writer = Writer::new(&mut buffer, bcnet_transport::wire::PeerId::HOST);
+    let mut writer = Writer::new(&mut buffer, bcnet_wire::PeerId::HOST);
     assert!(writer.push(message));
     writer.finish().expect("it holds a message")[2..].to_vec()
 }

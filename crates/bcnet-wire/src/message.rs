@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use super::{Channel, Delivery, Kind, MessageId, PeerId, Seq, Text};
+use crate::{Channel, Delivery, Kind, MessageId, PeerId, Seq, Text};
 
 /// One message of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +147,7 @@ impl BootReason {
 impl Message<'_> {
     /// Returns the type byte.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Ack(_) => Kind::ACK,
@@ -169,6 +170,7 @@ impl Message<'_> {
 
     /// Returns what identifies it if it is reliable, and what an ACK for it must name.
     #[must_use]
+    #[inline]
     pub fn id(&self) -> Option<MessageId> {
         match self {
             Self::Ack(_) | Self::Keepalive => None,
@@ -176,7 +178,7 @@ impl Message<'_> {
                 reliable.then_some(MessageId { channel: Channel::Control, seq: *seq, part: None })
             }
             Self::Data(Data { delivery, .. }) => {
-                let part = delivery.part().map(super::Part::index);
+                let part = delivery.part().map(crate::Part::index);
                 delivery.seq().map(|seq| MessageId { channel: Channel::Game, seq, part })
             }
         }
@@ -186,6 +188,7 @@ impl Message<'_> {
 impl Body<'_> {
     /// Returns the type byte that announces this body.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Identity { .. } => Kind::IDENTITY,
@@ -196,7 +199,7 @@ impl Body<'_> {
     }
 
     /// Returns whether it ends in text, so that everything behind it is text as well.
-    pub(super) const fn has_text(&self) -> bool {
+    pub(crate) const fn has_text(&self) -> bool {
         matches!(self, Self::Identity { .. } | Self::ConnectRequest { .. })
     }
 
@@ -271,20 +274,20 @@ impl fmt::Display for BootReason {
 }
 
 /// Type, word and sequence number of a control message.
-pub(super) const CONTROL_HEADER: usize = 5;
+pub(crate) const CONTROL_HEADER: usize = 5;
 /// Flag bit 0 of an ACK: it names a part.
-pub(super) const ACK_PART: u8 = 0b01;
+pub(crate) const ACK_PART: u8 = 0b01;
 /// Flag bit 1 of an ACK: it names a message of the control channel.
-pub(super) const ACK_CONTROL: u8 = 0b10;
+pub(crate) const ACK_CONTROL: u8 = 0b10;
 /// The flag bits of an ACK that mean nothing.
-pub(super) const ACK_SPARE: u8 = !(ACK_PART | ACK_CONTROL);
+pub(crate) const ACK_SPARE: u8 = !(ACK_PART | ACK_CONTROL);
 /// Bit 15 of the word: reliable.
-pub(super) const RELIABLE: u16 = 1 << 15;
+pub(crate) const RELIABLE: u16 = 1 << 15;
 /// Bit 14 of the word: urgent.
-pub(super) const URGENT: u16 = 1 << 14;
+pub(crate) const URGENT: u16 = 1 << 14;
 /// Bit 13 of the word in data messages: a part.
-pub(super) const FRAGMENT: u16 = 1 << 13;
+pub(crate) const FRAGMENT: u16 = 1 << 13;
 /// The size in the word of a data message (T-12).
-pub(super) const DATA_SIZE: u16 = FRAGMENT - 1;
+pub(crate) const DATA_SIZE: u16 = FRAGMENT - 1;
 /// The size in the word of a control message (T-13).
-pub(super) const CONTROL_SIZE: u16 = URGENT - 1;
+pub(crate) const CONTROL_SIZE: u16 = URGENT - 1;

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
 
-use super::parse::{self, Origin};
-use super::{DATAGRAM_HEADER, Field, Message, PeerId, Reason, Role, WireError};
+use crate::parse::{self, Origin};
+use crate::{DATAGRAM_HEADER, Field, Message, PeerId, Reason, Role, WireError};
 
 /// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
 #[derive(Debug, Clone, Copy)]
@@ -63,24 +63,28 @@ impl<'a> Datagram<'a> {
 
     /// Returns who sent it.
     #[must_use]
+    #[inline]
     pub fn sender(&self) -> PeerId {
         self.origin.sender.unwrap_or(PeerId::NULL)
     }
 
     /// Returns its messages, in order.
     #[must_use]
+    #[inline]
     pub fn messages(&self) -> Messages<'a> {
         Messages { rest: self.bytes.get(DATAGRAM_HEADER..).unwrap_or_default(), origin: self.origin }
     }
 
     /// Returns how many messages it holds, 1 to 255.
     #[must_use]
+    #[inline]
     pub fn count(&self) -> u8 {
         self.bytes.get(1).copied().unwrap_or(0)
     }
 
     /// Returns its deciphered bytes.
     #[must_use]
+    #[inline]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -135,13 +139,15 @@ pub struct Messages<'a> {
 
 impl<'a> Messages<'a> {
     /// Returns the bytes of the messages that are still to come.
-    pub(crate) const fn rest(&self) -> &'a [u8] {
+    #[must_use]
+    #[inline]
+    pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Goes on with `rest`, which is what follows one of the messages that are still to come.
+    /// Goes on with `rest`, which should be what follows one of the messages that are still to come.
     #[inline]
-    pub(crate) const fn skip_to(&mut self, rest: &'a [u8]) {
+    pub const fn skip_to(&mut self, rest: &'a [u8]) {
         self.rest = rest;
     }
 }
