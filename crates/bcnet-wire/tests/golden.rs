@@ -2,9 +2,7 @@
 
 use bcnet_observe::NonStock;
 use bcnet_wire::cipher;
-use bcnet_wire::{
-    Ack, Body, Control, Data, Datagram, Message, Part, Reason, Role, WireError, Writer,
-};
+use bcnet_wire::{Ack, Body, Control, Data, Datagram, Message, Part, Reason, Role, WireError, Writer};
 use serde_json::{Map, Value, json};
 
 const TRANSPORT: &str = include_str!("../../../captures/transport.json");
