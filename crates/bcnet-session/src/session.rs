@@ -24,6 +24,7 @@ use crate::message::Score;
 use crate::network::{Network, any_contains};
 use crate::query_limiter::QueryLimiter;
 use crate::stats::{Anomaly, Counters};
+use leave::KeptOut;
 use round::Round;
 pub use view::{Player, PlayerState, Status};
 
@@ -42,7 +43,7 @@ pub struct Session<E: Engine = Endpoint> {
     in_game: Roster,
     bans: Vec<Network>,
     /// S-52: who was thrown out lately, and until when it stays out.
-    kicked: VecDeque<(SocketAddrV4, Time)>,
+    kicked: VecDeque<KeptOut>,
     round: Round,
     /// S-63: what everyone here was told of the mission.
     rules: Rules,

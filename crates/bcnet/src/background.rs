@@ -28,29 +28,29 @@ impl Background {
         (Trigger(sender), Self { wishes })
     }
 
-    /// Starts the thread, which does `task` whenever its trigger is fired and, if `every` is given, this long after the
-    /// last time.
+    /// Starts the thread, which does `task` whenever its trigger is fired and, if the task says so, again after the time
+    /// that it returns.
     pub(crate) fn start(
         self,
         name: &str,
-        every: Option<Duration>,
-        mut task: impl FnMut() + Send + 'static,
+        mut task: impl FnMut() -> Option<Duration> + Send + 'static,
     ) -> io::Result<()> {
         let run = move || {
-            while self.is_due(every) {
-                task();
+            let mut again = None;
+            while self.is_due(again) {
+                again = task();
             }
         };
         thread::Builder::new().name(name.into()).spawn(run).map(drop)
     }
 
     /// Waits for the next time. Returns `false` if there is none.
-    fn is_due(&self, every: Option<Duration>) -> bool {
-        match every.map(|every| (every, self.wishes.recv_timeout(every))) {
+    fn is_due(&self, again: Option<Duration>) -> bool {
+        match again.map(|again| (again, self.wishes.recv_timeout(again))) {
             None => self.wishes.recv().is_ok(),
             Some((_, Ok(()) | Err(RecvTimeoutError::Timeout))) => true,
-            Some((every, Err(RecvTimeoutError::Disconnected))) => {
-                thread::sleep(every);
+            Some((again, Err(RecvTimeoutError::Disconnected))) => {
+                thread::sleep(again);
                 true
             }
         }
@@ -65,11 +65,14 @@ mod tests {
     fn a_task_is_done_when_asked_and_again_after_a_while() {
         let (done, times) = mpsc::channel();
         let (trigger, background) = Background::new();
-        background
-            .start("test", Some(Duration::from_millis(20)), move || done.send(()).unwrap_or_default())
-            .expect("a thread");
+        let task = move || {
+            done.send(()).unwrap_or_default();
+            Some(Duration::from_millis(20))
+        };
+        background.start("test", task).expect("a thread");
+        trigger.fire();
         for _ in 0..3 {
-            times.recv_timeout(Duration::from_secs(5)).expect("without being asked");
+            times.recv_timeout(Duration::from_secs(5)).expect("asked once");
         }
         drop(trigger);
         times.recv_timeout(Duration::from_secs(5)).expect("although nobody can ask");
@@ -82,8 +85,9 @@ mod tests {
         let task = move || {
             done.send(()).unwrap_or_default();
             gate.recv().unwrap_or_default();
+            None
         };
-        background.start("test", None, task).expect("a thread");
+        background.start("test", task).expect("a thread");
         trigger.fire();
         times.recv_timeout(Duration::from_secs(5)).expect("when asked");
         (0..10).for_each(|_| trigger.fire());

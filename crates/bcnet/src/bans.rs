@@ -14,21 +14,23 @@ use anyhow::{Context, ensure};
 use bcnet_session::Network;
 
 use crate::config::{Document, Line, Problems, Table, Value, quoted, short, table};
-use crate::file::{directory, read_text, replace};
+use crate::file::{directory, read_text, replace, try_replace};
 pub(crate) use moment::Moment;
 
 table! {
     /// An address or a network that may not play.
     Ban {
-        /// Who.
+        /// Who may not play.
         address: Network = Network::around(Ipv4Addr::UNSPECIFIED, 32),
+        /// The name of the player who was meant, if it was one.
+        player: Line<64> = Line(String::new()),
         /// Until when.
         expires: Option<Moment> = None,
         /// Why.
         reason: Line<200> = Line(String::new()),
         /// Who decided it.
         by: Line<64> = Line(String::new()),
-        /// When.
+        /// Since when.
         since: Moment = Moment(0),
     }
 }
@@ -42,7 +44,11 @@ impl Ban {
 
 impl fmt::Display for Ban {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} since {}", self.address, self.since)?;
+        write!(out, "{}", self.address)?;
+        if !self.player.0.is_empty() {
+            write!(out, " ({})", self.player.0)?;
+        }
+        write!(out, " since {}", self.since)?;
         match self.expires {
             Some(end) => write!(out, " until {end}")?,
             None => write!(out, " for ever")?,
@@ -100,7 +106,7 @@ impl Bans {
         self.0.remove(&network)
     }
 
-    /// Returns the bans with `text` in address, reason or author, and those that an address `text` falls under; all if it
+    /// Returns the bans with `text` in address, player, reason or author, and those that an address `text` falls under; all if it
     /// is empty.
     pub(crate) fn search<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a Ban> {
         let address: Option<Ipv4Addr> = text.parse().ok();
@@ -108,7 +114,9 @@ impl Bans {
         self.0.values().filter(move |ban| {
             address.is_some_and(|address| ban.address.contains(address))
                 || ban.address.to_string().contains(text)
-                || [&ban.reason.0, &ban.by.0].iter().any(|field| field.to_lowercase().contains(&lower))
+                || [&ban.player.0, &ban.reason.0, &ban.by.0]
+                    .iter()
+                    .any(|field| field.to_lowercase().contains(&lower))
         })
     }
 
@@ -116,11 +124,15 @@ impl Bans {
         self.0.keys().copied().collect()
     }
 
-    /// Forgets what has ended, and tells how many that were.
-    pub(crate) fn expire(&mut self, now: u64) -> usize {
-        let before = self.0.len();
-        self.0.retain(|_, ban| ban.is_in_force(now));
-        before - self.0.len()
+    /// Returns when the next one ends, if one does.
+    pub(crate) fn next_end(&self) -> Option<Moment> {
+        self.0.values().filter_map(|ban| ban.expires).min()
+    }
+
+    /// Forgets what has ended, and returns it.
+    pub(crate) fn expire(&mut self, now: u64) -> Vec<Ban> {
+        let ended = self.0.extract_if(.., |_, ban| !ban.is_in_force(now));
+        ended.map(|(_, ban)| ban).collect()
     }
 }
 
@@ -180,6 +192,11 @@ fn write(bans: &Bans) -> String {
         }
     }
     text
+}
+
+/// Returns why the file cannot be written, if so, without touching it.
+pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
+    try_replace(path).with_context(|| format!("{}: bans cannot be kept", path.display()))
 }
 
 /// Writes the file anew, so that a crash leaves either the old one or the new one.

@@ -1,14 +1,17 @@
 //! What `bcnet ctl` and a server say to each other, one JSON object per line, a request and then its answer; and where
 //! they meet.
 
-use std::path::PathBuf;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::nearest::did_you_mean;
-use crate::config::{Settings, short};
+use crate::config::{Settings, first, is_bare, short};
 
 /// What a server can be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
@@ -47,6 +50,10 @@ pub(crate) enum Request {
         #[arg(long, value_name = "NAME")]
         #[serde(default)]
         by: Option<String>,
+        /// Even if others play from the address of the player who is meant
+        #[arg(long)]
+        #[serde(default)]
+        yes: bool,
     },
     /// Take a ban back
     Unban {
@@ -75,6 +82,26 @@ pub(crate) enum Request {
     Reload,
     /// Say goodbye to everyone and end the server
     Stop,
+}
+
+impl Request {
+    /// Returns the word for what concerns the whole server and cannot be done for one of its sessions.
+    pub(crate) const fn of_server(&self) -> Option<&'static str> {
+        match self {
+            Self::Unban { .. } => Some("unban"),
+            Self::Bans => Some("bans"),
+            Self::Reload => Some("reload"),
+            Self::Stop => Some("stop"),
+            Self::Players
+            | Self::Say { .. }
+            | Self::Kick { .. }
+            | Self::Ban { .. }
+            | Self::Search { .. }
+            | Self::Restart
+            | Self::Status
+            | Self::Queues { .. } => None,
+        }
+    }
 }
 
 /// A request, and which session it is about.
@@ -139,28 +166,61 @@ impl From<Result<Value, Refusal>> for Answer {
 /// The longest request, in bytes.
 pub(crate) const LONGEST_REQUEST: u64 = 16 << 10;
 
-/// Returns where the control socket is: a name without a directory is that of a file in the user's runtime directory.
-pub(crate) fn path(settings: &Settings) -> Option<PathBuf> {
-    let path = settings.server.control.clone()?;
-    if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty()) {
-        return Some(path);
+/// Returns where the control socket may be, the usual place first; nowhere if the server has none. A name without a
+/// directory may be in each of the places for sockets; any other path is one place.
+pub(crate) fn places(settings: &Settings) -> Vec<PathBuf> {
+    match &settings.server.control {
+        None => Vec::new(),
+        Some(path) if !is_bare(path) => vec![path.clone()],
+        Some(name) => runtime_directories().map(|directory| directory.join(name)).collect(),
     }
-    runtime_directories().next().map(|directory| directory.join(path))
 }
 
-/// Returns where a running server's control socket may be: as [`path`], but the server may run as another user.
-pub(crate) fn find(settings: &Settings) -> Option<PathBuf> {
-    let path = path(settings)?;
-    let name = settings.server.control.clone().unwrap_or_default();
-    let mut others = runtime_directories().map(|directory| directory.join(&name));
-    Some(if path.exists() { path } else { others.find(|other| other.exists()).unwrap_or(path) })
-}
-
-/// Returns where sockets belong: what the service manager says, the user's place, and the place of system services.
+/// Returns where sockets belong: what the service manager says, the user's place, the place of system services, and
+/// for a user who has none of them one of its own.
 fn runtime_directories() -> impl Iterator<Item = PathBuf> {
-    let said =
-        ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    said.chain(["/run/bcnet".into()])
+    let said = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
+    said.map(|directories| first(&directories)).chain(["/run/bcnet".into()]).chain(own_directory())
+}
+
+/// Returns a directory for the sockets of this user alone, if the system tells who that is.
+fn own_directory() -> Option<PathBuf> {
+    user().map(|user| format!("/tmp/bcnet-{user}").into())
+}
+
+/// Returns the number of the user who runs this process, if the system tells.
+pub(crate) fn user() -> Option<u32> {
+    fs::metadata("/proc/self").ok().map(|process| process.uid())
+}
+
+/// Makes the directory of a socket, if there is none.
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
+    if own_directory().as_deref() == Some(directory) {
+        make_private(directory)
+    } else {
+        fs::create_dir_all(directory)
+    }
+}
+
+/// Returns whether a socket there is one that the user can trust: everyone may write to `/tmp`, and make a directory
+/// there that is called like another's.
+pub(crate) fn is_trusted(socket: &Path) -> bool {
+    let directory = socket.parent();
+    directory.is_none_or(|directory| own_directory().as_deref() != Some(directory) || is_private(directory))
+}
+
+fn make_private(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    if is_private(directory) { Ok(()) } else { Err(io::Error::other("it is not this user's alone")) }
+}
+
+fn is_private(directory: &Path) -> bool {
+    fs::symlink_metadata(directory).is_ok_and(|found| {
+        found.is_dir() && Some(found.uid()) == user() && found.permissions().mode() & 0o077 == 0
+    })
 }
 
 #[cfg(test)]
@@ -207,5 +267,33 @@ mod tests {
         ] {
             assert_eq!(Envelope::parse(line.as_bytes()), Err(error.into()), "{line}");
         }
+    }
+    #[test]
+    fn only_a_name_without_a_directory_is_looked_for_elsewhere() {
+        let places = |control: &str| {
+            let mut settings = Settings::default();
+            settings.server.control = Some(control.into());
+            places(&settings)
+        };
+        assert!(places("bcnet.sock").contains(&"/run/bcnet/bcnet.sock".into()));
+        for one in ["./bcnet.sock", "sockets/bcnet.sock", "/srv/bcnet.sock"] {
+            assert_eq!(places(one), [PathBuf::from(one)]);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_could_have_made_is_not_trusted() {
+        let base = env::temp_dir().join(format!("bcnet-control-{}", std::process::id()));
+        fs::create_dir_all(&base).expect("a directory");
+        let [own, open, link, file] = ["own", "open", "link", "file"].map(|name| base.join(name));
+        make_private(&own).expect("made");
+        make_private(&own).expect("it is there already");
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("changed");
+        std::os::unix::fs::symlink(&own, &link).expect("linked");
+        fs::write(&file, "").expect("written");
+        let refused = [&open, &link, &file].map(|place| make_private(place).is_err());
+        drop(fs::remove_dir_all(&base));
+        assert_eq!(refused, [true; 3]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads a text file of a sane size. An error says which file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
@@ -21,17 +21,37 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 /// No file of this program is larger.
 const LARGEST: u64 = 8 << 20;
 
-/// Puts `bytes` in the place of a file in one step.
+/// Puts `bytes` in the place of a file in one step. If that fails, the file is as it was.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = new_beside(path)?;
+    let written = write(&new, bytes).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        // On a full disk, half a file would take the room that the next try needs.
+        drop(fs::remove_file(&new));
+    }
+    written?;
+    File::open(directory(path))?.sync_all()
+}
+
+/// Finds out whether [`replace`] could write at all, without changing the file.
+pub(crate) fn try_replace(path: &Path) -> io::Result<()> {
+    let new = new_beside(path)?;
+    File::create(&new)?;
+    fs::remove_file(&new)
+}
+
+/// Returns what a file is called until it is whole.
+fn new_beside(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(".new");
-    let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
+    Ok(path.with_file_name(name))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
     file.write_all(bytes)?;
     // Without it, a crash of the machine could find the new name with the content not yet on disk.
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(directory(path))?.sync_all()
+    file.sync_all()
 }
 
 /// Returns the directory that a file is in.

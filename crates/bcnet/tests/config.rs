@@ -96,6 +96,29 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     }
 }
 
+/// Bans and the socket are where the file is, wherever the program was started.
+#[test]
+fn bans_and_socket_belong_to_the_file_and_other_paths_to_the_working_directory() {
+    let directory = Directory::new("places");
+    fs::create_dir_all(directory.0.join("etc")).expect("a directory");
+    let text = "[server]\ncontrol = \"./bcnet.sock\"\n[log]\nfile = \"server.log\"\n";
+    fs::write(directory.0.join("etc/bcnet.toml"), text).expect("written");
+    let show = |variables: &[(&str, &str)]| {
+        let (code, shown, error) = directory.config(&["show", "--config", "etc/bcnet.toml"], variables);
+        assert_eq!((code, error.as_str()), (0, ""));
+        let value = |key: &str| {
+            let line = shown.lines().find(|line| line.starts_with(&format!("{key} = ")));
+            line.and_then(|line| line.split('"').nth(1)).unwrap_or_else(|| panic!("{shown}")).to_owned()
+        };
+        ["control", "bans", "file"].map(value)
+    };
+    assert_eq!(show(&[]), ["etc/./bcnet.sock", "etc/bans.toml", "server.log"]);
+    let service = [("STATE_DIRECTORY", "/var/lib/bcnet:/var/lib/other")];
+    assert_eq!(show(&service), ["etc/./bcnet.sock", "/var/lib/bcnet/bans.toml", "server.log"]);
+    let said = [("BCNET_BANS", "mine.toml"), ("BCNET_CONTROL", "./mine.sock"), service[0]];
+    assert_eq!(show(&said), ["./mine.sock", "mine.toml", "server.log"]);
+}
+
 #[test]
 fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
     let directory = Directory::new("problems");

@@ -64,8 +64,8 @@ impl<E: Engine> Session<E> {
         if any_contains(&self.bans, *from.ip()) {
             return Err(BootReason::BANNED);
         }
-        self.kicked.retain(|(_, until)| *until > now);
-        if self.kicked.iter().any(|(address, _)| *address == from) {
+        self.kicked.retain(|kicked| kicked.until > now);
+        if self.kicked.iter().any(|kicked| kicked.is(from)) {
             return Err(BootReason::KICKED);
         }
         if let Some(wanted) = &self.config.password {

@@ -8,8 +8,24 @@ use bcnet_transport::{Engine, Leave, Time};
 
 use super::Session;
 use crate::event::Event;
-use crate::member::Member;
+use crate::member::{Member, State};
 use crate::message::{self, Score};
+
+/// S-52: who was thrown out lately.
+#[derive(Debug)]
+pub(super) struct KeptOut {
+    address: SocketAddrV4,
+    /// From every port.
+    whole_address: bool,
+    pub(super) until: Time,
+}
+
+impl KeptOut {
+    /// Returns whether it is who asks now.
+    pub(super) fn is(&self, from: SocketAddrV4) -> bool {
+        self.address == from || (self.whole_address && self.address.ip() == from.ip())
+    }
+}
 
 impl<E: Engine> Session<E> {
     /// S-50: the others are told, the score is kept, id and slot are free again.
@@ -21,7 +37,7 @@ impl<E: Engine> Session<E> {
         self.forget_name(peer);
         self.remember(&member);
         if reason == Leave::Booted(BootReason::KICKED) {
-            self.keep_out(member.address, now);
+            self.keep_out(&member, now);
         }
         while matches!(self.members.last(), Some(None)) {
             self.members.pop();
@@ -46,11 +62,13 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-52: whoever is thrown out stays out for a moment, even if its program tries again by itself.
-    fn keep_out(&mut self, address: SocketAddrV4, now: Time) {
+    fn keep_out(&mut self, member: &Member, now: Time) {
         if self.kicked.len() >= MAX_KICKED {
             self.kicked.pop_front();
         }
-        self.kicked.push_back((address, now + OUTSIDE));
+        // Who was told about its files did nothing that others at its address have to answer for.
+        let whole_address = !matches!(member.state, State::Refused { .. });
+        self.kicked.push_back(KeptOut { address: member.address, whole_address, until: now + OUTSIDE });
     }
 
     /// S-51: whoever comes back under the same name goes on with its score.

@@ -129,10 +129,19 @@ fn a_kicked_player_is_told_and_announced() {
     assert_eq!(world.clients[0].gone, [kicked]);
     assert_eq!(world.clients[1].gone, [kicked]);
     assert_eq!(world.take(1), farewell()[1..]);
-    // Not at once again.
-    world.reconnect(0);
-    world.run(SECOND);
-    assert_eq!(world.clients[0].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::KICKED))]);
+    // Not at once again, from no port.
+    let address = world.clients[0].address;
+    for port in [address.port(), 5000] {
+        world.clients[0].address.set_port(port);
+        world.reconnect(0);
+        world.run(SECOND);
+        assert_eq!(
+            world.clients[0].gone,
+            [(PeerId::UNASSIGNED, Leave::Booted(BootReason::KICKED))],
+            "{port}"
+        );
+    }
+    world.clients[0].address = address;
     world.run(5 * SECOND);
     world.reconnect(0);
     world.run(2 * SECOND);

@@ -12,6 +12,7 @@ fn network(text: &str) -> Network {
 fn ban(address: &str, expires: Option<u64>, reason: &str) -> Ban {
     Ban {
         address: network(address),
+        player: Line(String::new()),
         expires: expires.map(Moment),
         reason: Line(reason.into()),
         by: Line("Admin".into()),
@@ -51,7 +52,7 @@ impl Drop for Directory {
 #[test]
 fn a_ban_ends_when_its_time_is_over() {
     let mut bans = bans([ban("192.0.2.0/24", None, "for ever"), ban("192.0.2.7", Some(2_000), "a while")]);
-    assert_eq!((bans.expire(1_999), bans.expire(2_000), bans.expire(2_001)), (0, 1, 0));
+    assert_eq!([1_999, 2_000, 2_001].map(|now| bans.expire(now).len()), [0, 1, 0]);
     assert_eq!(bans.networks(), [network("192.0.2.0/24")]);
 }
 
@@ -120,6 +121,7 @@ fn the_most_bans_fit_the_file() {
     let worst = "\"".repeat(200);
     for n in 0..u32::try_from(MAX_BANS).expect("few") {
         let ban = Ban {
+            player: Line("ÿ".repeat(64)),
             by: Line("ÿ".repeat(64)),
             ..ban(&Ipv4Addr::from(0xFFFF_FFFF - n).to_string(), Some(9), &worst)
         };

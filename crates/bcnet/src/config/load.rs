@@ -1,7 +1,8 @@
 //! Where settings come from: defaults, then a file, then the environment, then flags; the later wins.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(crate) struct Flags {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
+    /// The file that was read, if there was one.
+    pub(crate) file: Option<PathBuf>,
     /// By table and key; what is missing is a default.
     origins: BTreeMap<(String, String), Origin>,
 }
@@ -99,14 +102,17 @@ fn read(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> anyhow::Result<(Loaded, Vec<Problem>)> {
     let mut problems = Vec::new();
+    let environment: Vec<_> = environment.into_iter().collect();
+    let state = environment.iter().find(|(name, _)| name == "STATE_DIRECTORY").map(|(_, path)| first(path));
     let variables = variables(environment, &mut problems);
     let mut loaded = match file(flags, &variables) {
-        None => Loaded { settings: Settings::default(), origins: BTreeMap::new() },
+        None => Loaded { settings: Settings::default(), file: None, origins: BTreeMap::new() },
         Some(path) => from_text(&path, &read_text(&path)?, &mut problems),
     };
     loaded.apply_variables(&variables, &mut problems);
     loaded.apply_flags(flags, &mut problems);
     loaded.check(&mut problems);
+    loaded.place(state.as_deref());
     Ok((loaded, problems))
 }
 
@@ -115,6 +121,11 @@ fn file(flags: &Flags, variables: &[(String, String)]) -> Option<PathBuf> {
     let variable = || variables.iter().find(|(name, _)| name == "BCNET_CONFIG").map(|(_, path)| path.into());
     let usual = || Some(PathBuf::from("bcnet.toml")).filter(|path| path.exists());
     flags.config.clone().or_else(variable).or_else(usual)
+}
+
+/// Returns the first of the directories in a variable of the service manager.
+pub(crate) fn first(directories: &OsStr) -> PathBuf {
+    env::split_paths(directories).next().unwrap_or_default()
 }
 
 /// Returns the variables that are meant for this program.
@@ -148,7 +159,8 @@ fn outside(place: &str, text: String) -> Problem {
 fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     let name = path.display().to_string();
     let (mut document, root) = Document::parse(name.clone(), text);
-    let mut loaded = Loaded { settings: Settings::default(), origins: BTreeMap::new() };
+    let file = Some(path.to_owned());
+    let mut loaded = Loaded { settings: Settings::default(), file, origins: BTreeMap::new() };
     for (key, value) in &root {
         match key.get_ref().as_ref() {
             "session" => {
@@ -278,6 +290,22 @@ impl Loaded {
         format!("unknown key{}", did_you_mean(path, names.iter().map(|(_, path)| path.as_str())))
     }
 
+    /// Puts what belongs to the configuration beside its file, wherever the program runs: the bans must not be gone, and
+    /// the socket not that of another server, because it was started elsewhere. A service keeps its bans in `state`.
+    fn place(&mut self, state: Option<&Path>) {
+        let beside = self.file.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new("")).to_owned();
+        let is_placed = |origin: &Origin| matches!(origin, Origin::Default | Origin::File { .. });
+        if is_placed(self.origin("server", "bans")) {
+            let bans = &mut self.settings.server.bans;
+            *bans = state.unwrap_or(&beside).join(&*bans);
+        }
+        if is_placed(self.origin("server", "control"))
+            && let Some(control) = self.settings.server.control.as_mut().filter(|path| !is_bare(path))
+        {
+            *control = beside.join(&*control);
+        }
+    }
+
     /// What no key can know alone.
     fn check(&self, problems: &mut Vec<Problem>) {
         let mut ports = BTreeMap::new();
@@ -314,6 +342,11 @@ impl Loaded {
         };
         Problem { place, line, key: Some(format!("{table}.{key}")), text }
     }
+}
+
+/// Returns whether a path is a name without a directory.
+pub(crate) fn is_bare(path: &Path) -> bool {
+    path.parent().is_none_or(|parent| parent.as_os_str().is_empty())
 }
 
 /// Returns each time that ends a connection, with how long it must be.

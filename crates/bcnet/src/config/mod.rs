@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems, short};
-pub(crate) use load::{Flags, Origin, load, load_control};
+pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
 pub(crate) use settings::{
     Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission,
 };

@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 
 use super::load::{Loaded, Origin, variable};
 use super::settings::Settings;
+use super::table::Table;
+use crate::bans::Ban;
 
 /// Returns a file with every key, its meaning and its default.
 pub(crate) fn sample() -> String {
     let mut out = String::from(
         "# Configuration of `bcnet serve`. Every key is here with its default; delete what you do not change.\n\
-         # Variables (BCNET_…) win over this file, and flags win over both. Paths are relative to where bcnet runs.\n",
+         # Variables (BCNET_…) win over this file, and flags win over both. Paths are relative to where bcnet runs,\n\
+         # but for those of bans and of the control socket.\n",
     );
     for (name, table) in Settings::default().tables() {
         out.push('\n');
@@ -71,6 +74,15 @@ pub(crate) fn page() -> String {
             let _ = writeln!(out, "| `{}` | `{default}` | {values} | {about} | `{variable}` |", key.name);
         }
     }
+    let bans = Ban::default();
+    let _ = write!(out, "{BANS}\n| key | if it is missing | values | meaning |\n|---|---|---|---|\n");
+    for key in bans.keys() {
+        let default = match key.name {
+            "address" => "an error".into(),
+            name => format!("`{}`", bans.show(name)),
+        };
+        let _ = writeln!(out, "| `{}` | {default} | {} | {} |", key.name, (key.form)(), prose(key.about));
+    }
     out
 }
 
@@ -100,6 +112,26 @@ With several sessions, a variable or flag for `session` counts for all of them; 
 | `bcnet config show` | prints the effective values and where each comes from; passwords stay hidden |
 
 Unknown keys, unknown `BCNET_` variables and bad values are errors, so that a typing error cannot leave a server without
-its password. Paths are relative to the directory in which bcnet runs. SIGHUP or `bcnet ctl reload` makes a running
-server read all of it again; the answer says what needs a restart.
+its password. Paths are relative to the directory in which bcnet runs, but for `bans` and `control`, which belong to the
+file: in it they are relative to the directory of the file. SIGHUP or `bcnet ctl reload` makes a running server read all
+of it again; the answer says what needs a restart. A file that is gone is an error then, not a server without settings.
+";
+
+const BANS: &str = "
+## The file of bans
+
+`bcnet ctl ban` and `unban` write it (`server.bans`), and `bcnet proxy --bans` reads it too. It can be edited by hand while
+the server runs; SIGHUP or `bcnet ctl reload` puts that in force. The server reads the file again before it writes it, so
+nothing of that is lost but comments. It never writes over a file that it cannot read: a ban then counts all the same, the
+answer says that it is not in the file yet, and it gets there when the file can be read and written again.
+
+```toml
+[[ban]]
+address = \"192.0.2.0/24\"
+expires = 2026-12-24T18:00:00Z
+reason = \"ramming\"
+
+[[ban]]
+address = \"198.51.100.7\"
+```
 ";

@@ -66,9 +66,11 @@ table! {
         /// The local address of the game's sockets. `0.0.0.0` is all of them.
         bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
         /// The socket for `bcnet ctl`. Only the user who runs the server may use it. A name without a directory is one in
-        /// the runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`, else `/run/bcnet`).
+        /// the runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`, else `/run/bcnet`, else `/tmp/bcnet-` and
+        /// the user's number); `"./bcnet.sock"` is beside this file.
         control: Option<PathBuf> = Some("bcnet.sock".into()),
-        /// The file with the bans. The server writes it, so it is not this file.
+        /// The file with the bans. The server writes it, so it is not this file. It is beside this file, or in the
+        /// state directory of a service (`STATE_DIRECTORY`), unless the path begins with `/`.
         bans: PathBuf = "bans.toml".into(),
         /// How long a ban lasts if the command does not say. Addresses change hands, so it should end some day.
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),

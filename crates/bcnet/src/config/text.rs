@@ -12,6 +12,13 @@ use super::value::{Value, expected, quoted};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line<const MAX: usize>(pub(crate) String);
 
+impl<const MAX: usize> Line<MAX> {
+    /// Returns as much of `text` as fits, with `?` for each character that does not.
+    pub(crate) fn lossy(text: &str) -> Self {
+        Self(text.chars().take(MAX).map(|letter| if is_shown(letter) { letter } else { '?' }).collect())
+    }
+}
+
 impl<const MAX: usize> Value for Line<MAX> {
     fn form() -> String {
         format!("text of at most {MAX} Latin-1 characters, without backslash and control characters")

@@ -7,11 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use serde_json::{Map, Value};
 
+use crate::Verdict;
 use crate::config::{self, Flags};
-use crate::control::{Answer, Envelope, Request};
-use crate::{Verdict, control};
+use crate::control::{self, Answer, Envelope, Request};
+pub(crate) use table::show;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -27,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
 
-    /// Only this session, by name or port
+    /// Only this session, by name or port; not for what concerns the whole server
     #[arg(long, value_name = "SESSION", global = true)]
     session: Option<String>,
 
@@ -44,55 +46,88 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let path = match &args.socket {
-        Some(path) => path.clone(),
+    let places = match &args.socket {
+        Some(path) => vec![path.clone()],
         None => configured(args.config.clone())?,
     };
+    let (path, stream) = connect(&places)?;
     let envelope = Envelope { session: args.session.clone(), request: signed(args.request.clone()) };
-    match ask(&path, &envelope)? {
+    match ask(path, &stream, &envelope)? {
         Answer::Error(reason) => {
             eprintln!("bcnet: {reason}");
             Ok(Verdict::Findings)
         }
-        Answer::Ok(value) => {
+        Answer::Ok(mut value) => {
+            if let Some(answer) = value.as_object_mut().filter(|answer| tells_server(answer)) {
+                answer.insert("socket".into(), absolute(path).display().to_string().into());
+            }
             let mut out = io::stdout().lock();
             if args.json {
                 writeln!(out, "{value}")?;
             } else {
-                out.write_all(table::show(&value).as_bytes())?;
+                out.write_all(show(&value).as_bytes())?;
             }
             Ok(Verdict::Clean)
         }
     }
 }
 
+/// Returns whether an answer tells which server gave it, because who asked may have meant another.
+fn tells_server(answer: &Map<String, Value>) -> bool {
+    answer.contains_key("server") || answer.contains_key("sessions")
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Puts the user's name under a ban that has none.
 fn signed(mut request: Request) -> Request {
     if let Request::Ban { by, .. } = &mut request {
         let user = || ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-        *by = by.take().or_else(user);
+        let number = || control::user().map(|number| format!("user {number}"));
+        *by = by.take().or_else(user).or_else(number);
     }
     request
 }
 
-/// Returns where the server listens.
-fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+/// Returns where the server may listen.
+fn configured(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let loaded = config::load_control(&Flags { config, ..Flags::default() }, std::env::vars_os())
         .context("which server is meant cannot be told, so name its --socket")?;
-    control::find(&loaded.settings)
-        .context("`server.control` is \"none\", so the server has no control socket")
+    let places = control::places(&loaded.settings);
+    ensure!(!places.is_empty(), "`server.control` is \"none\", so the server has no control socket");
+    Ok(places)
+}
+
+/// Connects to the server at the first place where there is one that this user may talk to.
+fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixStream)> {
+    let mut forbidden = None;
+    let is_there = |path: &&PathBuf| places.len() == 1 || path.exists();
+    for path in places.iter().filter(is_there).filter(|path| control::is_trusted(path)) {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok((path, stream)),
+            // That of another user.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                forbidden = forbidden.or_else(|| Some(unreachable(path, error)));
+            }
+            // A server of this user was there. Those elsewhere are others.
+            Err(error) => return Err(unreachable(path, error)),
+        }
+    }
+    let usual = places.first().map_or_else(|| Path::new(""), PathBuf::as_path);
+    Err(forbidden.unwrap_or_else(|| unreachable(usual, ErrorKind::NotFound.into())))
 }
 
 /// Sends one request and waits for its answer.
-fn ask(path: &Path, envelope: &Envelope) -> anyhow::Result<Answer> {
-    let stream = UnixStream::connect(path).map_err(|error| unreachable(path, error))?;
+fn ask(path: &Path, mut stream: &UnixStream, envelope: &Envelope) -> anyhow::Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(envelope)?;
     line.push('\n');
-    (&stream).write_all(line.as_bytes()).with_context(|| path.display().to_string())?;
+    stream.write_all(line.as_bytes()).with_context(|| path.display().to_string())?;
     line.clear();
-    match BufReader::new(&stream).read_line(&mut line) {
+    match BufReader::new(stream).read_line(&mut line) {
         Ok(0) => bail!("{}: the server closed the connection", path.display()),
         Ok(_) => {
             serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 /// Returns an answer as text, whole lines. What it is follows from what is in it.
-pub(super) fn show(answer: &Value) -> String {
+pub(crate) fn show(answer: &Value) -> String {
     let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice);
     if let Some(sessions) = list("sessions") {
-        let head = ["version", "uptime_s"]
+        let head = ["version", "uptime_s", "socket"]
             .map(|key| format!("{} {}", key.trim_end_matches("_s"), cell(answer, key)))
             .join("  ");
         let table = table(SESSIONS, sessions, "no sessions");
@@ -17,7 +17,7 @@ pub(super) fn show(answer: &Value) -> String {
     }
     let lists: Vec<_> = LISTS.iter().filter_map(|kind| Some((kind, list(kind.key)?))).collect();
     match lists.as_slice() {
-        [] => cell(answer, "done") + "\n",
+        [] => done(answer) + "\n",
         [(kind, rows)] => table(kind.columns, rows, kind.nothing),
         several => several
             .iter()
@@ -25,6 +25,17 @@ pub(super) fn show(answer: &Value) -> String {
             .map(|(kind, rows)| format!("{}:\n{}", kind.key, table(kind.columns, rows, "")))
             .reduce(|all, next| format!("{all}\n{next}"))
             .unwrap_or_else(|| "nothing found\n".into()),
+    }
+}
+
+/// Returns what was done and, if who asked may have meant another server, where.
+fn done(answer: &Value) -> String {
+    match answer.get("server") {
+        None => cell(answer, "done"),
+        Some(_) => {
+            let [done, server, socket] = ["done", "server", "socket"].map(|key| cell(answer, key));
+            format!("{done} ({server}; {socket})")
+        }
     }
 }
 
@@ -102,7 +113,13 @@ const MISMATCHES: Columns = &[
     ("DIFFERENCE", "difference"),
     ("AGO", "ago_s"),
 ];
-const BANS: Columns = &[("NETWORK", "network"), ("EXPIRES", "expires"), ("BY", "by"), ("REASON", "reason")];
+const BANS: Columns = &[
+    ("NETWORK", "network"),
+    ("PLAYER", "player"),
+    ("EXPIRES", "expires"),
+    ("BY", "by"),
+    ("REASON", "reason"),
+];
 const SESSIONS: Columns = &[
     ("SESSION", "name"),
     ("PORT", "port"),
@@ -184,13 +201,13 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let answer = json!({"bans": [
-            {"network": "10.0.0.0/8", "expires": "never", "by": "zoe", "reason": null},
-            {"network": "1.2.3.4/32", "expires": "in 2d", "by": "", "reason": "Zoë did it"},
+            {"network": "10.0.0.0/8", "player": "", "expires": "never", "by": "zoe", "reason": null},
+            {"network": "1.2.3.4/32", "player": "Zoë", "expires": "in 2d", "by": "", "reason": "Zoë did it"},
         ]});
         let lines = [
-            "NETWORK     EXPIRES  BY   REASON",
-            "10.0.0.0/8  never    zoe  -",
-            "1.2.3.4/32  in 2d         Zoë did it",
+            "NETWORK     PLAYER  EXPIRES  BY   REASON",
+            "10.0.0.0/8          never    zoe  -",
+            "1.2.3.4/32  Zoë     in 2d         Zoë did it",
             "",
         ];
         assert_eq!(show(&answer), lines.join("\n"));
@@ -198,6 +215,9 @@ mod tests {
         assert_eq!(show(&json!({"players": []})), "nobody is here\n");
         assert_eq!(show(&json!({"players": [], "left": [], "bans": []})), "nothing found\n");
         assert_eq!(show(&json!({"done": "said in 1 session"})), "said in 1 session\n");
+        let reloaded =
+            json!({"done": "reloaded", "server": "Friday, port 22101", "socket": "/run/bcnet.sock"});
+        assert_eq!(show(&reloaded), "reloaded (Friday, port 22101; /run/bcnet.sock)\n");
     }
 
     #[test]

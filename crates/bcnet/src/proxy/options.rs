@@ -104,7 +104,10 @@ impl FromStr for Pool {
 pub(super) fn listen_to_signals(commands: &Commands, ban_file: Option<PathBuf>) -> io::Result<()> {
     let (reload, reloading) = Background::new();
     let [reloaded, stopped, dumped] = [commands, commands, commands].map(Clone::clone);
-    reloading.start("reload", None, move || read_bans(&reloaded, ban_file.as_deref(), true))?;
+    reloading.start("reload", move || {
+        read_bans(&reloaded, ban_file.as_deref(), true);
+        None
+    })?;
     signals::listen(vec![
         (Signal::Stop, Box::new(move || stopped.give(|relay, _| relay.stop()))),
         (Signal::Reload, Box::new(move || reload.fire())),
@@ -120,12 +123,13 @@ pub(super) fn start_housekeeping(
 ) -> io::Result<()> {
     let (start, housekeeping) = Background::new();
     start.fire();
-    housekeeping.start("housekeeping", Some(HOUSEKEEPING), move || {
+    housekeeping.start("housekeeping", move || {
         read_bans(&commands, ban_file.as_deref(), false);
         if !masters.is_empty() {
             let resolved = masters::resolve(&masters);
             commands.give(move |relay, _| relay.set_masters(&resolved));
         }
+        Some(HOUSEKEEPING)
     })
 }
 

@@ -1,23 +1,26 @@
 //! What is decided beside the event loop and needs files or names: bans, the configuration, masters.
 
-use std::net::IpAddr;
+mod banning;
+
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
-use bcnet_session::{Config, Network};
+use bcnet_session::Config;
 use serde_json::{Value, json};
 
+use super::ban_list::BanList;
 use super::requests::Chosen;
 use super::session_group::SessionGroup;
 use super::start;
 use super::workers::Workers;
 use crate::background::Trigger;
-use crate::bans::{self, Ban, Bans, Moment};
+use crate::bans::{Ban, Bans};
 use crate::clock::wall_now;
 use crate::config::table::Key;
-use crate::config::{self, Flags, Line, Settings, Value as _};
+use crate::config::{self, Flags, Line, Loaded, Settings, Value as _};
 use crate::control::{Envelope, Refusal, Request};
 use crate::masters;
 use crate::recorder::LeftOut;
@@ -32,25 +35,34 @@ pub(super) struct ControlPlane {
     /// What some settings are until the end.
     started: Settings,
     state: Mutex<State>,
-    /// Has [`housekeep`](Self::housekeep) done.
-    housekeeping: Trigger,
+    triggers: Triggers,
     /// Held during a reload, so that what was read last is in force last.
     reloading: Mutex<()>,
 }
 
+/// What is done in threads of its own, and sooner when asked.
+pub(super) struct Triggers {
+    /// Has [`look_up_masters`](ControlPlane::look_up_masters) done.
+    pub(super) masters: Trigger,
+    /// Has [`look_after_bans`](ControlPlane::look_after_bans) done.
+    pub(super) bans: Trigger,
+}
+
 struct State {
     settings: Settings,
-    bans: Bans,
+    /// The configuration that was read last. It must not vanish: the password would with it.
+    file: Option<PathBuf>,
+    bans: BanList,
 }
 
 impl ControlPlane {
     pub(super) fn new(
         flags: Flags,
-        settings: Settings,
-        bans: Bans,
+        Loaded { settings, file, .. }: Loaded,
+        bans: BanList,
         workers: Workers,
         capture_left_out: Option<LeftOut>,
-        housekeeping: Trigger,
+        triggers: Triggers,
     ) -> Self {
         let started = settings.clone();
         let plane = Self {
@@ -59,31 +71,39 @@ impl ControlPlane {
             capture_left_out,
             is_stopping: AtomicBool::new(false),
             started,
-            state: Mutex::new(State { settings, bans }),
-            housekeeping,
+            state: Mutex::new(State { settings, file, bans }),
+            triggers,
             reloading: Mutex::new(()),
         };
         plane.enforce(&plane.state());
         plane
     }
 
-    /// Does what `bcnet ctl` asks.
+    /// Does what `bcnet ctl` asks; but the end of the server comes with [`stop`](Self::stop), after the answer.
     pub(super) fn dispatch(&self, Envelope { session, request }: Envelope) -> Result<Value, Refusal> {
+        if let (Some(_), Some(word)) = (&session, request.of_server()) {
+            let problem =
+                format!("`{word}` is about the whole server, not about one session; leave that out");
+            return Err(Refusal(problem));
+        }
         let chosen = Chosen::new(&self.workers, session);
         match request {
             Request::Players => chosen.players(),
             Request::Say { to, text } => chosen.say(to.as_deref(), text.join(" ")),
             Request::Kick { player } => chosen.kick(&player),
-            Request::Ban { target, expiry, reason, by } => {
-                let address = network(&chosen, &target)?;
+            Request::Ban { target, expiry, reason, by, yes } => {
                 let (reason, by) = (line("reason", reason)?, line("by", by)?);
-                self.ban(Ban { address, reason, by, ..Ban::default() }, expiry.as_deref())
+                let target = self.target(&chosen, &target)?;
+                if !yes {
+                    target.check_alone()?;
+                }
+                self.ban(&target, Ban { reason, by, ..Ban::default() }, expiry.as_deref())
             }
             Request::Unban { target } => self.unban(&target),
-            Request::Bans => Ok(json!({ "bans": list(&self.state().bans, "") })),
+            Request::Bans => Ok(json!({ "bans": list(self.state().bans.in_force(), "") })),
             Request::Search { text } => {
                 let mut answer = chosen.search(&text)?;
-                answer["bans"] = list(&self.state().bans, &text).into();
+                answer["bans"] = list(self.state().bans.in_force(), &text).into();
                 Ok(answer)
             }
             Request::Restart => chosen.restart(),
@@ -91,9 +111,7 @@ impl ControlPlane {
             Request::Queues { player } => chosen.queues(player.as_deref()),
             Request::Reload => self.reload(),
             Request::Stop => {
-                chosen.each(|_, _| ())?;
-                self.stop();
-                Ok(json!({ "done": "the server says goodbye and ends" }))
+                Ok(json!({ "done": "the server says goodbye and ends", "server": self.name()? }))
             }
         }
     }
@@ -106,62 +124,18 @@ impl ControlPlane {
         self.workers.give_all(SessionGroup::stop);
     }
 
-    /// Puts a ban in force, from now on.
-    fn ban(&self, ban: Ban, expiry: Option<&str>) -> Result<Value, Refusal> {
-        let mut state = self.state();
-        let lasts = match expiry {
-            None => state.settings.server.ban_expiry,
-            Some("never") => None,
-            Some(text) => {
-                Some(Duration::from_text(text).map_err(|problem| Refusal(format!("expiry: {problem}")))?)
-            }
-        };
-        if lasts == Some(Duration::ZERO) {
-            return Err(Refusal("expiry: such a ban would be over at once; say 7d, say, or never".into()));
-        }
-        let now = wall_now().as_secs();
-        let expires = lasts.map(|lasts| Moment(now.saturating_add(lasts.as_secs())));
-        let ban = Ban { expires, since: Moment(now), ..ban };
-        let mut bans = state.bans.clone();
-        bans.expire(now);
-        if !bans.add(ban.clone()) {
-            return Err(Refusal("there is no room for more bans; join addresses to networks".into()));
-        }
-        self.keep(&mut state, bans)?;
-        let (network, by, reason) = (ban.address, &ban.by.0, &ban.reason.0);
-        tracing::info!(event = "banned", %network, expires = expires.map(|end| end.to_string()), by, reason);
-        Ok(json!({ "done": format!("banned {ban}"), "network": network.to_string() }))
-    }
-
-    fn unban(&self, target: &str) -> Result<Value, Refusal> {
-        let network = Network::from_text(target).map_err(Refusal)?;
-        let mut state = self.state();
-        let mut bans = state.bans.clone();
-        if bans.remove(network).is_none() {
-            let problem =
-                format!("{network} is not banned as such; `bcnet ctl search {target}` shows what covers it");
-            return Err(Refusal(problem));
-        }
-        self.keep(&mut state, bans)?;
-        tracing::info!(event = "unbanned", %network);
-        Ok(json!({ "done": format!("{network} may play again") }))
-    }
-
-    /// Puts bans into the file and then in force.
-    fn keep(&self, state: &mut State, bans: Bans) -> Result<(), Refusal> {
-        bans::save(&self.started.server.bans, &bans).map_err(|error| Refusal(format!("{error:#}")))?;
-        state.bans = bans;
-        self.enforce(state);
-        Ok(())
-    }
-
     fn enforce(&self, state: &State) {
-        let networks = state.bans.networks();
+        let networks = state.bans.in_force().networks();
         self.workers.give_all(move |group, now| {
             for host in &mut group.hosts {
                 host.session.set_bans(networks.clone(), now);
             }
         });
+    }
+
+    /// Returns which server it is, for who may have meant another.
+    fn name(&self) -> Result<String, Refusal> {
+        Chosen::new(&self.workers, None).name()
     }
 
     /// Reads configuration and bans again. Nothing changes if either is wrong.
@@ -175,22 +149,25 @@ impl ControlPlane {
         tracing::info!(event = "reloaded", restart = restart.join(", "));
         let rest =
             if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
-        Ok(json!({ "done": format!("reloaded{rest}"), "needs_restart": restart }))
+        let done = format!("reloaded{rest}");
+        Ok(json!({ "done": done, "needs_restart": restart, "server": self.name()? }))
     }
 
     /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
     fn try_reload(&self) -> anyhow::Result<Vec<String>> {
-        let loaded = config::load(&self.flags, std::env::vars_os())?;
+        let config = self.state().file.clone().or_else(|| self.flags.config.clone());
+        let loaded = config::load(&Flags { config, ..self.flags.clone() }, std::env::vars_os())?;
         let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
         let configs = Arc::new(configs?);
         let restart = needs_restart(&self.started, &loaded.settings);
         let mut state = self.state();
-        let bans = bans::load(&self.started.server.bans, wall_now().as_secs())?;
+        state.bans.reload(wall_now().as_secs())?;
         let is_moved = state.settings.server.masters != loaded.settings.server.masters;
-        *state = State { settings: loaded.settings, bans };
+        (state.settings, state.file) = (loaded.settings, loaded.file);
         self.enforce(&state);
+        self.triggers.bans.fire();
         let limits = start::limits(&state.settings);
         self.workers.give_all(move |group, now| {
             group.coalescing.limits = limits;
@@ -201,19 +178,14 @@ impl ControlPlane {
             }
         });
         if is_moved {
-            self.housekeeping.fire();
+            self.triggers.masters.fire();
         }
         Ok(restart)
     }
 
-    /// Looks after what changes by itself: bans end, masters move.
-    pub(super) fn housekeep(&self) {
-        let mut state = self.state();
-        if state.bans.expire(wall_now().as_secs()) > 0 {
-            self.enforce(&state);
-        }
-        let names = state.settings.server.masters.clone();
-        drop(state);
+    /// Looks up where the masters are, for they move. Returns when to do that again.
+    pub(super) fn look_up_masters(&self) -> Duration {
+        let names = self.state().settings.server.masters.clone();
         let masters = Arc::new(masters::resolve(&names));
         // Names that were changed meanwhile are looked up next.
         if self.state().settings.server.masters == names {
@@ -223,20 +195,12 @@ impl ControlPlane {
                 }
             });
         }
+        HOUSEKEEPING
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Whoever panicked has changed nothing by halves: each change is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns what a ban is about: a network, or the address of a player.
-fn network(chosen: &Chosen<'_>, target: &str) -> Result<Network, Refusal> {
-    match Network::from_text(target) {
-        Ok(network) => Ok(network),
-        Err(problem) if looks_like_address(target) => Err(Refusal(problem)),
-        Err(_) => Ok(Network::around(*chosen.find(target)?.player.address.ip(), 32)),
     }
 }
 
@@ -259,17 +223,11 @@ fn is_fixed(table: &str, key: &str) -> bool {
     }
 }
 
-/// Returns whether a target of a ban is meant to be an address or a network, not a player's name.
-fn looks_like_address(target: &str) -> bool {
-    let digits = !target.contains(char::is_alphabetic) && target.contains(['.', '/']);
-    let address = target.split('/').next().unwrap_or_default();
-    digits || address.parse::<IpAddr>().is_ok()
-}
-
 fn list(bans: &Bans, text: &str) -> Vec<Value> {
     let show = |ban: &Ban| {
         json!({
             "network": ban.address.to_string(),
+            "player": ban.player.0,
             "since": ban.since.to_string(),
             "expires": ban.expires.map_or_else(|| "never".into(), |end| end.to_string()),
             "by": ban.by.0,
@@ -283,3 +241,6 @@ fn list(bans: &Bans, text: &str) -> Vec<Value> {
 fn line<const MOST: usize>(name: &str, text: Option<String>) -> Result<Line<MOST>, Refusal> {
     Line::from_text(&text.unwrap_or_default()).map_err(|problem| Refusal(format!("{name}: {problem}")))
 }
+
+/// How often masters are looked up, and the bans looked after.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use super::control_plane::ControlPlane;
-use crate::control::{Answer, Envelope, LONGEST_REQUEST, Refusal};
+use crate::control::{self, Answer, Envelope, LONGEST_REQUEST, Refusal, Request};
 
 /// The control socket. It is gone when this is dropped.
 pub(super) struct ControlSocket {
@@ -23,12 +23,16 @@ pub(super) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`, for this user only.
-    pub(super) fn start(path: &Path, plane: Arc<ControlPlane>) -> anyhow::Result<Self> {
-        let listener = listen(path).with_context(|| format!("control socket {}", path.display()))?;
+    /// Listens at the first of `places` where the system lets it, for this user only.
+    pub(super) fn start(places: &[PathBuf], plane: Arc<ControlPlane>) -> anyhow::Result<Self> {
+        let (path, listener) = listen_at_first(places)?;
         let serve = move || accept(&listener, &plane);
         thread::Builder::new().name("control".into()).spawn(serve)?;
         Ok(Self { path: path.to_owned() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -38,9 +42,23 @@ impl Drop for ControlSocket {
     }
 }
 
+/// If there is no place, the reason is that of the usual one.
+fn listen_at_first(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixListener)> {
+    let mut first = None;
+    for path in places {
+        match listen(path).with_context(|| format!("control socket {}", path.display())) {
+            Ok(listener) => return Ok((path, listener)),
+            // What is there is somebody's, and `bcnet ctl` would ask it. What the system does not allow is tried elsewhere.
+            Err(error) if !error.root_cause().is::<io::Error>() => return Err(error),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| anyhow!("there is no place for a control socket")))
+}
+
 fn listen(path: &Path) -> anyhow::Result<UnixListener> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent)?;
+        control::make_directory(parent)?;
     }
     if fs::symlink_metadata(path).is_ok_and(|old| !old.file_type().is_socket()) {
         bail!("there is a file of that name that is no socket; name another one with `server.control`");
@@ -112,11 +130,19 @@ fn talk(stream: &UnixStream, plane: &ControlPlane) -> io::Result<()> {
             answer(stream, &refuse(format!("a request has less than {LONGEST_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
-        let reply = match Envelope::parse(&line) {
-            Ok(envelope) => plane.dispatch(envelope).into(),
-            Err(error) => refuse(format!("not a request: {error}")),
+        let (reply, is_stop) = match Envelope::parse(&line) {
+            Ok(envelope) => {
+                let is_stop = envelope.request == Request::Stop;
+                (plane.dispatch(envelope).into(), is_stop)
+            }
+            Err(error) => (refuse(format!("not a request: {error}")), false),
         };
-        answer(stream, &reply)?;
+        let answered = answer(stream, &reply);
+        // Only now, for the end of the process does not wait for answers.
+        if is_stop && matches!(reply, Answer::Ok(_)) {
+            plane.stop();
+        }
+        answered?;
     }
 }
 
@@ -139,6 +165,23 @@ const IDLE: Duration = Duration::from_secs(600);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A user without a runtime directory (su, cron, containers) has a socket all the same.
+    #[test]
+    fn where_the_system_allows_no_socket_the_next_place_is_taken() {
+        let base = std::env::temp_dir().join(format!("bcnet-places-{}", std::process::id()));
+        // Nobody can make directories there, not even root.
+        let places = [PathBuf::from("/proc/bcnet/bcnet.sock"), base.join("bcnet.sock")];
+        let taken = listen_at_first(&places).expect("a place");
+        assert_eq!(taken.0, places[1]);
+        // Where another server listens is no reason to go elsewhere.
+        let more = [places[1].clone(), base.join("other.sock")];
+        let error = format!("{:#}", listen_at_first(&more).expect_err("taken"));
+        let none = format!("{:#}", listen_at_first(&places[..1]).expect_err("no place"));
+        drop(fs::remove_dir_all(&base));
+        assert!(error.contains("another server listens there"), "{error}");
+        assert!(none.starts_with("control socket /proc/bcnet/bcnet.sock: "), "{none}");
+    }
 
     #[test]
     fn a_client_that_never_got_a_thread_gives_its_permit_back() {

@@ -4,6 +4,7 @@
 //! each session has a [`session_host`]: the sans-I/O session, its socket and its log. The [`control_plane`] decides what
 //! needs files and names, in the threads of the [`control_socket`] and of signals, and hands the workers commands.
 
+mod ban_list;
 mod coalescing;
 mod control_plane;
 mod control_socket;
@@ -19,16 +20,15 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::background::Background;
-use crate::clock::{Clock, wall_now};
+use crate::clock::Clock;
+use crate::control::{Envelope, Request};
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::udp::Io;
-use crate::{Verdict, bans, config, control, log};
-use control_plane::ControlPlane;
-use control_socket::ControlSocket;
+use crate::{Verdict, config, ctl, log};
+use control_plane::{ControlPlane, Triggers};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -36,7 +36,7 @@ Without a configuration it hosts one game at UDP port 22101, or at the next free
 port=…` on standard output tells that players can come; the log is on standard error.
 
 SIGTERM and SIGINT say goodbye to the players and end it, a second one ends it at once; SIGHUP reads the \
-configuration and the bans again.
+configuration and the bans again; SIGUSR1 prints the queues of all players on standard output.
 
 Exit codes: 0 ended as told, 2 could not run.
 
@@ -61,43 +61,36 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut flags = args.flags.clone();
     flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
     let loaded = config::load(&flags, env::vars_os())?;
-    let control_is_wanted = *loaded.origin("server", "control") != config::Origin::Default;
-    let settings = loaded.settings;
-    let _log = log::start(&start::log_options(&settings))?;
-    let bans = bans::load(&settings.server.bans, wall_now().as_secs())?;
+    let settings = &loaded.settings;
+    let _log = log::start(&start::log_options(settings))?;
+    let bans = start::bans(settings)?;
     let clock = Clock::start();
-    let hosts = start::hosts(&settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
-    let recorder = start::ring(&settings).map(Recorder::start).transpose()?;
+    let hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
+    let recorder = start::ring(settings).map(Recorder::start).transpose()?;
     let ready: String = hosts
         .iter()
         .map(|host| {
             format!("server ready port={} name={}\n", host.address.port(), host.session.config().name)
         })
         .collect();
-    let limits = start::limits(&settings);
-    let (reach, workers) = workers::deal(hosts, start::threads(&settings), limits, clock, recorder.as_ref())?;
-    let control = control::path(&settings);
+    let limits = start::limits(settings);
+    let (reach, workers) = workers::deal(hosts, start::threads(settings), limits, clock, recorder.as_ref())?;
     let left_out = recorder.map(|recorder| recorder.left_out());
-    let (refresh, housekeeping) = Background::new();
-    let plane = ControlPlane::new(flags, settings, bans, reach, left_out, refresh.clone());
-    let plane = Arc::new(plane);
+    let files = start::Files::of(&loaded);
+    let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
+    let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone() };
+    let plane = Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers));
     listen_to_signals(&plane)?;
-    let control = control.map(|path| ControlSocket::start(&path, Arc::clone(&plane))).transpose();
-    let _socket = match control {
-        Err(error) if !control_is_wanted => {
-            tracing::warn!(
-                event = "no_control",
-                error = format!("{error:#}"),
-                "`bcnet ctl` cannot reach this server; name another place with `server.control`"
-            );
-            None
-        }
-        control => control?,
-    };
-    housekeeping.start("housekeeping", Some(HOUSEKEEPING), move || plane.housekeep())?;
-    refresh.fire();
+    let socket = files.open_socket(&plane)?;
+    let [masters_of, bans_of] = [&plane, &plane].map(Arc::clone);
+    masters.start("masters", move || Some(masters_of.look_up_masters()))?;
+    ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
+    look_up.fire();
+    look_after.fire();
     let (version, sessions, threads) = (env!("CARGO_PKG_VERSION"), ready.lines().count(), workers.len());
-    tracing::info!(event = "started", version, sessions, threads);
+    let control = socket.as_ref().map(|socket| start::shown(socket.path()));
+    let (config, bans) = (files.config, files.bans);
+    tracing::info!(event = "started", version, sessions, threads, config, bans, control);
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
     workers::run(workers)?;
@@ -106,15 +99,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 fn listen_to_signals(plane: &Arc<ControlPlane>) -> anyhow::Result<()> {
-    let (reload, reloading) = Background::new();
-    let [reloaded, stopped] = [plane, plane].map(Arc::clone);
-    // The log tells what became of it.
-    reloading.start("reload", None, move || drop(reloaded.reload()))?;
+    let ((reload, reloading), (dump, dumping)) = (Background::new(), Background::new());
+    let [reloaded, stopped, dumped] = [plane, plane, plane].map(Arc::clone);
+    reloading.start("reload", move || {
+        // The log tells what became of it.
+        drop(reloaded.reload());
+        None
+    })?;
+    dumping.start("queues", move || {
+        print_queues(&dumped);
+        None
+    })?;
     signals::listen(vec![
         (Signal::Stop, Box::new(move || stopped.stop())),
         (Signal::Reload, Box::new(move || reload.fire())),
+        (Signal::Dump, Box::new(move || dump.fire())),
     ])?;
     Ok(())
 }
 
-const HOUSEKEEPING: Duration = Duration::from_secs(60);
+fn print_queues(plane: &ControlPlane) {
+    let request = Envelope { session: None, request: Request::Queues { player: None } };
+    if let Ok(queues) = plane.dispatch(request) {
+        // Nobody may be interested.
+        drop(io::stdout().write_all(ctl::show(&queues).as_bytes()));
+    }
+}

@@ -29,9 +29,21 @@ pub(super) struct Found {
     pub(super) player: Player,
 }
 
+impl Found {
+    /// Returns whether both are the same player.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (self.session, self.player.id) == (other.session, other.player.id)
+    }
+}
+
 impl<'a> Chosen<'a> {
     pub(super) const fn new(workers: &'a Workers, session: Option<String>) -> Self {
         Self { workers, session }
+    }
+
+    /// Returns whether all sessions are meant.
+    pub(super) const fn is_all(&self) -> bool {
+        self.session.is_none()
     }
 
     /// Asks each of the sessions, at least one, and returns the answers in their order.
@@ -87,20 +99,35 @@ impl<'a> Chosen<'a> {
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
         let wanted = player.to_owned();
-        let found = self.each(move |host, _| {
-            let is_meant = |one: &Player| {
-                Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(&wanted))
-            };
-            let (session, port) = (host.number, host.address.port());
-            let found = host.session.players().filter(is_meant);
-            found.map(|player| Found { session, port, player }).collect::<Vec<_>>()
+        let mut found = self.find_all(move |one| {
+            Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(&wanted))
         })?;
-        let mut found: Vec<_> = found.into_iter().flatten().collect();
         match found.len() {
             0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
             _ => Err(ambiguous(player, &found)),
         }
+    }
+
+    /// Returns all players who are meant.
+    pub(super) fn find_all(
+        &self,
+        is_meant: impl Fn(&Player) -> bool + Clone + Send + 'static,
+    ) -> Result<Vec<Found>, Refusal> {
+        let found = self.each(move |host, _| {
+            let (session, port) = (host.number, host.address.port());
+            let found = host.session.players().filter(&is_meant);
+            found.map(|player| Found { session, port, player }).collect::<Vec<_>>()
+        })?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns which server it is, for who may have meant another: the names and ports of some sessions.
+    pub(super) fn name(&self) -> Result<String, Refusal> {
+        let names =
+            self.each(|host, _| format!("{}, port {}", host.session.config().name, host.address.port()))?;
+        let more = if names.len() > MAX_SHOWN { "; …" } else { "" };
+        Ok(names.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ") + more)
     }
 
     pub(super) fn players(&self) -> Result<Value, Refusal> {
@@ -182,7 +209,8 @@ impl<'a> Chosen<'a> {
     pub(super) fn restart(&self) -> Result<Value, Refusal> {
         let restarted = self.each(|host, now| host.session.restart(now))?.len();
         let begin = if restarted == 1 { "begins" } else { "begin" };
-        Ok(json!({ "done": format!("{} {begin} the next round", sessions(restarted)) }))
+        let done = format!("{} {begin} the next round", sessions(restarted));
+        Ok(json!({ "done": done, "server": self.name()? }))
     }
 
     /// Returns how the server is doing; `capture_left_out` is how many datagrams are not in the capture, if there is one.

@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
 use std::num::NonZero;
+use std::path::{self, Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::bail;
@@ -10,15 +12,18 @@ use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
 use tracing::level_filters::LevelFilter;
 
+use super::ban_list::BanList;
 use super::coalescing::Limits;
+use super::control_plane::ControlPlane;
+use super::control_socket::ControlSocket;
 use super::session_host::SessionHost;
-use crate::config::{self, Settings};
-use crate::log;
-use crate::manifest;
+use crate::clock::wall_now;
+use crate::config::{self, Loaded, Origin, Settings};
 use crate::query::{FIRST_PORT, LAST_PORT};
 use crate::random::unguessable;
 use crate::recorder::Ring;
 use crate::udp::{Io, Socket};
+use crate::{bans, control, log, manifest};
 
 /// Binds a socket for every session.
 pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHost>> {
@@ -176,6 +181,59 @@ pub(super) fn ring(settings: &Settings) -> Option<Ring> {
     let capture = &settings.capture;
     let files = capture.files.get().into();
     capture.file.clone().map(|path| Ring { path, size: capture.size.0, files })
+}
+
+/// Returns the bans. That new ones cannot be kept is told now, not with the first of them.
+pub(super) fn bans(settings: &Settings) -> anyhow::Result<BanList> {
+    let path = &settings.server.bans;
+    let list = BanList::load(path.clone(), wall_now().as_secs())?;
+    if let Err(error) = bans::check_writable(path) {
+        let error = format!("{error:#}");
+        tracing::warn!(event = "bans_not_kept", error, "new ones will be gone after a restart");
+    }
+    Ok(list)
+}
+
+/// The files of a server, as the log names them.
+pub(super) struct Files {
+    pub(super) config: Option<String>,
+    pub(super) bans: String,
+    sockets: Vec<PathBuf>,
+    is_socket_wanted: bool,
+}
+
+impl Files {
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        Self {
+            config: loaded.file.as_deref().map(shown),
+            bans: shown(&loaded.settings.server.bans),
+            sockets: control::places(&loaded.settings),
+            is_socket_wanted: *loaded.origin("server", "control") != Origin::Default,
+        }
+    }
+
+    /// Opens the control socket, if there is to be one. A server whose operator did not ask for it plays without.
+    pub(super) fn open_socket(&self, plane: &Arc<ControlPlane>) -> anyhow::Result<Option<ControlSocket>> {
+        if self.sockets.is_empty() {
+            return Ok(None);
+        }
+        match ControlSocket::start(&self.sockets, Arc::clone(plane)) {
+            Err(error) if !self.is_socket_wanted => {
+                tracing::warn!(
+                    event = "no_control",
+                    error = format!("{error:#}"),
+                    "`bcnet ctl` cannot reach this server; name another place with `server.control`"
+                );
+                Ok(None)
+            }
+            socket => socket.map(Some),
+        }
+    }
+}
+
+/// Returns a path that means the same wherever it is read.
+pub(super) fn shown(path: &Path) -> String {
+    path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
     let status = ban.env_remove("SUDO_USER").env("USER", "riker").status().expect("runs");
     assert!(status.success());
     let table = text(&server.directory.ctl(&["bans"]).stdout);
-    assert_eq!(table, "NETWORK      EXPIRES  BY     REASON\n127.0.0.0/8  never    riker\n");
+    assert_eq!(table, "NETWORK      PLAYER  EXPIRES  BY     REASON\n127.0.0.0/8          never    riker\n");
 }
 
 #[test]
@@ -114,6 +114,7 @@ fn wrong_bans_are_refused_in_one_line() {
         (&["ban", "fe80::/10"], "IPv4 addresses only"),
         (&["ban", "Nobody"], "no player Nobody"),
         (&["unban", "10.0.0.1"], "is not banned"),
+        (&["--session", "bcnet", "ban", "10.0.0.1"], "banned from all sessions"),
         (&["--session", "mars", "players"], "no session mars"),
     ] {
         let output = server.directory.ctl(args);

@@ -214,6 +214,14 @@ fn who_is_thrown_out_is_told_why() {
     joined.shows("* in the game");
     server.ask(&["kick", "Q"]);
     assert_fails(&joined.end(), server.ports[0], "kicked");
+    // The address stays out for a moment.
+    assert_fails(
+        &join(server.ports[0], &["--check"]),
+        server.ports[0],
+        "connect: kicked a moment ago: try again in a few seconds",
+    );
+
+    let server = Server::start(&[]);
     let joined = Joined::start(server.ports[0], &[]);
     joined.shows("* in the game");
     server.signal("TERM");

@@ -6,6 +6,7 @@ mod files;
 mod join;
 mod life;
 mod manifest;
+mod mistakes;
 mod player;
 mod proxy;
 mod proxy_run;

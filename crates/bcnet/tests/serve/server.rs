@@ -60,6 +60,8 @@ pub(crate) struct Server {
     pub(crate) ports: Vec<u16>,
     child: Child,
     log: Receiver<String>,
+    /// Standard output, behind the lines that tell that it is ready.
+    output: Receiver<String>,
 }
 
 impl Server {
@@ -77,16 +79,16 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .expect("bcnet serve runs");
-        let ready = lines(child.stdout.take().expect("piped"));
+        let output = lines(child.stdout.take().expect("piped"));
         let log = lines(child.stderr.take().expect("piped"));
         let ports = (0..sessions).map(|_| {
             let line =
-                ready.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
+                output.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
             let rest = line.strip_prefix("server ready port=").unwrap_or_else(|| panic!("{line}"));
             rest.split(' ').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"))
         });
         let ports = ports.collect();
-        Self { directory, ports, child, log }
+        Self { directory, ports, child, log, output }
     }
 
     pub(crate) fn address(&self) -> SocketAddrV4 {
@@ -109,6 +111,11 @@ impl Server {
                 return line;
             }
         }
+    }
+
+    /// Waits for a line of standard output.
+    pub(crate) fn printed(&self) -> String {
+        self.output.recv_timeout(PATIENCE).expect("a line")
     }
 
     /// Waits for the end of the process.

@@ -1,0 +1,222 @@
+//! The bans of a running server, and the file that keeps them.
+//!
+//! A ban counts at once, whatever becomes of the file. The file is the operator's as much as the server's: it is read
+//! again before it is written, so that what was changed by hand stays, and one that cannot be read is never written over.
+//! What could not be written waits for the next try.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bcnet_session::Network;
+
+use crate::bans::{self, Ban, Bans};
+
+/// The bans in force, and what of them is not in the file.
+#[derive(Debug)]
+pub(super) struct BanList {
+    path: PathBuf,
+    in_force: Bans,
+    /// What was decided and is not in the file yet; `None` is a ban that was taken back.
+    unwritten: BTreeMap<Network, Option<Ban>>,
+    /// There was a file, so that none is not the same as no bans.
+    has_file: bool,
+}
+
+impl BanList {
+    /// Reads the file, if there is one.
+    pub(super) fn load(path: PathBuf, now: u64) -> anyhow::Result<Self> {
+        let in_force = bans::load(&path, now)?;
+        Ok(Self { in_force, unwritten: BTreeMap::new(), has_file: path.exists(), path })
+    }
+
+    /// Returns the bans in force.
+    pub(super) const fn in_force(&self) -> &Bans {
+        &self.in_force
+    }
+
+    /// Adds a ban, in place of any of the same network. Returns `false` if there is no room for more.
+    #[must_use]
+    pub(super) fn add(&mut self, ban: Ban) -> bool {
+        let is_added = self.in_force.add(ban.clone());
+        if is_added {
+            self.unwritten.insert(ban.address, Some(ban));
+        }
+        is_added
+    }
+
+    /// Takes a ban back. Returns `false` if there was none of exactly this network.
+    #[must_use]
+    pub(super) fn remove(&mut self, network: Network) -> bool {
+        let is_removed = self.in_force.remove(network).is_some();
+        if is_removed {
+            self.unwritten.insert(network, None);
+        }
+        is_removed
+    }
+
+    /// Forgets what has ended, and returns it.
+    pub(super) fn expire(&mut self, now: u64) -> Vec<Ban> {
+        self.in_force.expire(now)
+    }
+
+    /// Returns whether something waits to be written.
+    pub(super) fn is_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Reads the file again. Nothing changes if that fails, and what is not in the file yet stays in force.
+    pub(super) fn reload(&mut self, now: u64) -> anyhow::Result<()> {
+        let read = if self.has_file { bans::load_existing } else { bans::load };
+        self.in_force = self.with_unwritten(read(&self.path, now)?, now);
+        self.has_file |= self.path.exists();
+        Ok(())
+    }
+
+    /// Writes what is not in the file yet. What was changed there by hand stays, and comes in force. If it fails, the file
+    /// is as it was.
+    pub(super) fn write(&mut self, now: u64) -> anyhow::Result<()> {
+        let bans = match self.path.try_exists() {
+            // Somebody has deleted it: all that is in force is written again.
+            Ok(false) => self.in_force.clone(),
+            _ => self.with_unwritten(bans::load_existing(&self.path, now)?, now),
+        };
+        bans::save(&self.path, &bans)?;
+        self.in_force = bans;
+        self.unwritten.clear();
+        self.has_file = true;
+        Ok(())
+    }
+
+    fn with_unwritten(&self, mut bans: Bans, now: u64) -> Bans {
+        for (network, ban) in &self.unwritten {
+            match ban {
+                // The file may have as many as there can be: what was promised last gives way.
+                Some(ban) => drop(bans.add(ban.clone())),
+                None => drop(bans.remove(*network)),
+            }
+        }
+        bans.expire(now);
+        bans
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::config::Value as _;
+
+    /// A file of bans in a directory that is gone afterwards.
+    struct File(PathBuf);
+
+    impl File {
+        fn new(test: &str) -> Self {
+            let directory =
+                std::env::temp_dir().join(format!("bcnet-ban-list-{}-{test}", std::process::id()));
+            fs::create_dir_all(&directory).expect("a directory");
+            Self(directory.join("bans.toml"))
+        }
+
+        fn write(&self, text: &str) {
+            fs::write(&self.0, text).expect("written");
+        }
+
+        fn text(&self) -> String {
+            fs::read_to_string(&self.0).expect("a file")
+        }
+
+        fn list(&self) -> BanList {
+            BanList::load(self.0.clone(), NOW).expect("a good file")
+        }
+    }
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(self.0.with_file_name("")));
+        }
+    }
+
+    const NOW: u64 = 1_000;
+
+    fn network(text: &str) -> Network {
+        Network::from_text(text).expect(text)
+    }
+
+    fn ban(address: &str) -> Ban {
+        Ban { address: network(address), ..Ban::default() }
+    }
+
+    fn networks(list: &BanList) -> Vec<String> {
+        list.in_force().networks().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written_and_the_ban_counts() {
+        let file = File::new("broken");
+        let mut list = file.list();
+        assert!(list.add(ban("192.0.2.1")));
+        list.write(NOW).expect("written");
+        let broken = "# mine\n[[ban]]\naddress = \"198.51.100.0/24\"\nreson = \"typo\"\n";
+        file.write(broken);
+        assert!(list.add(ban("192.0.2.2")) && list.remove(network("192.0.2.1")));
+        let error = format!("{:#}", list.write(NOW).expect_err("it cannot be read"));
+        assert!(error.contains("line 4: ban.1.reson: unknown key"), "{error}");
+        list.reload(NOW).expect_err("it cannot be read");
+        assert_eq!((file.text().as_str(), networks(&list)), (broken, vec!["192.0.2.2".into()]));
+        // Mended, it has what both have decided.
+        file.write(&broken.replace("reson", "reason"));
+        list.reload(NOW).expect("a good file");
+        assert_eq!(networks(&list), ["192.0.2.2", "198.51.100.0/24"]);
+        list.write(NOW).expect("written");
+        assert!(!list.is_unwritten());
+        assert_eq!(networks(&file.list()), ["192.0.2.2", "198.51.100.0/24"]);
+    }
+
+    #[test]
+    fn what_was_written_by_hand_survives_a_ban_without_a_reload() {
+        let file = File::new("by-hand");
+        let mut list = file.list();
+        file.write("[[ban]]\naddress = \"198.51.100.7\"\n");
+        assert!(list.add(ban("192.0.2.1")));
+        list.write(NOW).expect("written");
+        assert_eq!(networks(&list), ["192.0.2.1", "198.51.100.7"]);
+        assert_eq!(networks(&file.list()), ["192.0.2.1", "198.51.100.7"]);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_lifts_no_ban() {
+        let file = File::new("gone");
+        file.list().reload(NOW).expect("there never was one");
+        file.write("[[ban]]\naddress = \"192.0.2.1\"\n");
+        let mut list = file.list();
+        fs::remove_file(&file.0).expect("removed");
+        let error = list.reload(NOW).expect_err("it was there").to_string();
+        assert!(error.ends_with("there is no such file; an empty one bans nobody"), "{error}");
+        assert_eq!(networks(&list), ["192.0.2.1"]);
+        assert!(list.add(ban("192.0.2.2")));
+        list.write(NOW).expect("written");
+        assert_eq!(networks(&file.list()), ["192.0.2.1", "192.0.2.2"]);
+    }
+
+    /// The new file is on a disk that is full, once.
+    #[test]
+    fn on_a_full_disk_a_ban_counts_and_is_written_when_there_is_room() {
+        let file = File::new("full");
+        let mut list = file.list();
+        assert!(list.add(ban("192.0.2.1")));
+        list.write(NOW).expect("written");
+        let before = file.text();
+        std::os::unix::fs::symlink("/dev/full", file.0.with_file_name("bans.toml.new")).expect("linked");
+        assert!(list.add(ban("192.0.2.2")));
+        let error = format!("{:#}", list.write(NOW).expect_err("no room"));
+        assert!(error.contains("cannot keep the bans: No space left on device"), "{error}");
+        assert_eq!(
+            (networks(&list), list.is_unwritten()),
+            (["192.0.2.1", "192.0.2.2"].map(Into::into).to_vec(), true)
+        );
+        assert_eq!(file.text(), before);
+        list.write(NOW).expect("room");
+        assert_eq!(networks(&file.list()), ["192.0.2.1", "192.0.2.2"]);
+    }
+}

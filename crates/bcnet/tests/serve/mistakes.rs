@@ -1,0 +1,210 @@
+//! What hosts do by mistake harms neither their players nor their other servers.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Output;
+
+use bcnet_session::client::End;
+use bcnet_transport::wire::BootReason;
+
+use crate::player::{Player, join_two};
+use crate::server::{Directory, Server};
+
+/// Returns what was refused, and that it was.
+fn refusal(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    error
+}
+
+fn said(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_server_that_is_not_there_is_not_mistaken_for_another() {
+    let other = Server::start(&["--name", "Other"]);
+    let directory = Directory::new();
+    fs::create_dir(directory.path("here")).expect("a directory");
+    fs::write(directory.path("here/bcnet.toml"), "[server]\ncontrol = \"./bcnet.sock\"\n").expect("written");
+    for (place, config) in [("here", "bcnet.toml"), (".", "here/bcnet.toml")] {
+        let mut stop = directory.bcnet(&["ctl", "stop", "--config", config]);
+        stop.env("XDG_RUNTIME_DIR", &other.directory.0).current_dir(directory.path(place));
+        let output = stop.output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains("no server listens at "), "{error}");
+    }
+    // Whoever stops one reads which.
+    let (port, socket) = (other.ports[0], other.directory.path("bcnet.sock"));
+    let status = said(&other.directory.ctl(&["status"]));
+    assert!(
+        status.lines().next().is_some_and(|head| head.ends_with(&format!("socket {}", socket.display()))),
+        "{status}"
+    );
+    let stopped = said(&other.directory.ctl(&["stop"]));
+    let expected = format!("the server says goodbye and ends (Other, port {port}; {})\n", socket.display());
+    assert_eq!(stopped, expected);
+    assert_eq!(other.end().0.code(), Some(0));
+}
+
+/// Without its file a server would lose its password.
+#[test]
+fn a_configuration_that_is_gone_fails_the_reload() {
+    let directory = Directory::new();
+    let [file, moved] = ["bcnet.toml", "moved.toml"].map(|name| directory.path(name));
+    let server = Server::start_in(directory, &[], 1);
+    // It came after the start, and is as good as one that was there.
+    fs::write(&file, "[[session]]\npassword = \"secret\"\n").expect("written");
+    assert_eq!(server.ask(&["reload"])["done"], "reloaded");
+    fs::rename(&file, &moved).expect("moved");
+    let error = refusal(&server.directory.ctl(&["reload"]));
+    assert!(error.contains("bcnet.toml: No such file") && error.contains("nothing was changed"), "{error}");
+    server.signal("HUP");
+    server.logged(&["event=\"reload_failed\"", "bcnet.toml: No such file"]);
+    let mut alice = Player::connect(server.address(), "Alice");
+    assert_eq!(alice.until_over(), End::Booted(BootReason::WRONG_PASSWORD));
+    fs::rename(&moved, &file).expect("moved");
+    assert_eq!(server.ask(&["reload"])["done"], "reloaded");
+}
+
+#[test]
+fn what_concerns_the_whole_server_is_not_done_for_one_session() {
+    let directory = Directory::new();
+    fs::write(directory.path("bcnet.toml"), "[[session]]\nname = \"One\"\n[[session]]\nname = \"Two\"\n")
+        .expect("written");
+    let server = Server::start_in(directory, &[], 2);
+    server.ask(&["ban", "192.0.2.1"]);
+    for args in [&["stop"][..], &["reload"], &["bans"], &["unban", "192.0.2.1"]] {
+        let error = refusal(&server.directory.ctl(&[&["--session", "Two"], args].concat()));
+        let expected = format!(
+            "bcnet: `{}` is about the whole server, not about one session; leave that out\n",
+            args[0]
+        );
+        assert_eq!(error, expected);
+    }
+    assert_eq!(server.ask(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
+    assert_eq!(server.ask(&["status"])["sessions"].as_array().map(Vec::len), Some(2));
+}
+
+/// Behind a router many have one address.
+#[test]
+fn a_ban_that_would_hit_others_too_is_asked_about() {
+    let server = Server::start(&[]);
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
+    let error = refusal(&server.directory.ctl(&["ban", "#2"]));
+    assert_eq!(
+        error,
+        "bcnet: Alice has the address 127.0.0.1, and so do Bob, who would go too; \
+         add --yes to ban them all, or kick Alice alone\n"
+    );
+    let line = bob.chat_of("still here");
+    bob.chat("still here");
+    bob.until(|bob| bob.has(&line));
+    alice.until(|alice| alice.has(&line));
+    assert_eq!(server.ask(&["bans"])["bans"].as_array().map(Vec::len), Some(0));
+
+    let answer = server.ask(&["ban", "Alice", "--yes", "--by", "Picard", "--expiry", "never"]);
+    assert_eq!(answer["out"], serde_json::json!(["Alice", "Bob"]));
+    let done = answer["done"].as_str().expect("text");
+    assert!(
+        done.starts_with("banned 127.0.0.1 (Alice) since ") && done.ends_with(" by Picard; out: Alice, Bob"),
+        "{done}"
+    );
+    for player in [&mut alice, &mut bob] {
+        assert_eq!(player.until_over(), End::Booted(BootReason::BANNED));
+    }
+    server.logged(&["event=\"banned\"", "player=\"Alice\"", "out=\"Alice, Bob\""]);
+    let ban = &server.ask(&["search", "ALICE"])["bans"][0];
+    assert_eq!([&ban["player"], &ban["by"], &ban["network"]], ["Alice", "Picard", "127.0.0.1"]);
+}
+
+/// The next look at the masters is a minute away, longer than the test waits.
+#[test]
+fn a_short_ban_ends_when_it_says() {
+    let server = Server::start(&[]);
+    server.ask(&["ban", "127.0.0.1", "--expiry", "1s"]);
+    server.logged(&["event=\"ban_ended\"", "network=127.0.0.1"]);
+    Player::join(server.address(), "Alice");
+}
+
+#[test]
+fn sigusr1_prints_the_queues_and_ends_nothing() {
+    let server = Server::start(&["--name", "Friday"]);
+    server.signal("USR1");
+    assert_eq!(server.printed(), "nobody is here");
+    let _alice = Player::join(server.address(), "Alice");
+    server.signal("USR1");
+    assert_eq!(server.printed(), format!("Friday, port {}:", server.ports[0]));
+    assert!(server.printed().starts_with("peer=2 retxQ="));
+    server.ask(&["status"]);
+}
+
+/// Started from elsewhere, it has the same bans.
+#[test]
+fn bans_are_beside_the_configuration_and_the_log_names_all_files() {
+    let directory = Directory::new();
+    fs::create_dir(directory.path("etc")).expect("a directory");
+    fs::write(directory.path("etc/bcnet.toml"), "").expect("written");
+    fs::write(directory.path("etc/bans.toml"), "[[ban]]\naddress = \"127.0.0.1\"\n").expect("written");
+    let server = Server::start_in(directory, &["--config", "etc/bcnet.toml"], 1);
+    let [config, bans, socket] = ["etc/bcnet.toml", "etc/bans.toml", "bcnet.sock"]
+        .map(|name| server.directory.path(name).display().to_string());
+    let named = [format!("config=\"{config}\""), format!("bans=\"{bans}\""), format!("control=\"{socket}\"")];
+    server.logged(&["event=\"started\"", &named[0], &named[1], &named[2]]);
+    let mut alice = Player::connect(server.address(), "Alice");
+    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
+    server.ask(&["ban", "192.0.2.1"]);
+    assert!(fs::read_to_string(bans).expect("a file").contains("192.0.2.1"));
+    assert!(!server.directory.path("bans.toml").exists());
+}
+
+/// Nobody can make files there, not even root.
+#[test]
+fn bans_that_cannot_be_kept_are_told_at_the_start_and_count() {
+    let server = Server::start(&["--set", "server.bans=/proc/bans.toml"]);
+    server.logged(&["event=\"bans_not_kept\"", "/proc/bans.toml"]);
+    let mut alice = Player::join(server.address(), "Alice");
+    let error = refusal(&server.directory.ctl(&["ban", "Alice"]));
+    assert!(error.starts_with("bcnet: banned 127.0.0.1 (Alice)"), "{error}");
+    assert!(
+        error.contains("that counts, but is not in the file yet") && error.contains("/proc/bans.toml"),
+        "{error}"
+    );
+    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
+    assert_eq!(server.ask(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
+}
+
+/// The new file is on a disk that is full, once.
+#[test]
+fn a_full_disk_keeps_no_ban_from_counting() {
+    let server = Server::start(&[]);
+    symlink("/dev/full", server.directory.path("bans.toml.new")).expect("linked");
+    let error = refusal(&server.directory.ctl(&["ban", "127.0.0.1"]));
+    assert!(error.contains("No space left on device"), "{error}");
+    let mut alice = Player::connect(server.address(), "Alice");
+    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
+    server.ask(&["reload"]);
+    server.logged(&["event=\"bans_kept\""]);
+    assert!(fs::read_to_string(server.directory.path("bans.toml")).expect("a file").contains("127.0.0.1"));
+}
+
+#[test]
+fn a_file_of_bans_that_cannot_be_read_is_never_written_over() {
+    let server = Server::start(&[]);
+    let file = server.directory.path("bans.toml");
+    let broken = "# mine\n[[ban]]\naddress = \"192.0.2.0/24\"\nresaon = \"ramming\"\n";
+    fs::write(&file, broken).expect("written");
+    let problem = "line 4: ban.1.resaon: unknown key; did you mean `reason`?";
+    assert!(refusal(&server.directory.ctl(&["reload"])).contains(problem));
+    assert!(refusal(&server.directory.ctl(&["ban", "198.51.100.7"])).contains(problem));
+    assert_eq!(fs::read_to_string(&file).expect("a file"), broken);
+    fs::write(&file, broken.replace("resaon", "reason")).expect("written");
+    server.ask(&["reload"]);
+    server.logged(&["event=\"bans_kept\""]);
+    let bans = server.ask(&["bans"]);
+    let networks: Vec<_> =
+        bans["bans"].as_array().expect("a list").iter().map(|ban| &ban["network"]).collect();
+    assert_eq!(networks, ["192.0.2.0/24", "198.51.100.7"]);
+}
