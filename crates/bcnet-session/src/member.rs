@@ -41,6 +41,8 @@ pub(crate) struct Member {
     pub(crate) relay: Bucket,
     pub(crate) chat: Bucket,
     pub(crate) anomalies: Anomalies,
+    /// State updates for it that were dropped, because newer ones replace them (S-33).
+    pub(crate) outdated: u64,
     /// S-28: whose names it was told and has not acknowledged, and the number that its control channel must reach first.
     pub(crate) names: Vec<(PeerId, Seq)>,
     /// S-28: what waits until it has acknowledged names.
@@ -85,6 +87,7 @@ impl Member {
             relay: Bucket::new(relay_rate, now),
             chat: Bucket::new(CHAT_RATE, now),
             anomalies: Anomalies::default(),
+            outdated: 0,
             names: Vec::new(),
             held: None,
             answers: Answers::default(),

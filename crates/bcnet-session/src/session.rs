@@ -113,6 +113,13 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// Returns whether a datagram can have any effect, as its sender and its first byte tell, which is never ciphered. One
+    /// that cannot is counted in [`rejected`](Self::rejected), and need not be deciphered and handled.
+    #[must_use]
+    pub fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+        self.endpoint.screen(from, bytes)
+    }
+
     /// A datagram arrived, as it came from the socket; with the transport's `cipher` off, deciphered, unless it begins
     /// with `\`.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
@@ -144,11 +151,14 @@ impl<E: Engine> Session<E> {
         [self.endpoint.next_timeout(), self.due].into_iter().flatten().min()
     }
 
-    /// Returns whether something is to be sent or done that must not wait: anything but copies of state updates (S-33),
-    /// which lose little if they share a datagram with what comes next.
+    /// Returns when something is to be sent or done that must not wait, a time that has passed if it is so now: anything but
+    /// copies of state updates (S-33), which lose little if they share a datagram with what comes next.
     #[must_use]
-    pub fn has_urgent(&self, now: Time) -> bool {
-        !self.texts.is_empty() || self.due.is_some_and(|due| due <= now) || self.endpoint.has_urgent(now)
+    pub fn next_urgent(&self) -> Option<Time> {
+        if !self.texts.is_empty() {
+            return Some(Time::ZERO);
+        }
+        [self.endpoint.next_urgent(), self.due].into_iter().flatten().min()
     }
 
     /// Writes the next datagram to send into `buffer`. It is ciphered, if the transport's `cipher` is on and it does not
@@ -187,6 +197,12 @@ impl<E: Engine> Session<E> {
         self.config = config;
         self.take_over();
         self.arm_at(now);
+    }
+
+    /// Returns the banned networks.
+    #[must_use]
+    pub fn bans(&self) -> &[Network] {
+        &self.bans
     }
 
     /// Replaces the banned networks. Whoever is in one is thrown out.

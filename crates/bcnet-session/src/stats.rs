@@ -133,6 +133,8 @@ pub struct Counters {
     pub relayed: u64,
     /// Copies that were not queued, because too much waits for their recipient.
     pub not_queued: u64,
+    /// State updates that were dropped before they left, because newer ones of the same ship replace them.
+    pub outdated: u64,
     /// Events that nobody polled in time.
     pub events_lost: u64,
     /// What players did wrong.

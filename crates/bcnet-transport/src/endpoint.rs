@@ -209,6 +209,12 @@ impl Engine for Endpoint {
         }
     }
 
+    fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+        let Err(cause) = self.check_sender(from, bytes) else { return true };
+        self.rejected.add(cause);
+        false
+    }
+
     #[inline]
     fn handle_timeout(&mut self, now: Time) {
         while let Some((_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
@@ -221,9 +227,9 @@ impl Engine for Endpoint {
         if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
     }
 
-    fn has_urgent(&self, now: Time) -> bool {
-        let mut ready = self.ready.iter().filter_map(|handle| self.peers.get(*handle));
-        ready.any(|peer| peer.is_urgent(now)) || self.deadlines.first().is_some_and(|(due, _)| due <= now)
+    fn next_urgent(&self) -> Option<Time> {
+        let ready = self.ready.iter().filter_map(|handle| self.peers.get(*handle)?.next_urgent());
+        ready.chain(self.deadlines.first().map(|(due, _)| due)).min()
     }
 
     #[inline]

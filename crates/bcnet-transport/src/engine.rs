@@ -23,6 +23,14 @@ pub trait Engine: Debug {
     /// Takes a datagram that arrived. It is deciphered in place.
     fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
 
+    /// To a host: returns whether a datagram can have any effect, as its sender and its first byte tell, which is never
+    /// ciphered (T-40). One that cannot is counted as rejected, and need not be deciphered and handled.
+    #[must_use]
+    fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+        let _ = (from, bytes);
+        true
+    }
+
     /// Serves every timer that is due, because a deadline has passed, or any time has.
     fn handle_timeout(&mut self, now: Time);
 
@@ -31,10 +39,11 @@ pub trait Engine: Debug {
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
 
-    /// Returns whether anything waits to be sent, or a timer to be served, that must not wait for company. Unreliable
-    /// messages may, and so may ACKs for a while (T-60): they share a datagram with what comes next.
+    /// Returns when something is to be sent, or a timer to be served, that must not wait for company; a time that has
+    /// passed if it is so now. Unreliable messages may wait, and so may ACKs for a while (T-60): they share a datagram with
+    /// what comes next.
     #[must_use]
-    fn has_urgent(&self, now: Time) -> bool;
+    fn next_urgent(&self) -> Option<Time>;
 
     /// Writes the next datagram to send into `buffer`.
     ///

@@ -386,10 +386,12 @@ impl Peer {
         }
     }
 
-    /// Returns whether something must leave now: anything but unreliable messages, and ACKs that wait for company (T-60).
-    pub(crate) fn is_urgent(&self, now: Time) -> bool {
+    /// Returns when something must leave: at once anything but unreliable messages, and ACKs when they have waited for
+    /// company for long enough (T-60).
+    pub(crate) fn next_urgent(&self) -> Option<Time> {
         let fresh = || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.budget.bytes()));
-        self.state != State::Live || self.keepalive || self.ack_due.is_some_and(|due| due <= now) || fresh()
+        let at_once = self.state != State::Live || self.keepalive || fresh();
+        if at_once { Some(Time::ZERO) } else { self.ack_due }
     }
 
     /// Returns whether nothing waits for it or from it.

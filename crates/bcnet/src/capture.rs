@@ -1,7 +1,7 @@
 //! Capture files: datagrams inside IPv4 and UDP, as pcapng.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,26 +28,29 @@ pub(crate) struct Packet<'a> {
 /// A capture file that is being written.
 pub(crate) struct Writer {
     path: PathBuf,
-    out: PcapNgWriter<BufWriter<File>>,
+    file: File,
+    /// What is not in the file yet.
+    out: PcapNgWriter<Vec<u8>>,
     packet: Vec<u8>,
-    size: u64,
+    /// How many bytes the file has.
+    written: u64,
 }
 
 impl Writer {
     /// Begins a new file; an old one of that name is gone.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let start = || -> anyhow::Result<_> {
-            let mut out = PcapNgWriter::new(BufWriter::new(File::create(path)?))?;
-            let size = out.write_pcapng_block(InterfaceDescriptionBlock {
+            let mut out = PcapNgWriter::new(Vec::new())?;
+            out.write_pcapng_block(InterfaceDescriptionBlock {
                 linktype: DataLink::RAW,
                 snaplen: 0,
                 // Times are written in nanoseconds; without this readers take them for microseconds.
                 options: vec![InterfaceDescriptionOption::IfTsResol(9)],
             })?;
-            Ok((out, SECTION_SIZE + size as u64))
+            Ok((File::create(path)?, out))
         };
-        let (out, size) = start().with_context(|| path.display().to_string())?;
-        Ok(Self { path: path.to_owned(), out, packet: Vec::new(), size })
+        let (file, out) = start().with_context(|| path.display().to_string())?;
+        Ok(Self { path: path.to_owned(), file, out, packet: Vec::new(), written: 0 })
     }
 
     /// Writes one datagram. Returns `false` if no UDP datagram can hold it.
@@ -66,19 +69,30 @@ impl Writer {
             options: comment.map(|text| EnhancedPacketOption::Comment(text.into())).into_iter().collect(),
             data: self.packet.as_slice().into(),
         };
-        let size = self.out.write_pcapng_block(block).with_context(|| self.path.display().to_string())?;
-        self.size += size as u64;
+        self.out.write_pcapng_block(block).with_context(|| self.path.display().to_string())?;
+        if self.out.get_ref().len() >= MAX_PENDING {
+            self.flush()?;
+        }
         Ok(true)
     }
 
-    /// Returns how many bytes the file has.
-    pub(crate) const fn size(&self) -> u64 {
-        self.size
+    /// Returns how many bytes the file has, or will have.
+    pub(crate) fn size(&self) -> u64 {
+        self.written + self.out.get_ref().len() as u64
     }
 
-    /// Lets readers see everything that was written.
+    /// Lets readers see everything that was written. What does not fit on the disk is forgotten: the file has whole
+    /// datagrams only, and can be written on.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        self.out.get_mut().flush().with_context(|| self.path.display().to_string())
+        let pending = self.out.get_mut();
+        let done = self.file.write_all(pending);
+        match done {
+            Ok(()) => self.written += pending.len() as u64,
+            // Pipes and devices cannot go back, nor need they.
+            Err(_) => drop(self.file.set_len(self.written).and_then(|()| self.file.seek(SeekFrom::End(0)))),
+        }
+        pending.clear();
+        done.with_context(|| self.path.display().to_string())
     }
 }
 
@@ -120,8 +134,8 @@ const fn folded(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The block that a file begins with.
-const SECTION_SIZE: u64 = 28;
+/// What waits for the disk is written when it is this much.
+const MAX_PENDING: usize = 1 << 16;
 const TTL: u8 = 64;
 /// The protocol's number.
 const UDP: u8 = 17;

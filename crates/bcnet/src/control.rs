@@ -82,6 +82,10 @@ pub(crate) enum Request {
     Reload,
     /// Say goodbye to everyone and end the server
     Stop,
+    /// Have sessions panic, to see that nothing else does
+    #[cfg(debug_assertions)]
+    #[command(hide = true)]
+    Panic,
 }
 
 impl Request {

@@ -23,9 +23,6 @@ pub(crate) trait Service: Sized {
     /// Something has arrived at a socket that was empty, or more at one that was not.
     fn note_readable(&mut self, socket: u32);
 
-    /// Commands were carried out, and may have changed anything.
-    fn note_commands(&mut self) {}
-
     /// Takes what has arrived, and does what is due.
     fn turn(&mut self, now: Time);
 
@@ -40,8 +37,13 @@ pub(crate) struct EventLoop<S> {
     clock: Clock,
     commands: Receiver<Command<S>>,
     sender: CommandSender<S>,
+    /// Commands may wait that there was no time for.
+    has_commands: bool,
     /// When the last turn was.
     turned: Time,
+    /// When the clock was looked at last, by itself, and how much of its time does not count.
+    looked: Time,
+    slept: Duration,
 }
 
 impl<S: Service> EventLoop<S> {
@@ -50,7 +52,17 @@ impl<S: Service> EventLoop<S> {
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let (sender, commands) = mpsc::channel();
         let sender = CommandSender { sender, waker };
-        Ok(Self { poll, events: Events::with_capacity(1024), clock, commands, sender, turned: Time::ZERO })
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(1024),
+            clock,
+            commands,
+            sender,
+            has_commands: false,
+            turned: Time::ZERO,
+            looked: clock.now(),
+            slept: Duration::ZERO,
+        })
     }
 
     /// Hands commands to the service, from any thread.
@@ -73,35 +85,63 @@ impl<S: Service> EventLoop<S> {
 
     /// Waits until something is to be done, and has it done.
     pub(crate) fn turn(&mut self, service: &mut S) -> io::Result<()> {
-        let wait = service
-            .next_timeout()
-            .map_or(LONGEST_WAIT, |next| next.since(self.clock.now()).min(LONGEST_WAIT));
+        let due = if self.has_commands { Some(Time::ZERO) } else { service.next_timeout() };
+        let now = self.look(Duration::ZERO);
+        let wait = due.map_or(LONGEST_WAIT, |due| due.since(now).min(LONGEST_WAIT));
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        let now = self.clock.now();
+        let now = self.look(wait);
         self.turned = now;
         for event in &self.events {
             match event.token() {
-                WAKE => dispatch(&self.commands, service, now),
+                WAKE => self.has_commands = true,
                 Token(socket) => service.note_readable(socket as u32),
             }
+        }
+        if self.has_commands {
+            self.has_commands = self.dispatch(service, now);
         }
         service.turn(now);
         Ok(())
     }
-}
 
-/// Carries out what other threads have asked for.
-fn dispatch<S: Service>(commands: &Receiver<Command<S>>, service: &mut S, now: Time) {
-    while let Ok(command) = commands.try_recv() {
-        command(service, now);
+    /// Returns the time of the service, if it should be `expected` after the last look at most. When it is much later, the
+    /// machine slept, or this process did: in that time nobody could be heard, so it does not count, and nobody is given up
+    /// for a silence that was not theirs.
+    fn look(&mut self, expected: Duration) -> Time {
+        let now = self.clock.now();
+        let late = now.since(self.looked).saturating_sub(expected);
+        self.looked = now;
+        if late >= MIN_SLEEP {
+            self.slept += late;
+            let seconds = late.as_secs();
+            tracing::warn!(
+                event = "slept",
+                seconds,
+                "the machine or this process stood still; it does not count"
+            );
+        }
+        Time::ZERO + now.since(Time::ZERO + self.slept)
     }
-    service.note_commands();
+
+    /// Carries out what other threads have asked for, in order, until it has taken its share of the turn. Returns whether
+    /// there may be more.
+    fn dispatch(&self, service: &mut S, now: Time) -> bool {
+        let began = self.clock.now();
+        while let Ok(command) = self.commands.try_recv() {
+            command(service, now);
+            if self.clock.now().since(began) >= COMMAND_SHARE {
+                return true;
+            }
+        }
+        false
+    }
 }
 
-/// Something that another thread wants done. It must not wait.
+/// Something that another thread wants done. It must not wait, and what takes long is given in pieces: datagrams are looked
+/// at in between.
 type Command<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
 
 /// Hands commands to a service, from any thread.
@@ -131,29 +171,10 @@ impl<S> CommandSender<S> {
         &self,
         question: impl FnOnce(&mut S, Time) -> T + Send + 'static,
     ) -> Option<T> {
-        self.start_asking(question).wait()
-    }
-
-    /// Has something done. The result can be waited for.
-    pub(crate) fn start_asking<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut S, Time) -> T + Send + 'static,
-    ) -> Pending<T> {
         let (reply, answer) = mpsc::sync_channel(1);
         // Whoever asked may be gone.
         self.give(move |service, now| drop(reply.try_send(question(service, now))));
-        Pending(answer)
-    }
-}
-
-/// An answer that is still to come.
-#[derive(Debug)]
-pub(crate) struct Pending<T>(Receiver<T>);
-
-impl<T> Pending<T> {
-    /// Waits for the answer. Returns `None` if the service is over.
-    pub(crate) fn wait(self) -> Option<T> {
-        self.0.recv_timeout(PATIENCE).ok()
+        answer.recv_timeout(PATIENCE).ok()
     }
 }
 
@@ -176,8 +197,12 @@ impl Registrar {
 
 const WAKE: Token = Token(usize::MAX);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A look at the clock that is later than expected by so much tells that the machine slept.
+const MIN_SLEEP: Duration = Duration::from_secs(2);
+/// When commands have taken this long, datagrams have their turn before the next.
+const COMMAND_SHARE: Duration = Duration::from_micros(50);
 /// How long a service may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -189,7 +214,6 @@ mod tests {
     #[derive(Default)]
     struct Counter {
         turns: u32,
-        commands: u32,
         next: Option<Time>,
         is_over: bool,
     }
@@ -200,10 +224,6 @@ mod tests {
         }
 
         fn note_readable(&mut self, _: u32) {}
-
-        fn note_commands(&mut self) {
-            self.commands += 1;
-        }
 
         fn turn(&mut self, _: Time) {
             self.turns += 1;
@@ -226,7 +246,28 @@ mod tests {
         let mut counter = Counter::default();
         event_loop.run(&mut counter).expect("run");
         assert_eq!(asking.join().expect("no panic"), Some(0), "commands come before the turn");
-        assert!(counter.commands >= 1 && counter.turns >= 1);
+        assert!(counter.turns >= 1);
+    }
+
+    #[test]
+    fn commands_that_take_long_have_a_turn_between_them() {
+        let clock = Clock::start();
+        let mut event_loop = EventLoop::new(clock).expect("a loop");
+        let commands = event_loop.commands();
+        let (seen, turns) = mpsc::channel();
+        for _ in 0..3 {
+            let seen = seen.clone();
+            commands.give(move |counter: &mut Counter, _| {
+                let end = clock.now() + COMMAND_SHARE;
+                while clock.now() < end {}
+                seen.send(counter.turns).expect("a listener");
+            });
+        }
+        let mut counter = Counter::default();
+        for _ in 0..3 {
+            event_loop.turn(&mut counter).expect("a turn");
+        }
+        assert_eq!(turns.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]
@@ -239,6 +280,27 @@ mod tests {
         // The system counts whole milliseconds.
         assert!(clock.now() + Duration::from_millis(1) >= due);
         assert_eq!(counter.turns, 1);
+    }
+
+    #[test]
+    fn time_that_the_machine_slept_through_does_not_count() {
+        let mut event_loop = EventLoop::new(Clock::start()).expect("a loop");
+        let mut counter = Counter { next: Some(Time::ZERO), ..Counter::default() };
+        let mut expected = Duration::ZERO;
+        for sleep in [0, 1, 3600, 0, 100_000, 1].map(Duration::from_secs) {
+            event_loop.turn(&mut counter).expect("a turn");
+            let before = event_loop.turned;
+            event_loop.clock.jump(sleep);
+            event_loop.turn(&mut counter).expect("a turn");
+            let passed = event_loop.turned.since(before);
+            if sleep < MIN_SLEEP {
+                assert!(passed >= sleep, "{sleep:?}");
+                expected += sleep;
+            } else {
+                assert!(passed < MIN_SLEEP, "{sleep:?}");
+            }
+        }
+        assert!(event_loop.turned >= Time::ZERO + expected);
     }
 
     #[test]

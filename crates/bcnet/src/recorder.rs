@@ -1,14 +1,16 @@
 //! The capture of a running server: a ring of files, written by a thread of its own.
 //!
-//! The disk must not hold up the game: what the thread cannot keep up with is left out and counted.
+//! The disk must not hold up the game: what the thread cannot keep up with is left out and counted. Nor must the thread
+//! itself: it is not woken for each datagram, but takes what has come every so often, in one piece.
 
 use std::fs;
 use std::net::SocketAddrV4;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -27,15 +29,47 @@ pub(crate) struct Ring {
 }
 
 /// Takes datagrams for the capture. Every thread has one of its own.
-#[derive(Clone)]
 pub(crate) struct Recorder {
-    packets: SyncSender<Owned>,
-    left_out: LeftOut,
-    /// Dropped after `packets`.
-    _written: Arc<Written>,
+    /// Shared with the thread that writes, which only ever swaps it with an empty one.
+    page: Arc<Mutex<Page>>,
+    shared: Arc<Shared>,
+    /// Dropped last.
+    written: Arc<Written>,
 }
 
-/// How many datagrams are not in the capture because the disk was too slow, or full.
+impl Clone for Recorder {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.shared), Arc::clone(&self.written))
+    }
+}
+
+/// Datagrams that wait to be written, of one thread.
+#[derive(Default)]
+struct Page {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+struct Entry {
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    time: Duration,
+    /// Where its bytes are.
+    place: Range<usize>,
+    comment: Option<Box<str>>,
+}
+
+/// What recorders and the thread that writes have in common.
+#[derive(Default)]
+struct Shared {
+    pages: Mutex<Vec<Arc<Mutex<Page>>>>,
+    left_out: LeftOut,
+    /// The last recorder is gone.
+    is_over: AtomicBool,
+}
+
+/// How many datagrams are not in the capture because the disk was too slow, or full, or because there were too many of
+/// strangers.
 #[derive(Clone, Default)]
 pub(crate) struct LeftOut(Arc<AtomicU64>);
 
@@ -43,47 +77,50 @@ impl LeftOut {
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    fn add(&self, datagrams: usize) {
+        self.0.fetch_add(datagrams as u64, Ordering::Relaxed);
+    }
 }
 
 /// Tells when everything is written. Nobody ever waits for the lock.
-struct Written(Mutex<Receiver<()>>);
+struct Written {
+    shared: Arc<Shared>,
+    writer: Thread,
+    end: Mutex<Receiver<()>>,
+}
 
 impl Drop for Written {
     /// When the last recorder is gone, everything that was recorded is in the file, unless the disk has stopped.
     fn drop(&mut self) {
-        let written = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = written.recv_timeout(PATIENCE);
+        self.shared.is_over.store(true, Ordering::Release);
+        self.writer.unpark();
+        let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = end.recv_timeout(PATIENCE);
     }
-}
-
-struct Owned {
-    from: SocketAddrV4,
-    to: SocketAddrV4,
-    time: Duration,
-    bytes: Box<[u8]>,
-    comment: Option<Box<str>>,
 }
 
 impl Recorder {
     /// Begins a capture. One that is there becomes the one before.
     pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
-        // Devices and pipes stay where they are, and what cannot start again and again must not push out what is recorded.
-        if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY) {
-            shift(&ring)?;
-        }
-        let mut writer = Writer::create(&ring.path)?;
-        writer.flush()?;
-        let (packets, inbox) = mpsc::sync_channel(BACKLOG);
-        let (ended, written) = mpsc::channel();
+        let file = begin(&ring)?;
+        let shared = Arc::<Shared>::default();
+        let (ended, end) = mpsc::channel();
+        let tape = Tape { ring, file: Some(file), is_failing: false, left_out: shared.left_out.clone() };
+        let source = Arc::clone(&shared);
         let write = move || {
             let _ended: Sender<()> = ended;
-            if let Err(error) = write_all(&ring, writer, &inbox) {
-                tracing::error!(event = "capture_failed", error = format!("{error:#}"), "the capture ends");
-            }
+            write_all(tape, &source);
         };
-        thread::Builder::new().name("capture".into()).spawn(write)?;
-        let written = Arc::new(Written(Mutex::new(written)));
-        Ok(Self { packets, left_out: LeftOut::default(), _written: written })
+        let writer = thread::Builder::new().name("capture".into()).spawn(write)?.thread().clone();
+        let written = Written { shared: Arc::clone(&shared), writer, end: Mutex::new(end) };
+        Ok(Self::new(shared, Arc::new(written)))
+    }
+
+    fn new(shared: Arc<Shared>, written: Arc<Written>) -> Self {
+        let page = Arc::<Mutex<Page>>::default();
+        lock(&shared.pages).push(Arc::clone(&page));
+        Self { page, shared, written }
     }
 
     /// Records a datagram.
@@ -100,33 +137,134 @@ impl Recorder {
         bytes: &[u8],
         remark: Option<&str>,
     ) {
-        let comment = remark.map(Into::into);
-        if self.packets.try_send(Owned { from, to, time, bytes: bytes.into(), comment }).is_err() {
-            self.left_out.0.fetch_add(1, Ordering::Relaxed);
+        let mut page = lock(&self.page);
+        let place = page.bytes.len()..page.bytes.len() + bytes.len();
+        if place.end > MAX_BYTES || page.entries.len() >= MAX_ENTRIES {
+            drop(page);
+            return self.leave_out();
         }
+        let is_half = place.start < MAX_BYTES / 2 && place.end >= MAX_BYTES / 2;
+        page.bytes.extend_from_slice(bytes);
+        page.entries.push(Entry { from, to, time, place, comment: remark.map(Into::into) });
+        if is_half || page.entries.len() == MAX_ENTRIES / 2 {
+            self.written.writer.unpark();
+        }
+    }
+
+    /// Counts a datagram that is not recorded.
+    pub(crate) fn leave_out(&self) {
+        self.shared.left_out.add(1);
     }
 
     /// Returns the count of what is not in the capture.
     pub(crate) fn left_out(&self) -> LeftOut {
-        self.left_out.clone()
+        self.shared.left_out.clone()
     }
 }
 
-fn write_all(ring: &Ring, mut writer: Writer, packets: &Receiver<Owned>) -> anyhow::Result<()> {
-    while let Ok(first) = packets.recv() {
-        let mut next = Some(first);
-        while let Some(Owned { from, to, time, bytes, comment }) = next {
-            if writer.size() >= ring.size {
-                writer.flush()?;
-                shift(ring)?;
-                writer = Writer::create(&ring.path)?;
+/// Nothing is left half done by whoever panics with the lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes what all recorders have, until they are gone.
+fn write_all(mut tape: Tape, shared: &Shared) {
+    let mut taken: Vec<Page> = Vec::new();
+    loop {
+        thread::park_timeout(if tape.is_failing { RETRY } else { EVERY });
+        let is_over = shared.is_over.load(Ordering::Acquire);
+        {
+            let pages = lock(&shared.pages);
+            taken.resize_with(pages.len(), Page::default);
+            for (page, empty) in pages.iter().zip(&mut taken) {
+                std::mem::swap(&mut *lock(page), empty);
             }
-            writer.write(&Packet { from, to, time, bytes: &bytes, comment: comment.as_deref() })?;
-            next = packets.try_recv().ok();
         }
-        writer.flush()?;
+        tape.write(&taken);
+        for page in &mut taken {
+            page.entries.clear();
+            page.bytes.clear();
+        }
+        if is_over {
+            return;
+        }
     }
-    Ok(())
+}
+
+/// The files, and how it goes with them.
+struct Tape {
+    ring: Ring,
+    /// The newest; none while it cannot be begun.
+    file: Option<Writer>,
+    is_failing: bool,
+    left_out: LeftOut,
+}
+
+impl Tape {
+    /// Writes all datagrams in the order of their times. If the disk fails, they are left out, and the next ones are tried
+    /// again later.
+    fn write(&mut self, pages: &[Page]) {
+        let mut entries: Vec<(&Entry, &[u8])> = Vec::new();
+        for Page { entries: more, bytes } in pages {
+            entries.extend(more.iter().map(|entry| (entry, &bytes[entry.place.clone()])));
+        }
+        entries.sort_by_key(|(entry, _)| entry.time);
+        if entries.is_empty() {
+            return;
+        }
+        match self.try_write(&entries) {
+            Ok(()) if self.is_failing => {
+                self.is_failing = false;
+                let left_out = self.left_out.count();
+                tracing::info!(
+                    event = "capture_resumed",
+                    left_out,
+                    "what came meanwhile is not in the capture"
+                );
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.left_out.add(entries.len());
+                if !self.is_failing {
+                    let error = format!("{error:#}");
+                    tracing::error!(event = "capture_failed", error, "it is tried again and again");
+                }
+                self.is_failing = true;
+            }
+        }
+    }
+
+    fn try_write(&mut self, entries: &[(&Entry, &[u8])]) -> anyhow::Result<()> {
+        for (entry, bytes) in entries {
+            if let Some(mut full) = self.file.take_if(|file| file.size() >= self.ring.size) {
+                full.flush()?;
+            }
+            let Entry { from, to, time, comment, .. } = entry;
+            let comment = comment.as_deref();
+            self.file()?.write(&Packet { from: *from, to: *to, time: *time, bytes, comment })?;
+        }
+        self.file()?.flush()
+    }
+
+    /// Returns the newest file, which is begun if there is none.
+    fn file(&mut self) -> anyhow::Result<&mut Writer> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => begin(&self.ring)?,
+        };
+        Ok(self.file.insert(file))
+    }
+}
+
+/// Begins a new file. One that is there becomes the one before.
+fn begin(ring: &Ring) -> anyhow::Result<Writer> {
+    // Devices and pipes stay where they are, and what cannot start again and again must not push out what is recorded.
+    if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY) {
+        shift(ring)?;
+    }
+    let mut writer = Writer::create(&ring.path)?;
+    writer.flush()?;
+    Ok(writer)
 }
 
 /// Makes room for a new file: each gets the next number and the oldest is gone.
@@ -152,8 +290,12 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 const EMPTY: u64 = 60;
 /// How long the disk may take at the end.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Datagrams that wait for the disk, at most: with their bytes a few megabytes.
-const BACKLOG: usize = 8192;
+/// How often what was recorded is written, and how often it is tried while the disk fails.
+const EVERY: Duration = Duration::from_millis(100);
+const RETRY: Duration = Duration::from_secs(1);
+/// What waits for the disk, of one thread: bytes and datagrams.
+const MAX_BYTES: usize = 4 << 20;
+const MAX_ENTRIES: usize = 1 << 15;
 
 #[cfg(test)]
 mod tests {
@@ -194,6 +336,34 @@ mod tests {
         assert_eq!(recorded(&directory, "game.1.pcapng"), [4]);
         assert_eq!(recorded(&directory, "game.2.pcapng"), [3]);
         assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3, "no more than the ring has");
+        fs::remove_dir_all(&directory).expect("removed");
+    }
+
+    #[test]
+    fn a_capture_goes_on_when_the_disk_works_again() {
+        let directory = std::env::temp_dir().join(format!("bcnet-disk-{}", std::process::id()));
+        let away = directory.with_extension("away");
+        fs::create_dir_all(&directory).expect("a directory");
+        let ring = Ring { path: directory.join("game.pcapng"), size: 2000, files: 2 };
+        let recorder = Recorder::start(ring).expect("a capture");
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
+        let record = |number| recorder.record(address, address, Duration::ZERO, &[number; 500]);
+        // The file that is open can be written to its end, but none can be begun.
+        fs::rename(&directory, &away).expect("moved");
+        let left_out = recorder.left_out();
+        for _ in 0..100 {
+            (0..8).for_each(|_| record(1));
+            thread::park_timeout(EVERY);
+            if left_out.count() > 0 {
+                break;
+            }
+        }
+        assert!(left_out.count() > 0, "it has failed");
+        fs::rename(&away, &directory).expect("moved back");
+        record(2);
+        drop(recorder);
+        assert_eq!(recorded(&directory, "game.pcapng"), [2]);
+        assert!(recorded(&directory, "game.1.pcapng").iter().all(|number| *number == 1));
         fs::remove_dir_all(&directory).expect("removed");
     }
 

@@ -28,8 +28,8 @@ impl Engine for Stock {
     }
 
     /// It sends when its frame comes, whatever it is.
-    fn has_urgent(&self, now: Time) -> bool {
-        self.next_due().is_some_and(|due| due <= now)
+    fn next_urgent(&self) -> Option<Time> {
+        self.next_due()
     }
 
     fn poll_transmit(&mut self, buffer: &mut [u8], _: Time) -> Option<Transmit> {

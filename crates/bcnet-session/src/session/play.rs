@@ -95,8 +95,25 @@ impl<E: Engine> Session<E> {
     /// S-33: a copy of a state update for everyone else in the game, instead of older ones that wait behind a full line.
     fn relay_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
         for to in self.in_game.iter().filter(|to| *to != from) {
-            let sent = self.endpoint.send_latest(to, payload, &mut game::outdated_by(payload), now);
+            let (mut outdated_by, mut dropped) = (game::outdated_by(payload), 0);
+            let mut is_outdated = |older: &[u8]| {
+                let is_outdated = outdated_by(older);
+                dropped += u64::from(is_outdated);
+                is_outdated
+            };
+            let sent = self.endpoint.send_latest(to, payload, &mut is_outdated, now);
+            if dropped > 0 {
+                self.note_outdated(to, dropped);
+            }
             self.note_relayed(to, sent, Quality::Unreliable, now);
+        }
+    }
+
+    #[cold]
+    fn note_outdated(&mut self, to: PeerId, dropped: u64) {
+        self.counters.outdated += dropped;
+        if let Some(member) = self.member_mut(to) {
+            member.outdated += dropped;
         }
     }
 

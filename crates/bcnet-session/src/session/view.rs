@@ -52,6 +52,9 @@ pub struct Player {
     pub round_trip: Option<Duration>,
     /// What it did wrong.
     pub anomalies: Anomalies,
+    /// State updates for it that were dropped before they left, because newer ones of the same ship replace them: its line
+    /// is too thin.
+    pub outdated: u64,
 }
 
 /// A session at one moment.
@@ -105,6 +108,7 @@ impl<E: Engine> Session<E> {
             joined: member.joined,
             round_trip: self.endpoint.round_trip(member.id),
             anomalies: member.anomalies,
+            outdated: member.outdated,
         }
     }
 

@@ -93,13 +93,29 @@ impl Endpoint {
         }
     }
 
+    /// T-58: may this be somebody's? Only the first byte of the datagram is looked at.
+    #[inline]
+    pub(super) fn check_sender(&self, from: SocketAddrV4, bytes: &[u8]) -> Result<(), Cause> {
+        let sender = PeerId(*bytes.first().ok_or(Cause::Malformed)?);
+        if self.role == Role::Client || sender == PeerId::UNASSIGNED || sender == PeerId::GAMESPY {
+            return Ok(());
+        }
+        self.find_sender(sender, from).map(drop)
+    }
+
+    /// T-58: the peer with an id, if it is at this address.
+    #[inline]
+    fn find_sender(&self, sender: PeerId, from: SocketAddrV4) -> Result<Handle, Cause> {
+        let handle = self.peers.find(sender).ok_or(Cause::UnknownSender)?;
+        let known = self.peers.get(handle).is_some_and(|peer| peer.address == from);
+        if known { Ok(handle) } else { Err(Cause::WrongAddress) }
+    }
+
     /// T-51, T-58: whose datagram is this?
     fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Result<Handle, Cause> {
         let sender = datagram.sender();
         if self.role == Role::Client || sender != PeerId::UNASSIGNED {
-            let handle = self.peers.find(sender).ok_or(Cause::UnknownSender)?;
-            let known = self.peers.get(handle).is_some_and(|peer| peer.address == from);
-            return if known { Ok(handle) } else { Err(Cause::WrongAddress) };
+            return self.find_sender(sender, from);
         }
         let nonce = datagram.messages().find_map(|message| match message {
             Message::Control(Control { body: Body::ConnectRequest { nonce, .. }, .. }) => Some(nonce),

@@ -430,7 +430,7 @@ fn an_old_message_to_a_peer_that_leaves_is_no_deadline() {
 fn only_unreliable_messages_and_acks_in_company_are_not_urgent() {
     let mut host = puppet(plain());
     let is_urgent = |host: &mut End, now| {
-        let is_urgent = host.endpoint.has_urgent(now);
+        let is_urgent = host.endpoint.next_urgent().is_some_and(|due| due <= now);
         host.flush(now);
         is_urgent
     };
@@ -444,8 +444,12 @@ fn only_unreliable_messages_and_acks_in_company_are_not_urgent() {
     host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(2));
     assert!(!is_urgent(&mut host, ms(2)), "an ACK is not answered");
     host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3));
-    assert!(!host.endpoint.has_urgent(ms(3)) && !host.endpoint.has_urgent(before(ms(23))));
-    assert!(is_urgent(&mut host, ms(23)), "its ACK has waited for company for long enough");
+    assert_eq!(
+        host.endpoint.next_urgent(),
+        Some(ms(23)),
+        "its ACK has waited for company for long enough then"
+    );
+    assert!(is_urgent(&mut host, ms(23)));
     assert!(!is_urgent(&mut host, ms(24)));
     let again = host.endpoint.next_timeout().expect("one message is not acknowledged");
     assert!(is_urgent(&mut host, again), "what was lost");

@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     });
     let clock = Clock::start();
     let mut event_loop = EventLoop::new(clock)?;
-    let mut relay = Relay::new(setup, clock, &event_loop)?;
+    let mut relay = Relay::new(setup, &event_loop)?;
     options::listen_to_signals(&event_loop.commands(), args.bans.clone())?;
     options::start_housekeeping(event_loop.commands(), args.master.clone(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());

@@ -17,7 +17,7 @@ use super::options::Upstream;
 use super::silence::Silence;
 use super::sockets::{LISTENING, Sockets};
 use super::watch::Watch;
-use crate::clock::Clock;
+use crate::clock::wall_now;
 use crate::event_loop::{CommandSender, EventLoop, Service};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
@@ -47,7 +47,6 @@ pub(super) struct Relay {
     silence: Silence,
     listen: SocketAddrV4,
     port: u16,
-    clock: Clock,
     watch: Watch,
     metrics: Metrics,
     masters: Masters,
@@ -95,7 +94,7 @@ impl Service for Relay {
         self.beat(now);
         self.settle(now);
         self.sockets.send(now);
-        self.watch.advance(now, self.clock.wall(now));
+        self.watch.advance(now, wall_now());
         self.look_up(now);
     }
 
@@ -105,7 +104,7 @@ impl Service for Relay {
 }
 
 impl Relay {
-    pub(super) fn new(setup: Setup, clock: Clock, event_loop: &EventLoop<Self>) -> anyhow::Result<Self> {
+    pub(super) fn new(setup: Setup, event_loop: &EventLoop<Self>) -> anyhow::Result<Self> {
         let Setup { listen, upstream: name, config, queues, advertise, recorder } = setup;
         let upstream = name.resolve_beside(listen)?;
         check_sources(&config.sources, upstream)?;
@@ -123,7 +122,6 @@ impl Relay {
             upstream,
             name,
             port,
-            clock,
             masters: Masters::default(),
             master_addresses: Vec::new(),
             advertise,
@@ -184,7 +182,7 @@ impl Relay {
         if refusal.is_none_or(|refusal| refusal == Refusal::Malformed) {
             let remark = self.watch.see((from, to), inbound.content, now);
             if let Some(recorder) = &self.recorder {
-                recorder.record_with(from, to, self.clock.wall(now), inbound.wire, remark.as_deref());
+                recorder.record_with(from, to, wall_now(), inbound.wire, remark.as_deref());
             }
         }
         if self.sockets.is_nearly_full() {
@@ -296,7 +294,7 @@ impl Relay {
 
     /// Prints the queues.
     pub(super) fn dump(&mut self, now: Time) {
-        self.watch.dump(now, self.clock.wall(now));
+        self.watch.dump(now, wall_now());
     }
 
     /// Takes over the bans that were read; whoever asked for that is told.

@@ -113,6 +113,8 @@ impl ControlPlane {
             Request::Stop => {
                 Ok(json!({ "done": "the server says goodbye and ends", "server": self.name()? }))
             }
+            #[cfg(debug_assertions)]
+            Request::Panic => chosen.panic(),
         }
     }
 
@@ -126,10 +128,9 @@ impl ControlPlane {
 
     fn enforce(&self, state: &State) {
         let networks = state.bans.in_force().networks();
-        self.workers.give_all(move |group, now| {
-            for host in &mut group.hosts {
-                host.session.set_bans(networks.clone(), now);
-            }
+        self.workers.give_each(|_| {
+            let networks = networks.clone();
+            move |host, now| host.session.set_bans(networks, now)
         });
     }
 
@@ -160,7 +161,7 @@ impl ControlPlane {
         let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
-        let configs = Arc::new(configs?);
+        let configs = configs?;
         let restart = needs_restart(&self.started, &loaded.settings);
         let mut state = self.state();
         state.bans.reload(wall_now().as_secs())?;
@@ -169,12 +170,13 @@ impl ControlPlane {
         self.enforce(&state);
         self.triggers.bans.fire();
         let limits = start::limits(&state.settings);
-        self.workers.give_all(move |group, now| {
-            group.coalescing.limits = limits;
-            for host in &mut group.hosts {
-                let Some(config) = configs.get(host.number) else { continue };
+        self.workers.give_all(move |group, _| group.coalescing.limits = limits);
+        self.workers.give_each(|session| {
+            let config = configs.get(session).cloned();
+            move |host, now| {
+                let Some(config) = config else { return };
                 let masters = host.session.config().masters.clone();
-                host.reconfigure(Config { masters, ..config.clone() }, now);
+                host.reconfigure(Config { masters, ..config }, now);
             }
         });
         if is_moved {
@@ -189,10 +191,9 @@ impl ControlPlane {
         let masters = Arc::new(masters::resolve(&names));
         // Names that were changed meanwhile are looked up next.
         if self.state().settings.server.masters == names {
-            self.workers.give_all(move |group, now| {
-                for host in &mut group.hosts {
-                    host.set_masters(&masters, now);
-                }
+            self.workers.give_each(|_| {
+                let masters = Arc::clone(&masters);
+                move |host, now| host.set_masters(&masters, now)
             });
         }
         HOUSEKEEPING

@@ -6,6 +6,7 @@
 
 mod ban_list;
 mod coalescing;
+mod containment;
 mod control_plane;
 mod control_socket;
 mod event_log;
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let loaded = config::load(&flags, env::vars_os())?;
     let settings = &loaded.settings;
     let _log = log::start(&start::log_options(settings))?;
+    containment::log_panics();
     let bans = start::bans(settings)?;
     let clock = Clock::start();
     let hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bcnet_observe::Queues;
 use bcnet_session::{Player, PlayerState};
-use bcnet_transport::Time;
 use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{Snapshot, Time};
 use serde_json::{Value, json};
 
 use super::coalescing::Coalescing;
@@ -60,12 +60,8 @@ impl<'a> Chosen<'a> {
         question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Refusal> {
         let session = self.session.clone();
-        let answers = self.workers.ask_all(move |group, now| {
-            let coalescing = &group.coalescing;
-            let ask = |host: &mut SessionHost| {
-                is_meant(host, session.as_deref()).then(|| question(host, coalescing, now))
-            };
-            group.hosts.iter_mut().map(ask).collect()
+        let answers = self.workers.ask_each(move |host, coalescing, now| {
+            is_meant(host, session.as_deref()).then(|| question(host, coalescing, now))
         });
         if answers.is_empty() {
             return Err(Refusal("the server is ending".into()));
@@ -213,6 +209,15 @@ impl<'a> Chosen<'a> {
         Ok(json!({ "done": done, "server": self.name()? }))
     }
 
+    /// Has sessions panic.
+    #[cfg(debug_assertions)]
+    pub(super) fn panic(&self) -> Result<Value, Refusal> {
+        for session in self.each(|host, _| host.number)? {
+            self.workers.ask_one::<()>(session, |_, _| panic!("asked for"));
+        }
+        Ok(json!({ "done": "panicked" }))
+    }
+
     /// Returns how the server is doing; `capture_left_out` is how many datagrams are not in the capture, if there is one.
     pub(super) fn status(&self, capture_left_out: Option<u64>) -> Result<Value, Refusal> {
         let sessions = self.each_with(|host, coalescing, now| {
@@ -234,15 +239,28 @@ impl<'a> Chosen<'a> {
             Some(player) => {
                 let found = self.find(player)?;
                 let id = found.player.id;
-                vec![self.act(&found, move |host, now| Vec::from_iter(queues(host, id, now)))?]
+                vec![self.act(&found, move |host, now| waiting(host, |peer| peer == id, now))?]
             }
-            None => self.each(|host, now| {
-                let ids: Vec<_> = host.session.players().map(|player| player.id).collect();
-                ids.into_iter().filter_map(|id| queues(host, id, now)).collect()
-            })?,
+            None => self.each(|host, now| waiting(host, |_| true, now))?,
         };
-        Ok(json!({ "queues": queues.concat() }))
+        // Put into words here, so that the game does not wait for that.
+        let queues =
+            queues.iter().flat_map(|waiting| waiting.peers.iter().map(|peer| queues_of(waiting, peer)));
+        Ok(json!({ "queues": queues.collect::<Vec<_>>() }))
     }
+}
+
+/// What waits for and from players of one session.
+struct Waiting {
+    session: String,
+    port: u16,
+    peers: Vec<Snapshot>,
+}
+
+fn waiting(host: &SessionHost, is_meant: impl Fn(PeerId) -> bool, now: Time) -> Waiting {
+    let ids = host.session.players().map(|player| player.id).filter(|id| is_meant(*id));
+    let peers = ids.filter_map(|id| host.session.snapshot(id, now)).collect();
+    Waiting { session: host.session.config().name.clone(), port: host.address.port(), peers }
 }
 
 /// Returns whether a session has this name or port, if one is asked for.
@@ -262,12 +280,11 @@ fn ambiguous(player: &str, found: &[Found]) -> Refusal {
     Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
 }
 
-fn queues(host: &SessionHost, peer: PeerId, now: Time) -> Option<Value> {
-    let snapshot = host.session.snapshot(peer, now)?;
-    Some(json!({
-        "session": host.session.config().name,
-        "port": host.address.port(),
-        "peer": peer.0,
+fn queues_of(Waiting { session, port, .. }: &Waiting, snapshot: &Snapshot) -> Value {
+    json!({
+        "session": session,
+        "port": port,
+        "peer": snapshot.peer.0,
         "unacknowledged": snapshot.unacknowledged.len(),
         "acks": snapshot.acks.len(),
         "fresh": snapshot.fresh,
@@ -277,8 +294,8 @@ fn queues(host: &SessionHost, peer: PeerId, now: Time) -> Option<Value> {
         "round_trip_ms": snapshot.round_trip.map(millis),
         "timeout_ms": millis(snapshot.timeout),
         "silent_s": snapshot.silent_for.as_secs(),
-        "dump": Queues::from(&snapshot).to_string(),
-    }))
+        "dump": Queues::from(snapshot).to_string(),
+    })
 }
 
 fn describe_all(host: &SessionHost, now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
@@ -307,15 +324,15 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         "deaths": player.score.deaths,
         "score": player.score.points,
         "anomalies": player.anomalies.total(),
+        "outdated": player.outdated,
     })
 }
 
 fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
-    let (status, traffic) = (host.session.status(now), host.traffic);
-    let counters = status.counters;
+    let status = host.session.status(now);
     let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip());
-    let per_second = host.figures.per_second(traffic.volume(), now);
-    json!({
+    let per_second = host.figures.per_second(host.traffic.volume(), now);
+    let status = json!({
         "name": host.session.config().name,
         "port": host.address.port(),
         "address": host.address.ip().to_string(),
@@ -337,12 +354,24 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
         "cpu_budget": coalescing.limits.budget,
         "coalescing_ms": millis(coalescing.window()),
         "coalesce_min_ms": millis(coalescing.limits.min),
+        "masters": status.masters.iter().map(master).collect::<Vec<_>>(),
+        "mismatches": mismatches(host, now),
+    });
+    let parts = [status, counts(host)].into_iter().filter_map(|part| part.as_object().cloned());
+    parts.flatten().collect()
+}
+
+/// Returns what was counted so far.
+fn counts(host: &SessionHost) -> Value {
+    let (traffic, counters) = (host.traffic, host.session.counters());
+    json!({
         "datagrams_in": traffic.datagrams_in,
         "datagrams_out": traffic.datagrams_out,
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,
         "oversized": traffic.oversized,
         "unsent": traffic.unsent,
+        "overflowed": traffic.overflowed,
         "rejected": host.session.rejected().total(),
         "queries": counters.queries,
         "queries_answered": counters.queries_answered,
@@ -353,9 +382,8 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
         "ignored": counters.ignored,
         "messages_in": counters.messages_in,
         "relayed": counters.relayed,
+        "outdated": counters.outdated,
         "anomalies": counters.anomalies.total(),
-        "masters": status.masters.iter().map(master).collect::<Vec<_>>(),
-        "mismatches": mismatches(host, now),
     })
 }
 

@@ -10,17 +10,19 @@ use std::time::Duration;
 use bcnet_transport::{Deadlines, Time, cipher};
 
 use super::coalescing::{Coalescing, Limits};
+use super::containment::contain;
 use super::session_host::{Reading, SessionHost};
-use crate::clock::Clock;
+use crate::clock::{Clock, wall_now};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::recorder::Recorder;
-use crate::udp::{Batch, Received};
+use crate::udp::{Batch, Received, SLOTS};
 
 /// The sessions of one thread.
 pub(super) struct SessionGroup {
     pub(super) hosts: Vec<SessionHost>,
     pub(super) recorder: Option<Recorder>,
     pub(super) coalescing: Coalescing,
+    registrar: Registrar,
     clock: Clock,
     deadlines: Deadlines,
     /// Sessions whose sockets are to be emptied.
@@ -31,6 +33,8 @@ pub(super) struct SessionGroup {
     departing: Vec<u32>,
     inbound: Batch,
     outbound: Batch,
+    /// How long a turn may take what has arrived.
+    receive_time: Duration,
     /// When this turn began, by the clock.
     began: Time,
     /// What this turn did so far.
@@ -68,22 +72,19 @@ impl Service for SessionGroup {
     }
 
     fn note_readable(&mut self, socket: u32) {
-        let is_news = |host: &&mut SessionHost| !host.is_unread && host.reading != Reading::GivenUp;
-        let Some(host) = self.hosts.get_mut(socket as usize).filter(is_news) else { return };
+        let Some(host) = self.hosts.get_mut(socket as usize).filter(|host| !host.is_unread) else { return };
         host.is_unread = true;
         self.unread.push_back(socket);
-    }
-
-    fn note_commands(&mut self) {
-        self.wake_all();
     }
 
     fn turn(&mut self, now: Time) {
         self.began = self.clock.now();
         self.coalescing.advance(now);
         self.call_due(now);
+        // All have the same share of the time, whatever arrives at others.
+        let share = self.receive_time / u32::try_from(self.unread.len().max(1)).unwrap_or(u32::MAX);
         for _ in 0..self.unread.len() {
-            self.receive(now);
+            self.receive(share, now);
         }
         self.handle_inbound(now);
         let handed_out = self.clock.now();
@@ -106,7 +107,7 @@ impl SessionGroup {
     pub(super) fn new(
         mut hosts: Vec<SessionHost>,
         limits: Limits,
-        registrar: &Registrar,
+        registrar: Registrar,
         clock: Clock,
         recorder: Option<Recorder>,
     ) -> io::Result<Self> {
@@ -117,11 +118,13 @@ impl SessionGroup {
             hosts,
             recorder,
             coalescing: Coalescing::new(limits),
+            registrar,
             clock,
             deadlines: Deadlines::new(),
             unread: VecDeque::new(),
             touched: Vec::new(),
             departing: Vec::new(),
+            receive_time: RECEIVE_TIME,
             began: Time::ZERO,
             inbound: Batch::new(),
             outbound: Batch::new(),
@@ -138,7 +141,6 @@ impl SessionGroup {
         while let Some((_, index)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
             self.deadlines.set(index, None);
             let Some(host) = self.hosts.get_mut(index as usize) else { continue };
-            host.is_due = true;
             if matches!(host.reading, Reading::Failing { .. }) && !host.is_unread {
                 host.is_unread = true;
                 self.unread.push_back(index);
@@ -147,72 +149,119 @@ impl SessionGroup {
         }
     }
 
-    /// Takes what has arrived at the next socket: a bounded amount, so that a flood at one does not starve the others.
-    fn receive(&mut self, now: Time) {
+    /// Takes what has arrived at the next socket, as long as its share of the time lasts: a flood takes no more of a turn
+    /// than that, however many datagrams it has.
+    fn receive(&mut self, share: Duration, now: Time) {
         let Some(index) = self.unread.pop_front() else { return };
-        let (mut left, mut is_failing) = (SHARE, true);
-        while let Some(host) = self.hosts.get_mut(index as usize) {
-            let before = self.inbound.len();
-            let received = host.socket.receive(&mut self.inbound, index, left);
-            left -= self.inbound.len() - before;
+        let end = self.clock.now() + share;
+        let (mut errors, mut is_failing) = (0, true);
+        loop {
+            if self.inbound.is_full() {
+                self.handle_inbound(now);
+            }
+            let Some(host) = self.hosts.get_mut(index as usize) else { return };
+            let received = host.socket.receive(&mut self.inbound, index, usize::MAX);
             is_failing &= received.is_err();
             let is_all = match received {
                 Ok(received) => received == Received::All,
                 // The network complains of something sent earlier; behind that, there may be datagrams.
                 Err(error) => {
                     host.note_failure("receive_failed", Some(&error), now);
-                    left = left.saturating_sub(ERROR_COST);
+                    errors += 1;
                     false
                 }
             };
-            if is_all || left == 0 {
-                host.note_reading(is_failing, now);
+            if is_all || errors == MAX_ERRORS || self.clock.now() >= end {
+                let is_useless = host.note_reading(is_failing, now);
                 host.is_unread = !is_all && !is_failing;
                 self.unread.extend(host.is_unread.then_some(index));
                 if is_failing {
                     touch(host, index, &mut self.touched);
                 }
+                if is_useless {
+                    self.rebind(index, now);
+                }
                 return;
-            }
-            if self.inbound.is_full() {
-                self.handle_inbound(now);
             }
         }
     }
 
-    /// Hands a batch of arrivals to their sessions.
+    /// Binds the socket of a session again.
+    fn rebind(&mut self, index: u32, now: Time) {
+        let Some(host) = self.hosts.get_mut(index as usize) else { return };
+        self.registrar.remove(&mut host.socket);
+        if !host.rebind(now) {
+            return;
+        }
+        if let Err(error) = self.registrar.add(&mut host.socket, index) {
+            host.note_failure("rebind_failed", Some(&error), now);
+        }
+    }
+
+    /// Hands a batch of arrivals to their sessions. What cannot have any effect is not even deciphered.
     fn handle_inbound(&mut self, now: Time) {
         let Self { hosts, inbound, recorder, clock, work, touched, .. } = self;
+        let mut meant = [false; SLOTS];
+        for ((head, bytes), is_meant) in inbound.iter_mut().zip(&mut meant) {
+            let Some(host) = hosts.get_mut(head.owner as usize) else { continue };
+            touch(host, head.owner, touched);
+            *is_meant = host.screen(head, bytes);
+        }
         if let Some(recorder) = recorder {
-            let began = clock.now();
-            for (head, bytes) in inbound.iter_mut() {
-                if let Some(host) = hosts.get(head.owner as usize) {
-                    recorder.record(head.remote, host.local(head.local), clock.wall(now), bytes);
+            let (began, time) = (clock.now(), wall_now());
+            for ((head, bytes), is_meant) in inbound.iter_mut().zip(meant) {
+                let Some(host) = hosts.get_mut(head.owner as usize) else { continue };
+                if host.is_recorded(bytes, is_meant, now) {
+                    recorder.record(head.remote, host.local(head.local), time, bytes);
+                } else {
+                    recorder.leave_out();
                 }
             }
             work.recording += clock.now().since(began);
         }
-        inbound.apply(cipher::decrypt_batch, |_| true);
+        inbound.apply(cipher::decrypt_batch, |number| meant[number]);
         work.all += inbound.len() as u32;
-        for (head, bytes) in inbound.iter_mut() {
+        for ((head, bytes), _) in inbound.iter_mut().zip(meant).filter(|(_, is_meant)| *is_meant) {
             if let Some(host) = hosts.get_mut(head.owner as usize) {
-                touch(host, head.owner, touched);
-                work.relayed += u32::from(host.handle(head, bytes, now));
+                match contain(|| host.handle(head, bytes, now)) {
+                    Ok(is_relayed) => work.relayed += u32::from(is_relayed),
+                    Err(panic) => host.fail(&panic, now),
+                }
             }
         }
         inbound.clear();
     }
 
-    /// Has a session do what is due, and puts all that it has to send into the batch, unless that may wait.
+    /// Has a session do and send what is due.
     fn serve(&mut self, index: u32, now: Time) {
+        if let Some(host) = self.hosts.get_mut(index as usize) {
+            host.is_touched = false;
+        }
+        if let Err(panic) = contain(|| self.try_serve(index, now)) {
+            self.fail(index, &panic, now);
+        }
+    }
+
+    /// A session has panicked. It is looked at again soon.
+    fn fail(&mut self, index: u32, panic: &str, now: Time) {
+        if let Some(host) = self.hosts.get_mut(index as usize) {
+            host.fail(panic, now);
+            self.deadlines.set(index, Some(now + PAUSE));
+        }
+    }
+
+    /// Has a session do what is due, and puts all that it has to send into the batch, unless that may wait.
+    fn try_serve(&mut self, index: u32, now: Time) {
         let Some(host) = self.hosts.get_mut(index as usize) else { return };
-        host.is_touched = false;
+        if host.is_to_renew(now) {
+            host.renew();
+        }
+        host.session.handle_timeout(now);
         if let Some(until) = host.hold(self.coalescing.window(), now) {
             host.report(now);
             return self.deadlines.set(index, Some(until));
         }
-        (host.is_due, host.held_since) = (false, None);
-        host.session.handle_timeout(now);
+        host.held_since = None;
         host.report(now);
         let is_relaying = std::mem::take(&mut host.has_relayed);
         while let Some(host) = self.hosts.get_mut(index as usize) {
@@ -235,10 +284,10 @@ impl SessionGroup {
         let Self { hosts, outbound, recorder, clock, work, departing, began, .. } = self;
         outbound.apply(cipher::encrypt_batch, |_| true);
         if let Some(recorder) = recorder {
-            let began = clock.now();
+            let (began, time) = (clock.now(), wall_now());
             for (head, bytes) in outbound.iter_mut() {
                 if let Some(host) = hosts.get(head.owner as usize) {
-                    recorder.record(host.local(head.local), head.remote, clock.wall(now), bytes);
+                    recorder.record(host.local(head.local), head.remote, time, bytes);
                 }
             }
             work.recording += clock.now().since(began);
@@ -271,9 +320,26 @@ impl SessionGroup {
         if self.leaving.is_none() {
             self.leaving = Some(now + GOODBYE);
             for host in &mut self.hosts {
-                host.session.shutdown(now);
+                if let Err(panic) = contain(|| host.session.shutdown(now)) {
+                    host.fail(&panic, now);
+                }
             }
+            self.wake_all();
         }
+    }
+
+    /// Has something done to the session with this number, which is then looked at.
+    pub(super) fn act(
+        &mut self,
+        index: usize,
+        now: Time,
+        act: impl FnOnce(&mut SessionHost, &Coalescing, Time),
+    ) {
+        let Some(host) = self.hosts.get_mut(index) else { return };
+        if let Err(panic) = contain(|| act(host, &self.coalescing, now)) {
+            host.fail(&panic, now);
+        }
+        self.deadlines.set(index as u32, Some(Time::ZERO));
     }
 
     /// Every session is to be looked at.
@@ -294,10 +360,10 @@ fn touch(host: &mut SessionHost, index: u32, touched: &mut Vec<u32>) {
 
 /// A session that nothing arrives at is not looked at again before this has passed, whatever it says.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How many datagrams one socket may bring before others have their turn.
-const SHARE: usize = 256;
-/// How many datagrams an error at a socket counts for.
-const ERROR_COST: usize = 16;
+/// How long a turn may take what has arrived, before what came of it leaves.
+const RECEIVE_TIME: Duration = Duration::from_millis(1);
+/// How many errors of a socket are looked at in a turn.
+const MAX_ERRORS: u32 = 16;
 /// How long players may take to hear the goodbye.
 const GOODBYE: Duration = Duration::from_millis(2000);
 

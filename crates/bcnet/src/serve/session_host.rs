@@ -3,13 +3,16 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_session::{Config, Event, Session};
+use bcnet_session::{Bucket, Config, Event, Rate, Session};
+use bcnet_transport::wire::{Kind, PeerId};
 use bcnet_transport::{Cause, Time};
 
+use super::containment::contain;
 use super::event_log::EventLog;
 use super::figures::{Figures, Volume};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
+use crate::random::unguessable;
 use crate::reply_addresses::ReplyAddresses;
 use crate::udp::{Batch, Head, Socket, Unsent};
 
@@ -18,6 +21,8 @@ pub(super) struct SessionHost {
     /// Which of all sessions it is, from 0.
     pub(super) number: usize,
     pub(super) session: Session,
+    /// The session has failed and says goodbye; when it is over, another begins.
+    failed: Option<Time>,
     pub(super) socket: Socket,
     /// Where the socket is bound.
     pub(super) address: SocketAddrV4,
@@ -33,8 +38,6 @@ pub(super) struct SessionHost {
     pub(super) reading: Reading,
     /// The session is to be looked at in this turn.
     pub(super) is_touched: bool,
-    /// Something may be due in this turn, whether anything has arrived or not.
-    pub(super) is_due: bool,
     /// Since when what may wait for company does.
     pub(super) held_since: Option<Time>,
     /// Players' datagrams have come since datagrams left last.
@@ -43,19 +46,29 @@ pub(super) struct SessionHost {
     ineffective: Ineffective,
     rejections: LineLimit,
     failures: LineLimit,
+    overflows: LineLimit,
+    /// What the socket said last of datagrams that were dropped.
+    dropped: u32,
+    strangers_recorded: Bucket,
+}
+
+/// How far relaying has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Progress {
+    relayed: u64,
+    acknowledged: Option<u64>,
 }
 
 /// How it goes with taking datagrams from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Well,
-    /// It gives nothing but errors, since then; it is tried again at the other time.
+    /// It gives nothing but errors, since then; it is tried again at the other time, after this pause.
     Failing {
         since: Time,
         next: Time,
+        pause: Duration,
     },
-    /// It gave nothing but errors for too long.
-    GivenUp,
 }
 
 /// Datagrams that had no effect, by the causes of the transport and then [`OTHER_CAUSES`].
@@ -75,6 +88,8 @@ pub(super) struct Traffic {
     pub(super) oversized: u64,
     /// Datagrams that the system did not take.
     pub(super) unsent: u64,
+    /// Datagrams that the system has dropped because its buffer was full.
+    pub(super) overflowed: u64,
 }
 
 impl Traffic {
@@ -99,6 +114,7 @@ impl SessionHost {
         Self {
             number,
             session: Session::new(config, seed),
+            failed: None,
             socket,
             address,
             event_log: EventLog::new(address.port()),
@@ -109,13 +125,15 @@ impl SessionHost {
             is_unread: false,
             reading: Reading::Well,
             is_touched: false,
-            is_due: false,
             held_since: None,
             has_relayed: false,
             reply_addresses: address.ip().is_unspecified().then(ReplyAddresses::new),
             ineffective: Ineffective::default(),
             rejections: LineLimit::new(5, LOG_EVERY),
             failures: LineLimit::new(5, LOG_EVERY),
+            overflows: LineLimit::new(5, LOG_EVERY),
+            dropped: 0,
+            strangers_recorded: Bucket::new(STRANGERS_RECORDED, Time::ZERO),
         }
     }
 
@@ -123,6 +141,39 @@ impl SessionHost {
     pub(super) fn reconfigure(&mut self, mut config: Config, now: Time) {
         advertise(&mut config, self.address);
         self.session.reconfigure(config, now);
+    }
+
+    /// The session has panicked, and said this. Its players are told goodbye as far as it still can, and then a new session
+    /// begins in its place.
+    pub(super) fn fail(&mut self, panic: &str, now: Time) {
+        let port = self.address.port();
+        tracing::error!(
+            event = "session_failed",
+            port,
+            panic,
+            "its players are told goodbye, and it begins anew"
+        );
+        if self.failed.is_none() && contain(|| self.session.shutdown(now)).is_ok() {
+            self.failed = Some(now + GOODBYE);
+        } else {
+            self.renew();
+        }
+    }
+
+    /// Returns whether the session has failed and its players have heard so, or had the time to.
+    pub(super) fn is_to_renew(&self, now: Time) -> bool {
+        self.failed.is_some_and(|end| now >= end || self.session.is_closed())
+    }
+
+    /// Begins a new session, with the settings of the old one and nobody in it.
+    pub(super) fn renew(&mut self) {
+        let mut session = Session::new(self.session.config().clone(), unguessable());
+        session.set_bans(self.session.bans().to_vec(), Time::ZERO);
+        self.session = session;
+        self.failed = None;
+        self.arrivals.clear();
+        (self.held_since, self.has_relayed) = (None, false);
+        self.ineffective = self.ineffective();
     }
 
     /// Tells the session its list servers.
@@ -134,25 +185,51 @@ impl SessionHost {
         }
     }
 
-    /// A deciphered datagram arrived. Returns whether it is a player's.
-    pub(super) fn handle(&mut self, head: &Head, bytes: &mut [u8], now: Time) -> bool {
+    /// A datagram arrived. Returns whether it can have any effect, as far as can be told before it is deciphered.
+    pub(super) fn screen(&mut self, head: &Head, bytes: &[u8]) -> bool {
         self.traffic.datagrams_in += 1;
         self.traffic.bytes_in += bytes.len() as u64;
         if head.cut {
             self.traffic.oversized += 1;
             return false;
         }
+        self.session.screen(head.remote, bytes)
+    }
+
+    /// Returns whether a datagram that arrived, still ciphered, belongs in the capture: all of players do, and of others as
+    /// many as a flood does not push the players' out with.
+    pub(super) fn is_recorded(&mut self, bytes: &[u8], is_meant: bool, now: Time) -> bool {
+        let is_of_player = is_meant && bytes.first().is_some_and(|id| PeerId(*id).is_assignable());
+        is_of_player || self.strangers_recorded.take(1, STRANGERS_RECORDED, now)
+    }
+
+    /// A datagram that passed [`screen`](Self::screen) is deciphered. Returns whether it is a part of relaying: a player's,
+    /// and not for nothing.
+    pub(super) fn handle(&mut self, head: &Head, bytes: &mut [u8], now: Time) -> bool {
         if let (Some(reply_addresses), Some(local)) = (&mut self.reply_addresses, head.local) {
             reply_addresses.note(head.remote, local);
         }
-        let is_relayed = self.session.is_in_game(head.remote, bytes);
-        let before = self.session.counters().relayed;
+        let player = bytes.first().map(|id| PeerId(*id));
+        let player = player.filter(|_| self.session.is_in_game(head.remote, bytes));
+        let before = self.progress(player);
         self.session.handle_datagram(head.remote, bytes, now);
-        if self.session.counters().relayed > before {
+        let after = self.progress(player);
+        if after.relayed > before.relayed {
             self.note_arrival(now);
         }
+        let is_relayed = player.is_some() && after != before;
         self.has_relayed |= is_relayed;
         is_relayed
+    }
+
+    /// Returns how far relaying has come: copies made, and copies that a player has acknowledged.
+    fn progress(&self, player: Option<PeerId>) -> Progress {
+        let acknowledged = player.and_then(|player| self.session.peer_counters(player));
+        Progress {
+            relayed: self.session.counters().relayed,
+            acknowledged: acknowledged
+                .map(|counters| counters.messages_in.count(Kind::ACK) - counters.acks_useless),
+        }
     }
 
     /// A datagram has arrived of which copies are to leave.
@@ -177,39 +254,62 @@ impl SessionHost {
         }
     }
 
-    /// The socket gave nothing but errors, or something else. If it fails for good, the session says goodbye.
-    pub(super) fn note_reading(&mut self, is_failing: bool, now: Time) {
-        self.reading = match self.reading {
-            Reading::GivenUp => return,
-            _ if !is_failing => Reading::Well,
-            Reading::Well => Reading::Failing { since: now, next: now + RETRY },
-            Reading::Failing { since, .. } if now.since(since) < PATIENCE => {
-                Reading::Failing { since, next: now + RETRY }
+    /// The socket gave nothing but errors, or something else. Returns whether it is to be bound again.
+    pub(super) fn note_reading(&mut self, is_failing: bool, now: Time) -> bool {
+        let (since, pause) = match self.reading {
+            _ if !is_failing => {
+                self.reading = Reading::Well;
+                return false;
             }
-            Reading::Failing { .. } => {
-                tracing::error!(event = "socket_failed", port = self.address.port(), "the session is over");
-                self.session.shutdown(now);
-                Reading::GivenUp
-            }
+            Reading::Well => (now, RETRY),
+            // Tried before its time, because the system says that there is something.
+            Reading::Failing { next, .. } if now < next => return false,
+            Reading::Failing { since, pause, .. } => (since, (2 * pause).min(MAX_RETRY)),
         };
+        self.reading = Reading::Failing { since, next: now + pause, pause };
+        now > since
+    }
+
+    /// Binds the socket again; players stay, for the address is the same. Returns whether that went well.
+    pub(super) fn rebind(&mut self, now: Time) -> bool {
+        let Reading::Failing { since, .. } = self.reading else { return false };
+        let port = self.address.port();
+        match self.socket.rebind(self.address) {
+            Ok(()) => {
+                let failed_ms = millis(now.since(since));
+                self.dropped = 0;
+                tracing::warn!(
+                    event = "socket_rebound",
+                    port,
+                    failed_ms,
+                    "its socket gave nothing but errors"
+                );
+                true
+            }
+            Err(error) => {
+                self.note_failure("rebind_failed", Some(&error), now);
+                false
+            }
+        }
     }
 
     /// Returns when something is to be done, whatever arrives.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let retry = match self.reading {
             Reading::Failing { next, .. } => Some(next),
-            Reading::Well | Reading::GivenUp => None,
+            Reading::Well => None,
         };
-        [self.session.next_timeout(), retry].into_iter().flatten().min()
+        [self.session.next_timeout(), retry, self.failed].into_iter().flatten().min()
     }
 
-    /// Returns until when what is to be sent may wait for company, if it waits for so long; `None` if it may not.
+    /// Returns when to look again at what is to be sent, if it waits for company until then; `None` if it does not.
     pub(super) fn hold(&mut self, window: Duration, now: Time) -> Option<Time> {
-        if window.is_zero() || self.is_due || self.session.has_urgent(now) {
+        let urgent = self.session.next_urgent();
+        if window.is_zero() || urgent.is_some_and(|due| due <= now) {
             return None;
         }
         let until = *self.held_since.get_or_insert(now) + window;
-        (until > now).then_some(until)
+        (until > now).then(|| urgent.map_or(until, |due| due.min(until)))
     }
 
     /// Puts the next datagram to send into `batch`. Returns `false` if there is none, or no room.
@@ -244,6 +344,7 @@ impl SessionHost {
         if !self.figures.is_due(now) {
             return;
         }
+        self.note_overflow(now);
         self.figures.sample(self.traffic.volume(), self.session.round_trips(), now);
         let players = self.session.players_in_game();
         if players == 0 {
@@ -266,6 +367,18 @@ impl SessionHost {
             bytes_in_per_second = bytes_in,
             bytes_out_per_second = bytes_out,
         );
+    }
+
+    /// Looks whether more has arrived than the system could keep.
+    fn note_overflow(&mut self, now: Time) {
+        let Some(dropped) = self.socket.dropped() else { return };
+        let datagrams = dropped.wrapping_sub(self.dropped);
+        self.dropped = dropped;
+        self.traffic.overflowed += u64::from(datagrams);
+        if datagrams > 0 && self.overflows.pass(now).is_some() {
+            let (port, overflowed) = (self.address.port(), self.traffic.overflowed);
+            tracing::warn!(event = "overflow", port, overflowed, "more arrives than can be taken");
+        }
     }
 
     /// Floods become one line now and then.
@@ -334,9 +447,13 @@ pub(super) fn millis(time: Duration) -> f64 {
 const HEADERS: u64 = 28;
 /// Moments of arrival that are told apart until copies leave.
 const MAX_ARRIVALS: usize = 64;
+/// How long players may take to hear that their session has failed.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// How often the figures are logged, while there are players.
 const SUM_UP_EVERY: Duration = Duration::from_secs(600);
-/// A socket that gives nothing but errors is tried again this often, and for so long.
+/// A socket that gives nothing but errors is bound again after this, and then ever later, up to the other.
 const RETRY: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_RETRY: Duration = Duration::from_secs(5);
+/// Datagrams of strangers that a capture has, per second and at once.
+const STRANGERS_RECORDED: Rate = Rate::per_second(100, 1000);
 const LOG_EVERY: Duration = Duration::from_secs(10);

@@ -1,18 +1,17 @@
 //! The threads that play. Each has sessions of its own, with their sockets, a loop and batches; nothing is shared on the
 //! way of a datagram.
 
-use std::fmt;
 use std::sync::mpsc::{self, Sender};
-use std::thread;
+use std::{fmt, iter, thread};
 
 use anyhow::{Context, ensure};
 use bcnet_transport::Time;
 
-use super::coalescing::Limits;
+use super::coalescing::{Coalescing, Limits};
 use super::session_group::{Commands, SessionGroup};
 use super::session_host::SessionHost;
 use crate::clock::Clock;
-use crate::event_loop::{EventLoop, Service};
+use crate::event_loop::{EventLoop, PATIENCE, Service};
 use crate::recorder::Recorder;
 
 /// Reaches all threads that play, from any other.
@@ -20,6 +19,7 @@ use crate::recorder::Recorder;
 pub(super) struct Workers {
     /// Session `n` is the one with number `n / len` of thread `n % len`.
     commands: Vec<Commands>,
+    sessions: usize,
 }
 
 impl Workers {
@@ -30,18 +30,36 @@ impl Workers {
         }
     }
 
-    /// Asks every thread for something of each of its sessions. Returns the answers in the order of the sessions; those
-    /// of a thread that is gone are missing.
-    pub(super) fn ask_all<T: Send + 'static>(
+    /// Has something done to every session, each by a command of its own that `make` returns for its number: no thread
+    /// is kept from its datagrams for longer than one session takes.
+    pub(super) fn give_each<C: FnOnce(&mut SessionHost, Time) + Send + 'static>(
         &self,
-        question: impl Fn(&mut SessionGroup, Time) -> Vec<T> + Clone + Send + 'static,
+        make: impl Fn(usize) -> C,
+    ) {
+        for session in 0..self.sessions {
+            let command = make(session);
+            self.give_one(session, move |host, _, now| command(host, now));
+        }
+    }
+
+    /// Asks every session for something, each by a command of its own. Returns the answers in the order of the sessions;
+    /// those of a thread that is gone are missing.
+    pub(super) fn ask_each<T: Send + 'static>(
+        &self,
+        question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
     ) -> Vec<T> {
-        let asked: Vec<_> =
-            self.commands.iter().map(|commands| commands.start_asking(question.clone())).collect();
-        let mut answers: Vec<_> =
-            asked.into_iter().map(|pending| pending.wait().unwrap_or_default().into_iter()).collect();
-        let longest = answers.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
-        (0..longest).flat_map(|_| answers.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()).collect()
+        let (reply, answers) = mpsc::channel();
+        for session in 0..self.sessions {
+            let (reply, question) = (reply.clone(), question.clone());
+            self.give_one(session, move |host, coalescing, now| {
+                // Whoever asked may be gone.
+                drop(reply.send((session, question(host, coalescing, now))));
+            });
+        }
+        drop(reply);
+        let mut answers: Vec<_> = iter::from_fn(|| answers.recv_timeout(PATIENCE).ok()).collect();
+        answers.sort_unstable_by_key(|(session, _)| *session);
+        answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
     /// Asks one session, by its number. Returns `None` if its thread is gone.
@@ -50,12 +68,20 @@ impl Workers {
         session: usize,
         question: impl FnOnce(&mut SessionHost, Time) -> T + Send + 'static,
     ) -> Option<T> {
-        let commands = self.commands.get(session % self.commands.len().max(1))?;
-        let ask = move |group: &mut SessionGroup, now| {
-            let host = group.hosts.iter_mut().find(|host| host.number == session)?;
-            Some(question(host, now))
-        };
-        commands.ask(ask).flatten()
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.give_one(session, move |host, _, now| drop(reply.try_send(question(host, now))));
+        answer.recv_timeout(PATIENCE).ok()
+    }
+
+    fn give_one(
+        &self,
+        session: usize,
+        command: impl FnOnce(&mut SessionHost, &Coalescing, Time) + Send + 'static,
+    ) {
+        let threads = self.commands.len().max(1);
+        if let Some(commands) = self.commands.get(session % threads) {
+            commands.give(move |group, now| group.act(session / threads, now, command));
+        }
     }
 }
 
@@ -74,7 +100,7 @@ pub(super) fn deal(
     clock: Clock,
     recorder: Option<&Recorder>,
 ) -> anyhow::Result<(Workers, Vec<Worker>)> {
-    let threads = threads.min(hosts.len()).max(1);
+    let (sessions, threads) = (hosts.len(), threads.min(hosts.len()).max(1));
     let mut hands: Vec<Vec<SessionHost>> = (0..threads).map(|_| Vec::new()).collect();
     for host in hosts {
         hands[host.number % threads].push(host);
@@ -82,11 +108,11 @@ pub(super) fn deal(
     let mut workers = Vec::new();
     for hosts in hands {
         let event_loop = EventLoop::new(clock)?;
-        let group = SessionGroup::new(hosts, limits, &event_loop.registrar()?, clock, recorder.cloned())?;
+        let group = SessionGroup::new(hosts, limits, event_loop.registrar()?, clock, recorder.cloned())?;
         workers.push(Worker { event_loop, group, clock });
     }
     let commands = workers.iter().map(|worker| worker.event_loop.commands()).collect();
-    Ok((Workers { commands }, workers))
+    Ok((Workers { commands, sessions }, workers))
 }
 
 /// Lets all threads play until each is over. The end of one that nobody asked for is logged; the others go on.
@@ -125,7 +151,6 @@ impl Worker {
                 // Nothing is heard any more, but players may hear the goodbye.
                 let now = self.clock.now();
                 self.group.stop(now);
-                self.group.note_commands();
                 self.group.turn(now);
                 Outcome::Failed(error)
             }
@@ -187,7 +212,7 @@ mod tests {
 
     /// Returns the numbers of all sessions that answer, in the order of the answers.
     fn numbers(workers: &Workers) -> Vec<usize> {
-        workers.ask_all(|group, _| group.hosts.iter().map(|host| host.number).collect())
+        workers.ask_each(|host, _, _| host.number)
     }
 
     #[test]
@@ -220,6 +245,8 @@ mod tests {
         let (reach, workers) = dealt(5, 2);
         let running = thread::spawn(move || run(workers));
         assert_eq!(reach.ask_one::<()>(3, |_, _| panic!("on purpose")), None);
+        assert_eq!(numbers(&reach), [0, 1, 2, 3, 4], "a session that fails takes nobody with it");
+        reach.commands[1].give(|_, _| panic!("on purpose"));
         assert_eq!(numbers(&reach), [0, 2, 4]);
         assert!(!running.is_finished());
         reach.give_all(SessionGroup::stop);

@@ -186,7 +186,7 @@ fn is_clear(bytes: &[u8]) -> bool {
 }
 
 /// How many datagrams a batch holds.
-pub(super) const SLOTS: usize = 128;
+pub(crate) const SLOTS: usize = 128;
 /// The largest datagram taken whole. Games send up to 512 bytes, browsers and servers of text up to 1,400.
 pub(crate) const ROOM: usize = 2048;
 /// As many as the cipher treats side by side.

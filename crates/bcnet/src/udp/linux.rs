@@ -19,9 +19,28 @@ pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     if asks_local {
         set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
-    // The system gives less if it allows no more.
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BURST_BYTES)?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BURST_BYTES)
+    // The system gives less if it allows no more; an administrator may have more than it allows.
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BYTES).is_err() {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BYTES)?;
+    }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BYTES)
+}
+
+/// Returns how many datagrams the system has dropped so far because the socket was full, if it tells.
+pub(super) fn dropped(socket: &UdpSocket) -> Option<u32> {
+    let mut info = [0_u32; MEMINFO_DROPS + 1];
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the pointers are to an array and to its size, which outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0 && len as usize == size_of_val(&info)).then_some(info[MEMINFO_DROPS])
 }
 
 /// Asks for the time of arrival of every datagram.
@@ -221,5 +240,8 @@ const NOTE_SIZE: u32 = size_of::<libc::timespec>() as u32;
 // SAFETY: calculations.
 const INFO_SPACE: usize = unsafe { libc::CMSG_SPACE(INFO_SIZE) } as usize;
 const NOTE_SPACE: usize = unsafe { libc::CMSG_SPACE(NOTE_SIZE) } as usize;
-/// Room for about a thousand datagrams between two looks at a socket.
-const BURST_BYTES: libc::c_int = 1 << 20;
+/// Room for what arrives while the thread does not run: each small datagram takes the system almost a kilobyte.
+const RECEIVE_BYTES: libc::c_int = 4 << 20;
+const SEND_BYTES: libc::c_int = 1 << 20;
+/// Where the system has the count of dropped datagrams.
+const MEMINFO_DROPS: usize = 8;

@@ -17,7 +17,7 @@ use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-pub(crate) use batch::{Batch, Head, ROOM};
+pub(crate) use batch::{Batch, Head, ROOM, SLOTS};
 
 /// How datagrams get to the system and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,10 +46,14 @@ impl Io {
 /// A bound socket that never blocks.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    socket: UdpSocket,
+    /// None while it cannot be bound again.
+    socket: Option<UdpSocket>,
     io: Io,
     /// The only one whom it sends to and hears.
     remote: Option<SocketAddrV4>,
+    /// What the system says to whatever is sent.
+    #[cfg(test)]
+    pub(crate) send_error: Option<i32>,
 }
 
 /// What a look at a socket brought.
@@ -69,10 +73,9 @@ impl Socket {
 
     /// Returns a socket for talking to `remote` only, which costs the system less. What others send does not arrive.
     pub(crate) fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
-        let mut socket = Self::new(address, io, false)?;
-        socket.socket.connect(remote)?;
-        socket.remote = Some(remote);
-        Ok(socket)
+        let socket = Self::new(address, io, false)?;
+        socket.open()?.connect(remote)?;
+        Ok(Self { remote: Some(remote), ..socket })
     }
 
     fn new(address: SocketAddrV4, io: Io, asks_local: bool) -> io::Result<Self> {
@@ -84,18 +87,53 @@ impl Socket {
         }
         #[cfg(not(target_os = "linux"))]
         let _ = asks_local;
-        Ok(Self { socket, io, remote: None })
+        Ok(Self {
+            socket: Some(socket),
+            io,
+            remote: None,
+            #[cfg(test)]
+            send_error: None,
+        })
+    }
+
+    /// Binds it again to the address that it had, because it is of no more use.
+    pub(crate) fn rebind(&mut self, address: SocketAddrV4) -> io::Result<()> {
+        // The port is free only when it is closed.
+        self.socket = None;
+        *self = Self::bind(address, self.io)?;
+        Ok(())
+    }
+
+    fn open_to_send(&self) -> io::Result<&UdpSocket> {
+        #[cfg(test)]
+        if let Some(error) = self.send_error {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        self.open()
+    }
+
+    fn open(&self) -> io::Result<&UdpSocket> {
+        self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Asks the system to note when each datagram arrives, if it can. One of a socket that is connected has no note.
     pub(crate) fn note_arrivals(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        linux::note_arrivals(&self.socket)?;
+        linux::note_arrivals(self.open()?)?;
         Ok(())
     }
 
+    /// Returns how many datagrams the system has dropped because nobody took them in time, if it tells. The count begins
+    /// again after the largest number.
+    pub(crate) fn dropped(&self) -> Option<u32> {
+        #[cfg(target_os = "linux")]
+        return linux::dropped(self.open().ok()?);
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
     pub(crate) fn local(&self) -> io::Result<SocketAddrV4> {
-        match self.socket.local_addr()? {
+        match self.open()?.local_addr()? {
             SocketAddr::V4(address) => Ok(address),
             SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
@@ -103,7 +141,7 @@ impl Socket {
 
     /// Adds what has arrived to `batch`, marked with `owner`, but no more than `max`.
     pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<Received> {
-        let mut left = max;
+        let (mut left, socket) = (max, self.open()?);
         loop {
             let mut slots = batch.free();
             if slots.limit(left) == 0 {
@@ -111,8 +149,8 @@ impl Socket {
             }
             let (got, asked) = match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::receive(&self.socket, self.remote, slots)?,
-                Io::Portable => portable::receive(&self.socket, slots)?,
+                Io::Batched => linux::receive(socket, self.remote, slots)?,
+                Io::Portable => portable::receive(socket, slots)?,
             };
             batch.keep(got, owner);
             left -= got;
@@ -128,11 +166,11 @@ impl Socket {
         let (mut unsent, is_connected) = (Unsent { datagrams: 0, reason: None }, self.remote.is_some());
         let mut is_told = false;
         while !slots.is_empty() {
-            let sent = match self.io {
+            let sent = self.open_to_send().and_then(|socket| match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::send(&self.socket, is_connected, batch, slots),
-                Io::Portable => portable::send(&self.socket, is_connected, batch, slots),
-            };
+                Io::Batched => linux::send(socket, is_connected, batch, slots),
+                Io::Portable => portable::send(socket, is_connected, batch, slots),
+            });
             // A datagram that cannot be sent must not hold up those behind it, nor be tried for ever: it is lost, as on
             // the network, and the transport sends what matters again.
             let done = sent.unwrap_or_else(|error| {
@@ -156,22 +194,27 @@ impl Socket {
     /// Returns a socket that gives nothing but errors: it is none.
     pub(crate) fn broken() -> Self {
         let file = std::fs::File::open("/dev/null").expect("a file");
-        Self { socket: std::os::fd::OwnedFd::from(file).into(), io: Io::Batched, remote: None }
+        Self {
+            socket: Some(std::os::fd::OwnedFd::from(file).into()),
+            io: Io::Batched,
+            remote: None,
+            send_error: None,
+        }
     }
 }
 
 /// An event loop can wait for it.
 impl Source for Socket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+        SourceFd(&self.open()?.as_raw_fd()).register(registry, token, interests)
     }
 
     fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+        SourceFd(&self.open()?.as_raw_fd()).reregister(registry, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        SourceFd(&self.socket.as_raw_fd()).deregister(registry)
+        SourceFd(&self.open()?.as_raw_fd()).deregister(registry)
     }
 }
 

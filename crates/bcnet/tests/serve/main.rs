@@ -2,6 +2,7 @@
 //! virtual time; here it is about sockets, signals, files and exit codes.
 
 mod control;
+mod faults;
 mod files;
 mod join;
 mod life;
