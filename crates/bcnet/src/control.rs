@@ -104,6 +104,8 @@ impl Request {
             | Self::Restart
             | Self::Status
             | Self::Queues { .. } => None,
+            #[cfg(debug_assertions)]
+            Self::Panic => None,
         }
     }
 }
