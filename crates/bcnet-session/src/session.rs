@@ -269,7 +269,12 @@ impl<E: Engine> Session<E> {
                     }
                 }
                 transport::Event::Request { from, .. } => self.requested(from, &received, now),
-                transport::Event::Identity { peer, .. } => self.identified(peer, &received, now),
+                transport::Event::Identity { peer, cleaned, .. } => {
+                    self.identified(peer, &received, now);
+                    if cleaned {
+                        self.odd(peer, Anomaly::OddName);
+                    }
+                }
                 transport::Event::Left { peer, reason } => self.left(peer, reason, now),
                 transport::Event::Query { from } => self.queried(from, &received, now),
                 transport::Event::Joined { .. } | transport::Event::Rejected { .. } => {}

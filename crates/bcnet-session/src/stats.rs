@@ -29,8 +29,10 @@ pub enum Anomaly {
     BadEvent,
     /// Chat whose length is wrong.
     BadChat,
-    /// Control characters in chat; they are replaced.
+    /// Characters in chat or in another text that are not shown; they are replaced.
     ControlCharacters,
+    /// A name that cannot be passed on as it is: it is cleaned, cut or replaced.
+    OddName,
     /// More than a player may have passed on.
     Flood,
     /// The player does not take what is sent to it and is dropped.
@@ -39,7 +41,7 @@ pub enum Anomaly {
 
 impl Anomaly {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Empty,
         Self::TooEarly,
         Self::BadReply,
@@ -53,6 +55,7 @@ impl Anomaly {
         Self::BadEvent,
         Self::BadChat,
         Self::ControlCharacters,
+        Self::OddName,
         Self::Flood,
         Self::Stuck,
     ];
@@ -74,6 +77,7 @@ impl Anomaly {
             Self::BadEvent => "bad_event",
             Self::BadChat => "bad_chat",
             Self::ControlCharacters => "control_characters",
+            Self::OddName => "odd_name",
             Self::Flood => "flood",
             Self::Stuck => "stuck",
         }

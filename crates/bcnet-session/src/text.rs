@@ -1,28 +1,38 @@
 //! Text of players and hosts, made fit for the wire, for queries and for logs.
 
-/// Returns one byte per character, as the game has it. What Latin-1 lacks becomes `?`, control characters a space.
+use bcnet_transport::wire::{Text, is_shown};
+
+/// Returns one byte per character, as the game has it. What Latin-1 lacks becomes `?`, what is not shown a space.
 pub(crate) fn latin1(text: &str) -> impl Iterator<Item = u8> + '_ {
     text.chars().map(|c| match u8::try_from(c) {
-        Ok(byte) if is_control(byte) => b' ',
-        Ok(byte) => byte,
+        Ok(byte) if is_clean(byte) => byte,
+        Ok(_) => b' ',
         Err(_) => b'?',
     })
 }
 
-/// Returns the text that Latin-1 bytes stand for, control characters as spaces.
+/// Returns the text that Latin-1 bytes stand for, what is not shown as spaces.
 pub(crate) fn from_latin1(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| char::from(*byte)).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    bytes.iter().map(|byte| if is_clean(*byte) { char::from(*byte) } else { ' ' }).collect()
 }
 
-/// Returns a name from the wire as it is shown: without control characters, and none of nothing but blanks.
+/// S-42: puts a blank for each character of a Latin-1 text that is not shown. Returns whether there were any.
+pub(crate) fn clean(text: &mut [u8]) -> bool {
+    let mut found = false;
+    for byte in text.iter_mut().filter(|byte| !is_clean(**byte)) {
+        *byte = b' ';
+        found = true;
+    }
+    found
+}
+
+/// Returns a name from the wire as it is shown. One that a host of this kind tells is so already (T-71).
 pub(crate) fn name(utf16le: &[u8]) -> String {
-    let units = utf16le.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
-    let chars = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
-    let name: String = chars.filter(|c| !c.is_control()).collect();
-    name.trim().into()
+    let name = Text::new(utf16le).unwrap_or_default().cleaned(utf16le.len());
+    Text::new(&name).unwrap_or_default().to_string()
 }
 
-/// Returns whether a byte is no character of a text.
-pub(crate) const fn is_control(byte: u8) -> bool {
-    byte < 0x20 || byte == 0x7F
+/// Returns whether a byte is a character that is shown.
+pub(crate) fn is_clean(byte: u8) -> bool {
+    is_shown(char::from(byte))
 }

@@ -26,7 +26,7 @@ use crate::stats::{Counters, Rejected};
 use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, Channel, PeerId, Role, Seq, Text};
 pub use admission::{AdmitError, BootError};
-use control::MAX_NAME;
+use control::{Farewell, MAX_NAME};
 pub use send::{Quality, SendError};
 use table::{Handle, Table};
 
@@ -49,6 +49,8 @@ pub struct Endpoint {
     deadlines: Deadlines,
     events: Events,
     pool: Pool,
+    /// What ends a conversation, until the rest of its datagram is read.
+    farewell: Option<Farewell>,
     rejected: Rejected,
 }
 
@@ -104,6 +106,7 @@ impl Endpoint {
             deadlines: Deadlines::new(),
             events: Events::default(),
             pool: Pool::default(),
+            farewell: None,
             rejected: Rejected::default(),
         }
     }

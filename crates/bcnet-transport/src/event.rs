@@ -32,6 +32,8 @@ pub enum Event {
         peer: PeerId,
         /// Its address as it sees itself.
         address: Ipv4Addr,
+        /// To a host: what the client said was changed, as it cannot be passed on so (T-71).
+        cleaned: bool,
     },
     /// A payload arrived. The bytes are the payload.
     Received {

@@ -7,7 +7,7 @@
 //! [`Time`] and [`Queues`] are how those who send datagrams and those who watch them tell when something was, and what waits.
 //!
 //! # Contract
-//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`] and the 255 places of
+//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`], [`Text::cleaned`] and the 255 places of
 //!   [`Datagram::parse_into`]), or read outside the slice it was given.
 //! - For every `bytes` that parse, writing the sender and the messages gives `bytes` again, odd forms included.
 //! - For every message a [`Writer`] accepts, parsing gives it back to a reader that knows who sent it.
@@ -52,7 +52,7 @@ pub use error::{Field, Reason, WireError};
 pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
 pub use queues::{QueuedAck, QueuedMessage, Queues};
-pub use text::Text;
+pub use text::{Text, is_shown};
 pub use time::Time;
 pub use write::Writer;
 

@@ -44,7 +44,31 @@ impl<'a> Text<'a> {
             .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))
     }
 
-    /// Shows it in quotes, with quotes, backslashes and control characters escaped: safe for a terminal.
+    /// Returns it as names are passed on (T-71), as UTF-16LE for [`Text::new`] of at most `max` bytes: valid UTF-16 of
+    /// characters that [are shown](is_shown), each blank a plain one, none at the ends. What was cleaned before stays as
+    /// it is.
+    #[must_use]
+    pub fn cleaned(self, max: usize) -> Vec<u8> {
+        let valid = decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit))).flatten();
+        let blank = |c: char| if c.is_whitespace() { ' ' } else { c };
+        let mut clean = Vec::new();
+        for c in valid.map(blank).filter(|c| is_shown(*c)) {
+            let mut units = [0; 2];
+            let units = c.encode_utf16(&mut units);
+            if clean.len() + units.len() * NUL.len() > max {
+                break;
+            }
+            if c != ' ' || !clean.is_empty() {
+                clean.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
+            }
+        }
+        while clean.ends_with(&BLANK) {
+            clean.truncate(clean.len() - BLANK.len());
+        }
+        clean
+    }
+
+    /// Shows it in quotes, with quotes, backslashes and what is [not shown](is_shown) escaped: safe for a terminal.
     pub fn quoted(self) -> impl fmt::Display + 'a {
         Quoted(self)
     }
@@ -71,7 +95,7 @@ impl fmt::Display for Quoted<'_> {
         for c in self.0.chars() {
             match c {
                 '"' | '\\' => write!(f, "\\{c}")?,
-                _ if c.is_control() => write!(f, "{}", c.escape_default())?,
+                _ if !is_shown(c) => write!(f, "{}", c.escape_default())?,
                 _ => f.write_char(c)?,
             }
         }
@@ -79,5 +103,31 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
+/// Returns whether a character of a text stands for something that can be seen, or for a blank. Those that do not control
+/// terminals, turn the direction of writing, have no width, or look like nothing at all.
+#[must_use]
+pub fn is_shown(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    !matches!(c,
+        '\u{80}'..='\u{9F}'
+        | '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}'
+        | '\u{200B}'..='\u{200F}'
+        | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}'
+        | '\u{2800}' | '\u{3164}'
+        | '\u{FDD0}'..='\u{FDEF}'
+        | '\u{FE00}'..='\u{FE0F}'
+        | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FFF0}'..='\u{FFFB}' | '\u{FFFE}' | '\u{FFFF}'
+        | '\u{1BCA0}'..='\u{1BCA3}'
+        | '\u{1D173}'..='\u{1D17A}'
+        | '\u{E0000}'..='\u{E0FFF}')
+}
+
 /// The unit that ends a text.
 const NUL: [u8; 2] = [0, 0];
+/// The unit of a blank.
+const BLANK: [u8; 2] = [b' ', 0];

@@ -228,7 +228,7 @@ impl Stock {
         if let Some(peer) = self.peers.get_mut(place) {
             peer.name = name.to_vec();
         }
-        self.tell(Event::Identity { peer: subject, address }, name);
+        self.tell(Event::Identity { peer: subject, address, cleaned: false }, name);
         self.relay(message);
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use bcnet_transport::wire::is_shown;
+
 use super::Opcode;
 use super::field::Reader;
 use super::table::read_noting;
@@ -136,7 +138,7 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     for c in characters(text) {
         match c {
             '"' | '\\' => write!(f, "\\{c}")?,
-            _ if c.is_control() => write!(f, "{}", c.escape_default())?,
+            _ if !is_shown(c) => write!(f, "{}", c.escape_default())?,
             _ => write!(f, "{c}")?,
         }
     }

@@ -1,6 +1,9 @@
 //! What a host looks at in messages that it passes on, without reading all of them: nothing here allocates.
 
+use std::ops::Range;
+
 use super::code::{ObjectClass, Species};
+use super::describe::{Field, Value, describe};
 use super::event::EventHead;
 use super::field::{Cut, OPCODE, Reader, Wire, names, record};
 use super::object::{ObjectId, Ship};
@@ -68,6 +71,26 @@ impl<'a> Creation<'a> {
         let species = reader.left().first().copied().map(Species).ok_or(cut)?;
         Ok(Self { slot, class, object, species, ship: Ship::read(reader, names!(ship)) })
     }
+}
+
+/// Returns where in a payload its texts lie, without their lengths. What creates something is read as that of a ship.
+pub(crate) fn texts(payload: &[u8]) -> Vec<Range<usize>> {
+    if Opcode::of(payload).is_some_and(|opcode| opcode.rule() == Rule::Create) {
+        let ship = Creation::read(payload).and_then(|created| created.ship);
+        return ship.map(|ship| ship_texts(payload, &ship).into()).unwrap_or_default();
+    }
+    let place = |field: &Field<'_>| match field.value {
+        Value::Text(text) => Some(field.at.end - text.len()..field.at.end),
+        _ => None,
+    };
+    describe(payload).fields.iter().filter_map(place).collect()
+}
+
+/// Returns where name and set of a ship lie: the last but its subsystems.
+fn ship_texts(payload: &[u8], ship: &Ship<'_>) -> [Range<usize>; 2] {
+    let set = payload.len() - ship.subsystems.len() - ship.set.0.len();
+    let name_end = set - size_of::<u8>();
+    [name_end - ship.name.0.len()..name_end, set..set + ship.set.0.len()]
 }
 
 record! {

@@ -7,7 +7,7 @@ use super::Session;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
 use crate::game::field::Cut;
-use crate::game::{self, Check, Creation, ObjectClass, ObjectId, Opcode, Rule};
+use crate::game::{self, Check, Creation, EventClass, ObjectClass, ObjectId, Opcode, Rule};
 use crate::limit::Rate;
 use crate::member::{CHAT_RATE, Member};
 use crate::message::{self, MAX_TEXT};
@@ -39,11 +39,17 @@ impl<E: Engine> Session<E> {
         }
         let quality = match rule {
             Rule::Relay(Check::Event) => {
-                check_event(payload, slot, mods)?;
+                let class = check_event(payload, slot, mods)?;
+                if class == EventClass::WARP {
+                    self.clean_texts(peer, payload);
+                }
                 Quality::Reliable
             }
             Rule::Relay(Check::Object) => {
                 check_own(game::first_object(payload)?, slot)?;
+                if opcode == Opcode::ENTER_SET {
+                    self.clean_texts(peer, payload);
+                }
                 Quality::Reliable
             }
             Rule::StateUpdate => {
@@ -52,6 +58,7 @@ impl<E: Engine> Session<E> {
                 return Ok(());
             }
             Rule::Create => {
+                self.clean_texts(peer, payload);
                 self.create(peer, payload, now)?;
                 Quality::Reliable
             }
@@ -180,7 +187,7 @@ impl<E: Engine> Session<E> {
         }
         let (name, own_team) = (member.shown_name(), member.team);
         let said = game::chat_from(peer.0, payload);
-        let is_odd = clean(said);
+        let is_odd = text::clean(said);
         let text = text::from_latin1(said);
         if is_odd {
             self.odd(peer, Anomaly::ControlCharacters);
@@ -191,6 +198,17 @@ impl<E: Engine> Session<E> {
         self.relay(payload, Quality::Reliable, is_meant, now);
         self.tell(Event::Chat { peer, name, text, team });
         Ok(())
+    }
+
+    /// S-42: cleans the texts in a message that is passed on: of ships the player's name among them.
+    fn clean_texts(&mut self, peer: PeerId, payload: &mut [u8]) {
+        let mut is_odd = false;
+        for place in game::texts(payload) {
+            is_odd |= payload.get_mut(place).is_some_and(text::clean);
+        }
+        if is_odd {
+            self.odd(peer, Anomaly::ControlCharacters);
+        }
     }
 
     /// Says something to everyone in the game, line by line (S-41).
@@ -235,14 +253,18 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// S-32: an event happens to one of the sender's things; if it happens to nothing, one of them causes it.
-fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<(), Anomaly> {
+/// S-32: an event happens to one of the sender's things; if it happens to nothing, one of them causes it. Returns how it is
+/// built.
+fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<EventClass, Anomaly> {
     let head = game::event_head(payload)?;
     if !mods && !head.class.is_from_clients() {
         return Err(Anomaly::BadEvent);
     }
     let whose = head.subject();
-    if whose == ObjectId::NONE { Ok(()) } else { check_own(whose, slot) }
+    if whose != ObjectId::NONE {
+        check_own(whose, slot)?;
+    }
+    Ok(head.class)
 }
 
 /// S-32: what a message is about must be the sender's.
@@ -282,16 +304,6 @@ fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
     check_own(game::state_head(payload)?.object, slot)?;
     game::strip_hash(payload);
     Ok(())
-}
-
-/// Puts blanks for control characters. Returns whether there were any.
-fn clean(text: &mut [u8]) -> bool {
-    let mut found = false;
-    for byte in text.iter_mut().filter(|byte| text::is_control(**byte)) {
-        *byte = b' ';
-        found = true;
-    }
-    found
 }
 
 /// Returns how much of a player's messages is passed on, in bytes.

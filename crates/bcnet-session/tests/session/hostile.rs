@@ -312,15 +312,24 @@ fn hostile_names_disturb_nobody() {
     assert!(bytes < 30_000, "{bytes} bytes to a player in eleven seconds");
 }
 
-/// S-03: names of any length and content.
+/// S-03, T-71: names of any length and content. Their players get into the game, and everyone hears the same.
 #[test]
 fn oversized_and_odd_names_are_cut_or_cleaned() {
     let mut world = playing(Config::default(), 1);
     world.join(&"x".repeat(2000));
-    world.join("a\u{1b}[31m\r\n\\b");
+    world.join("a\u{1b}[31m\r\n\\b\u{202E}");
+    world.join("\u{200B} \u{3164}");
     world.run(SECOND);
     let names: Vec<String> = world.session.players().map(|player| player.name).collect();
-    assert_eq!(names, ["Player 0", &"x".repeat(100), "a[31m\\b"]);
+    let expected = ["Player 0", &"x".repeat(100), "a[31m  \\b", "Player 5"];
+    assert_eq!(names, expected);
+    for client in &world.clients {
+        let heard: Vec<&str> = client.client.players().map(|(_, player)| player.name.as_str()).collect();
+        assert_eq!(heard, expected);
+    }
+    let told =
+        world.events.iter().filter(|event| matches!(event, Event::Anomaly { kind: Anomaly::OddName, .. }));
+    assert_eq!(told.count(), 2, "the client has cut the long one itself");
 }
 
 /// Nobody polls: what waits is bounded.

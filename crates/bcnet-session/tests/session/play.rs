@@ -374,8 +374,8 @@ fn chat_goes_to_all_under_the_true_id() {
 #[test]
 fn chat_has_no_control_characters_and_no_wrong_length() {
     let mut world = playing(Config::default(), 2);
-    let line = hex("2C 02000000 0600 41 07 0A 1B 7F FC");
-    let clean = hex("2C 02000000 0600 41 20 20 20 20 FC");
+    let line = hex("2C 02000000 0800 41 07 0A 1B 7F FC 9B AD");
+    let clean = hex("2C 02000000 0800 41 20 20 20 20 FC 20 20");
     assert_eq!(said(&mut world, &line)[1], [clean]);
     assert_eq!(count(&world, Anomaly::ControlCharacters), 1);
     let Some(Event::Chat { text, .. }) =
@@ -383,7 +383,7 @@ fn chat_has_no_control_characters_and_no_wrong_length() {
     else {
         panic!("no chat event");
     };
-    assert_eq!(text, "A    ü");
+    assert_eq!(text, "A    ü  ");
     let long = [&[0x2C, 2, 0, 0, 0, 0x01, 0x02][..], &[b'x'; 513]].concat();
     for bad in [hex("2C 02000000 0500 41"), hex("2C 02000000 0000 41"), hex("2C 0200"), long] {
         assert_eq!(said(&mut world, &bad), [NOTHING, NOTHING]);
@@ -392,6 +392,27 @@ fn chat_has_no_control_characters_and_no_wrong_length() {
     let lines = (0..50).flat_map(|_| said(&mut world, &bytes("ex-chat")).pop()).flatten().count();
     // 10 seconds of 5 lines each.
     assert!((30..=45).contains(&lines), "{lines}");
+}
+
+/// S-42: the texts of other messages are what games show, too: a ship has its player's name.
+#[test]
+fn other_texts_that_are_passed_on_are_cleaned() {
+    let mut world = playing(Config::default(), 2);
+    let mut odd = ship(0, 2, 0x3FFF_FFFF);
+    let mut clean = odd.clone();
+    let name = odd.windows(5).position(|window| window == b"Cady2").expect("the player's name");
+    odd[name..name + 3].copy_from_slice(b"\x1B\n\x9B");
+    clean[name..name + 3].copy_from_slice(b"   ");
+    assert_eq!(said(&mut world, &odd)[1], [clean.clone()]);
+    let set = hex("1F FFFFFF3F 04000000 4D0B6C74 00");
+    assert_eq!(said(&mut world, &set)[1], [hex("1F FFFFFF3F 04000000 4D206C74 00")]);
+    let place = [0; 16];
+    let warp = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 1B41")[..], &place].concat();
+    let heard = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 2041")[..], &place].concat();
+    assert_eq!(said(&mut world, &warp)[1], [heard]);
+    assert_eq!(count(&world, Anomaly::ControlCharacters), 3);
+    assert_eq!(said(&mut world, &clean)[1], [clean], "what is clean goes as it came");
+    assert_eq!(count(&world, Anomaly::ControlCharacters), 3);
 }
 
 /// S-41

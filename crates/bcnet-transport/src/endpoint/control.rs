@@ -1,5 +1,7 @@
 //! Control messages take effect, and timers that end a peer.
 
+use alloc::boxed::Box;
+use alloc::format;
 use core::net::Ipv4Addr;
 
 use super::Endpoint;
@@ -10,12 +12,22 @@ use crate::stats::Cause;
 use crate::time::Time;
 use crate::wire::{Body, BootReason, PeerId, Role, Text};
 
+/// A peer has said that a conversation is over.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    handle: Handle,
+    who: PeerId,
+    /// Of a client that leaves, as it sees itself.
+    address: Ipv4Addr,
+    reason: Leave,
+}
+
 impl Endpoint {
     /// A control message takes effect, in its order.
     pub(super) fn dispatch(&mut self, handle: Handle, body: &Body<'_>, now: Time) {
         let result = match self.role {
             Role::Host => self.dispatch_from_client(handle, body, now),
-            Role::Client => self.dispatch_from_host(handle, body, now),
+            Role::Client => self.dispatch_from_host(handle, body),
         };
         if let Err(cause) = result {
             self.reject_from(handle, cause);
@@ -38,7 +50,12 @@ impl Endpoint {
             Body::Disconnect { peer: leaver, address }
                 if leaver == peer.id || peer.id == PeerId::UNASSIGNED =>
             {
-                self.left(handle, address, now);
+                self.farewell.get_or_insert(Farewell {
+                    handle,
+                    who: peer.id,
+                    address,
+                    reason: Leave::Disconnected,
+                });
                 Ok(())
             }
             Body::Identity { .. } | Body::Disconnect { .. } => Err(Cause::Impostor),
@@ -46,19 +63,19 @@ impl Endpoint {
         }
     }
 
-    fn dispatch_from_host(&mut self, handle: Handle, body: &Body<'_>, now: Time) -> Result<(), Cause> {
+    fn dispatch_from_host(&mut self, handle: Handle, body: &Body<'_>) -> Result<(), Cause> {
         match *body {
             Body::ConnectReply { assigned } => self.connected(handle, assigned),
             Body::Identity { peer, address, name } => {
-                self.events.push(Event::Identity { peer, address }, name.as_bytes());
+                self.events.push(Event::Identity { peer, address, cleaned: false }, name.as_bytes());
                 Ok(())
             }
             Body::Boot { reason, target } => {
-                self.gone(handle, target, Leave::Booted(reason), now);
+                self.gone(handle, target, Leave::Booted(reason));
                 Ok(())
             }
             Body::Disconnect { peer, .. } => {
-                self.gone(handle, peer, Leave::Disconnected, now);
+                self.gone(handle, peer, Leave::Disconnected);
                 Ok(())
             }
             Body::ConnectRequest { .. } => Err(Cause::NotAllowed),
@@ -72,13 +89,16 @@ impl Endpoint {
             return Err(Cause::NotAllowed);
         }
         // What was sent at its time may arrive with others, when the first of them was lost.
-        if now.plus(NAMES_AT_ONCE * NAME_INTERVAL) <= peer.next_name || name.as_bytes().len() > MAX_NAME {
+        if now.plus(NAMES_AT_ONCE * NAME_INTERVAL) <= peer.next_name {
             return Err(Cause::Flood);
         }
         peer.next_name = peer.next_name.max(now).plus(NAME_INTERVAL);
-        peer.name = Some(Name { address, utf16le: name.as_bytes().into() });
         let id = peer.id;
-        self.events.push(Event::Identity { peer: id, address }, name.as_bytes());
+        let utf16le = clean_name(name, id);
+        let cleaned = *utf16le != *name.as_bytes();
+        peer.name = Some(Name { address, utf16le: utf16le.clone() });
+        self.events.push(Event::Identity { peer: id, address, cleaned }, &utf16le);
+        let name = Text::new(&utf16le).unwrap_or_default();
         self.tell(Body::Identity { peer: id, address, name }, now);
         Ok(())
     }
@@ -107,10 +127,25 @@ impl Endpoint {
     }
 
     /// To a client: a peer is gone. If it is the host or this client, so is the session.
-    fn gone(&mut self, handle: Handle, who: PeerId, reason: Leave, now: Time) {
-        self.events.push(Event::Left { peer: who, reason }, &[]);
+    fn gone(&mut self, handle: Handle, who: PeerId, reason: Leave) {
         if who == self.id || who == PeerId::HOST || who == PeerId::UNASSIGNED {
-            self.start_leaving(handle, now);
+            let address = Ipv4Addr::UNSPECIFIED;
+            self.farewell.get_or_insert(Farewell { handle, who, address, reason });
+        } else {
+            self.events.push(Event::Left { peer: who, reason }, &[]);
+        }
+    }
+
+    /// T-57: a datagram that ends a conversation was read to its end.
+    #[cold]
+    pub(super) fn part(&mut self, farewell: Farewell, now: Time) {
+        let Farewell { handle, who, address, reason } = farewell;
+        match self.role {
+            Role::Host => self.left(handle, address, now),
+            Role::Client => {
+                self.events.push(Event::Left { peer: who, reason }, &[]);
+                self.start_leaving(handle, now);
+            }
         }
     }
 
@@ -157,12 +192,19 @@ impl Endpoint {
         }
     }
 
-    /// T-56: a peer is given up; a host tells everyone.
+    /// T-56: a peer is given up; a host tells everyone, and the peer itself if it was only silent: it may be heard again.
     fn lose(&mut self, handle: Handle, reason: Leave, now: Time) {
-        let Some(peer) = self.remove(handle) else { return };
-        self.events.push(Event::Left { peer: peer.id, reason }, &[]);
+        let Some(peer) = self.peers.get(handle).map(|peer| peer.id) else { return };
+        let stays = self.role == Role::Host && reason == Leave::Silent;
+        if !stays {
+            self.remove(handle);
+        }
+        self.events.push(Event::Left { peer, reason }, &[]);
         if self.role == Role::Host {
-            self.tell(Body::Boot { reason: BootReason::TIMED_OUT, target: peer.id }, now);
+            self.tell(Body::Boot { reason: BootReason::TIMED_OUT, target: peer }, now);
+        }
+        if stays {
+            self.start_leaving(handle, now);
         }
     }
 
@@ -213,6 +255,13 @@ pub(super) const fn masked(body: Body<'_>, masks: bool) -> Body<'_> {
         Body::Disconnect { peer, .. } if masks => Body::Disconnect { peer, address },
         other => other,
     }
+}
+
+/// T-71: returns a name as it is passed on. One of which nothing is left says which peer it is.
+fn clean_name(name: Text<'_>, peer: PeerId) -> Box<[u8]> {
+    let clean = name.cleaned(MAX_NAME);
+    let stand_in = || Text::encode(&format!("Player {}", peer.0)).unwrap_or_default();
+    if clean.is_empty() { stand_in().into() } else { clean.into() }
 }
 
 /// The longest name that is passed on, in bytes of UTF-16LE.

@@ -42,6 +42,10 @@ impl Endpoint {
         }
         if !messages.rest().is_empty() {
             self.handle_rest(handle, assigned, &mut messages, &mut acks, now);
+            // T-57: only now, for what stands behind a goodbye was said before it: control messages go first (T-66).
+            if let Some(farewell) = self.farewell.take() {
+                self.part(farewell, now);
+            }
         }
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.learn(&acks, &self.config, now);

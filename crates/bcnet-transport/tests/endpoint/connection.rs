@@ -49,7 +49,7 @@ fn a_client_joins_and_everyone_learns_its_name() {
     let own = Ipv4Addr::new(10, 20, 0, 1);
     net.clients[0].endpoint.identify(Text::new(&ann).expect("UTF-16LE"), net.now).expect("a peer hears");
     net.settle();
-    let identity = (Event::Identity { peer: PeerId(2), address: own }, ann.clone());
+    let identity = (Event::Identity { peer: PeerId(2), address: own, cleaned: false }, ann.clone());
     assert_eq!(net.host.events(), slice::from_ref(&identity));
     assert_eq!(net.clients[0].events(), slice::from_ref(&identity), "the owner hears its own name too");
 
@@ -80,7 +80,7 @@ fn a_client_joins_and_everyone_learns_its_name() {
     let own = Ipv4Addr::new(10, 20, 0, 2);
     net.clients[1].endpoint.identify(Text::new(&bob).expect("UTF-16LE"), net.now).expect("a peer hears");
     net.settle();
-    let identity = (Event::Identity { peer: PeerId(3), address: own }, bob);
+    let identity = (Event::Identity { peer: PeerId(3), address: own, cleaned: false }, bob);
     assert_eq!(net.host.events(), slice::from_ref(&identity));
     assert_eq!(net.clients[0].events(), slice::from_ref(&identity));
     assert_eq!(net.clients[1].events(), [identity]);

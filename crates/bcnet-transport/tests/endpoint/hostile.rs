@@ -214,7 +214,7 @@ fn gamespy_text_is_a_query() {
     }
 }
 
-/// T-52: names are passed on four times a second, a few more at once, and not if they are very long.
+/// T-52: names are passed on four times a second, a few more at once.
 #[test]
 fn a_flood_of_names_is_not_passed_on() {
     let mut net = Net::joined(&plain(), 2);
@@ -236,12 +236,35 @@ fn a_flood_of_names_is_not_passed_on() {
     let relayed: Vec<_> =
         net.host.flush(ms(2000)).into_iter().filter(|packet| packet.to == address(2)).collect();
     assert_eq!(crate::net::said(&relayed).len(), 12);
+}
 
-    let (long, longer) = (utf16(&"x".repeat(100)), utf16(&"x".repeat(101)));
-    net.host.hear_from(address(1), &from_peer(2, &[identity(101, 2, &longer)]), ms(5000));
-    net.host.hear_from(address(1), &from_peer(2, &[identity(102, 2, &long)]), ms(5000));
-    let names: Vec<_> = net.host.events().into_iter().map(|(_, name)| name).collect();
-    assert_eq!(names, [vec![], long]);
+/// T-71: whatever a client calls itself, others hear a name that can be shown.
+#[test]
+fn a_name_is_cleaned_before_it_is_passed_on() {
+    let said: [(Vec<u8>, String, bool); 6] = [
+        (utf16("Jean-Luc"), "Jean-Luc".into(), false),
+        (utf16("a\u{1b}[2J\nb\u{202E}c\u{200B}"), "a[2J bc".into(), true),
+        (vec![b'A', 0, 0x00, 0xD8], "A".into(), true),
+        (utf16("\u{200F} \u{3164}\t"), "Player 2".into(), true),
+        (utf16(""), "Player 2".into(), true),
+        (utf16(&"x".repeat(119)), "x".repeat(100), true),
+    ];
+    for (said, heard, is_cleaned) in said {
+        let mut net = Net::joined(&plain(), 2);
+        net.host.hear_from(address(1), &from_peer(2, &[identity(1, 2, &said)]), net.now);
+        let (event, name) = net.host.events().pop().expect("a name");
+        assert!(matches!(event, Event::Identity { cleaned, .. } if cleaned == is_cleaned), "{heard}");
+        assert_eq!(name, utf16(&heard));
+        net.settle();
+        let told = net.clients[1].events().pop().expect("a name");
+        assert_eq!(told.1, utf16(&heard), "everyone hears it so");
+        net.host.hear_from(address(3), &connect(3), net.now);
+        net.host.endpoint.admit(address(3), net.now).expect("a free id");
+        let mut newcomer = net.host.flush(net.now);
+        newcomer.retain(|packet| packet.to == address(3));
+        let is_told = crate::net::said(&newcomer).iter().any(|line| line.ends_with(&format!("is {heard:?}")));
+        assert!(is_told, "and so does a newcomer: {newcomer:?}");
+    }
 }
 
 /// T-52: names that were changed at leisure and arrive together, because the first was lost, are all heard.
@@ -265,7 +288,10 @@ fn a_long_name_of_ones_own_is_cut() {
     let long = utf16(&"ä".repeat(150));
     net.clients[0].endpoint.identify(Text::new(&long).expect("UTF-16LE"), net.now).expect("a peer hears");
     net.settle();
-    let told = (Event::Identity { peer: PeerId(2), address: *address(1).ip() }, long[..200].to_vec());
+    let told = (
+        Event::Identity { peer: PeerId(2), address: *address(1).ip(), cleaned: false },
+        long[..200].to_vec(),
+    );
     assert_eq!(net.clients[0].events(), [told]);
 }
 

@@ -7,7 +7,7 @@ use bcnet_transport::{AdmitError, BootError, Cause, Engine, Event, Leave, Qualit
 
 use crate::net::{
     End, HOST, Net, START, ack, address, boot, connect, disconnect, from_peer, ms, pattern, plain, puppet,
-    puppet_client, said,
+    puppet_client, reliable, said, unreliable,
 };
 
 const REASONS: [BootReason; 6] = [
@@ -167,6 +167,33 @@ fn what_was_sent_before_leaving_is_delivered_before_the_goodbye() {
     assert_eq!(payloads, sent);
     assert_eq!(events[3].0, Event::Left { peer: PeerId(2), reason: Leave::Disconnected });
     assert!(net.clients[0].endpoint.is_closed());
+}
+
+/// T-57, T-66: stock does not hold its goodbye back, so what it said last stands behind it, in the same datagram.
+#[test]
+fn what_stands_behind_a_goodbye_in_its_datagram_is_delivered_before_it() {
+    let last_words = [reliable(0, b"bye"), unreliable(b"so long")];
+    let left = |peer, reason| (Event::Left { peer, reason }, vec![]);
+    let received = |peer, reliable, words: &[u8]| (Event::Received { peer, reliable }, words.to_vec());
+    let mut host = puppet(plain());
+    host.hear_from(address(1), &from_peer(2, &[&[disconnect(1, 2)], &last_words[..]].concat()), ms(100));
+    let peer = PeerId(2);
+    let gone = left(peer, Leave::Disconnected);
+    assert_eq!(host.events(), [received(peer, true, b"bye"), received(peer, false, b"so long"), gone]);
+    assert_eq!(host.says(ms(100)), ["ack control seq=1", "ack game seq=0"]);
+    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"too late")]), ms(200));
+    assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Received { .. })));
+    for (message, reason) in [
+        (boot(1, BootReason::KICKED, 2), Leave::Booted(BootReason::KICKED)),
+        (disconnect(1, 1), Leave::Disconnected),
+    ] {
+        let mut client = puppet_client(plain());
+        let twice = [&[message, boot(2, BootReason::BANNED, 2)], &last_words[..]].concat();
+        client.hear_from(HOST, &from_peer(1, &twice), ms(100));
+        let named = if reason == Leave::Disconnected { PeerId::HOST } else { peer };
+        let words = [received(PeerId::HOST, true, b"bye"), received(PeerId::HOST, false, b"so long")];
+        assert_eq!(client.events(), [&words[..], &[left(named, reason)]].concat(), "the first reason counts");
+    }
 }
 
 /// T-57: the same for a host that leaves, towards each of its peers.

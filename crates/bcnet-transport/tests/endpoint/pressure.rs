@@ -150,10 +150,13 @@ fn nothing_can_be_sent_to_one_who_is_gone() {
     host.timeline(START, before(ms(45_000)));
     host.send(PeerId(2), b"x", before(ms(45_000)));
     host.flush(ms(45_000));
-    let unknown = Err(SendError::UnknownPeer(PeerId(2)));
-    assert_eq!(host.endpoint.send(PeerId(2), b"x", Quality::Reliable, ms(45_000)), unknown);
+    let leaving = Err(SendError::Leaving(PeerId(2)));
+    assert_eq!(host.endpoint.send(PeerId(2), b"x", Quality::Reliable, ms(45_000)), leaving);
     assert_eq!(host.left(), [(PeerId(2), Leave::Silent)]);
-    assert!(host.endpoint.snapshot(PeerId(2), ms(45_000)).is_none());
+    host.timeline(ms(45_000), ms(60_000));
+    let unknown = Err(SendError::UnknownPeer(PeerId(2)));
+    assert_eq!(host.endpoint.send(PeerId(2), b"x", Quality::Reliable, ms(60_000)), unknown);
+    assert!(host.endpoint.snapshot(PeerId(2), ms(60_000)).is_none());
     assert!(host.endpoint.counters(PeerId(2)).is_none());
 }
 

@@ -92,11 +92,11 @@ fn a_client_that_nobody_answers_gives_up_after_45_seconds() {
     assert!(client.endpoint.is_closed());
 }
 
-/// T-56: a host gives a silent client up after 45 seconds and tells the others why.
+/// T-56: a host gives a silent client up after 45 seconds and tells everyone why, the client too: it may be heard again.
 #[test]
-fn a_host_gives_a_silent_client_up_after_45_seconds_and_tells_the_others() {
+fn a_host_gives_a_silent_client_up_after_45_seconds_and_tells_everyone() {
     let mut net = Net::joined(&plain(), 3);
-    let silent = net.clients.remove(1);
+    let mut silent = net.clients.remove(1);
     assert_eq!(silent.endpoint.id(), PeerId(3));
     net.run(before(ms(45_000)));
     assert_eq!(net.host.left(), []);
@@ -104,14 +104,21 @@ fn a_host_gives_a_silent_client_up_after_45_seconds_and_tells_the_others() {
     let packets = net.flush();
     assert_eq!(net.host.left(), [(PeerId(3), Leave::Silent)]);
     let boots: Vec<_> = packets.iter().filter(|packet| packet.from == HOST).collect();
-    assert_eq!(boots.iter().map(|packet| packet.to).collect::<Vec<_>>(), [address(1), address(3)]);
+    assert_eq!(boots.iter().map(|packet| packet.to).collect::<Vec<_>>(), [1, 2, 3].map(address));
     assert!(boots.iter().all(|packet| packet.said().iter().any(|line| line.ends_with("peer 3, timed_out"))));
-    packets.iter().for_each(|packet| net.deliver(packet));
+    packets.iter().filter(|packet| packet.to != address(2)).for_each(|packet| net.deliver(packet));
     net.settle();
     for client in &mut net.clients {
         assert_eq!(client.left(), [(PeerId(3), Leave::Booted(BootReason::TIMED_OUT))]);
     }
     assert_eq!(net.host.endpoint.peers().count(), 2);
+    let again = net.host.timeline(ms(45_000), ms(59_000));
+    assert!(again.iter().any(|line| line.ends_with("peer 3, timed_out")), "{again:?}");
+    silent.hear(boots[1], ms(50_000));
+    assert_eq!(silent.left(), [(PeerId(3), Leave::Booted(BootReason::TIMED_OUT))]);
+    assert!(silent.endpoint.is_closed() || !silent.says(ms(50_000)).is_empty());
+    net.host.timeline(ms(59_000), ms(61_000));
+    assert_eq!(net.host.endpoint.address(PeerId(3)), None);
 }
 
 /// T-56: whatever a peer says counts as a sign of life, but nothing that is not well formed or comes from elsewhere.

@@ -1,7 +1,7 @@
 //! Messages and errors, as a person reads them.
 
 use bcnet_observe::NonStock;
-use bcnet_wire::{Datagram, Kind, Reason, Role};
+use bcnet_wire::{Datagram, Kind, Reason, Role, Text, is_shown};
 
 use crate::{message, unhex};
 
@@ -70,4 +70,67 @@ fn errors_say_what_which_field_and_where() {
     ];
     let names = names.map(Reason::name);
     assert_eq!(names, ["truncated", "bad_size", "unknown_type", "trailing", "count_zero", "bad_text"]);
+}
+
+/// T-71: whatever units a text has, what is left of them is short enough, valid and shown, and stays as it is.
+#[test]
+fn a_cleaned_text_is_valid_and_clean_whatever_it_was() {
+    // Units that matter, and any others.
+    let odd = [
+        0x20, 0x0A, 0x1B, 0x9B, 0xA0, 0xAD, 0x200B, 0x202E, 0x2066, 0x3000, 0xD800, 0xDBFF, 0xDC00, 0xDFFF,
+        0xFEFF,
+    ];
+    let mut state = 7_u64;
+    let mut random = |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    for _ in 0..20_000 {
+        let (len, max) = (random(40), usize::try_from(random(30)).expect("small"));
+        let units: Vec<u16> = (0..len)
+            .map(|_| match random(3) {
+                0 => odd[usize::try_from(random(odd.len() as u64)).expect("small")],
+                1 => u16::try_from(0x21 + random(0x5E)).expect("a letter"),
+                _ => u16::try_from(1 + random(0xFFFF)).expect("16 bits"),
+            })
+            .collect();
+        let bytes: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+        let clean = Text::new(&bytes).expect("whole units").cleaned(max);
+        assert!(clean.len() <= max, "{units:04X?}");
+        let text = Text::new(&clean).expect("whole units");
+        let units: Vec<u16> = clean.chunks(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
+        let strict = String::from_utf16(&units).expect("valid");
+        assert!(strict.chars().all(is_shown) && strict.trim() == strict, "{strict:?}");
+        assert_eq!(text.cleaned(max), clean);
+        assert_eq!(text.to_string(), strict);
+    }
+}
+
+/// T-71: what is seen stays, of any script; what is not goes.
+#[test]
+fn only_what_is_not_shown_is_taken_out() {
+    for c in "aZ~ äßñ€Жλ漢字あ한🖖\u{301}".chars() {
+        assert!(is_shown(c), "{c:?}");
+    }
+    let hidden = [
+        '\0',
+        '\x1B',
+        '\n',
+        '\x7F',
+        '\u{9B}',
+        '\u{AD}',
+        '\u{200B}',
+        '\u{200D}',
+        '\u{200E}',
+        '\u{2028}',
+        '\u{202E}',
+        '\u{2067}',
+        '\u{FEFF}',
+        '\u{E0041}',
+    ];
+    for c in hidden {
+        assert!(!is_shown(c), "{c:?}");
+    }
+    let name = message("00 10 C0 01 00 02 0A 0A 0A EF 41 00 2E 20 00 00").to_string();
+    assert_eq!(name, "identity seq=1: peer 2 at 10.10.10.239 is \"A\\u{202e}\"");
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use bcnet_observe::NonStock;
 use bcnet_session::game::describe;
-use bcnet_transport::wire::{Message, Role};
+use bcnet_transport::wire::{Message, Role, is_shown};
 
 use super::explain::{self, FieldRow};
 use super::{Decoded, Entry, Position, latin1};
@@ -127,7 +127,7 @@ fn dump(bytes: &[u8]) -> String {
 
 /// Text that cannot move the cursor of a terminal.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+    text.chars().map(|c| if is_shown(c) { c } else { '·' }).collect()
 }
 
 pub(super) fn count(bytes: &[u8]) -> String {

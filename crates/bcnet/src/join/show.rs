@@ -8,7 +8,7 @@ use bcnet_session::Score;
 use bcnet_session::client::{Client, Event};
 use bcnet_session::game::MissionInit;
 use bcnet_transport::Time;
-use bcnet_transport::wire::PeerId;
+use bcnet_transport::wire::{PeerId, is_shown};
 use serde_json::{Value, json};
 
 /// Returns a line for people. `None` for what they need not know.
@@ -88,10 +88,9 @@ fn named(name: &str, peer: PeerId) -> String {
     if name.is_empty() { peer.to_string() } else { name.into() }
 }
 
-/// Text without what moves a terminal's cursor or turns its writing around.
+/// Returns a text without what moves a terminal's cursor or turns its writing around.
 fn clean(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}');
-    text.chars().filter(|c| !c.is_control() && !turns(*c)).collect()
+    text.chars().filter(|c| is_shown(*c)).collect()
 }
 
 /// Returns one JSON object. `None` for game messages that nobody has looked into.

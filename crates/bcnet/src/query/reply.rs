@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use bcnet_transport::wire::is_shown;
+
 /// A whole reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Reply {
@@ -109,7 +111,7 @@ fn query_id(text: &str) -> Option<(u32, u32)> {
 /// Latin-1 as text. Control characters could take over a terminal.
 fn shown(bytes: &[u8]) -> String {
     let letters = bytes.iter().take(MAX_TEXT).map(|byte| char::from(*byte));
-    letters.map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+    letters.map(|letter| if is_shown(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// How many replies of one server are put together at once.
