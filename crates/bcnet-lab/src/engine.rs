@@ -1,17 +1,22 @@
 //! What the laboratory asks of an engine besides driving it, so that worlds, scenarios and measurements treat any alike.
 
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
 use bcnet_transport::wire::{Kind, MessageId, PeerId};
 use bcnet_transport::{Endpoint, Engine, Quality, Time};
 
-use crate::stock::{AckEntry, Dump, Options, Retx, Stock};
+use crate::stock::{AckEntry, Backoff, Dump, Lengths, Options, Retx, Stock};
 
 /// How a payload is given to an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SendMode {
     /// As both engines can.
     Plain(Quality),
     /// Reliably, with the original's flag that keeps two such messages out of one datagram. bcnet has no such flag.
     Apart,
+    /// Reliably, repeated with waits of the sender's choice. bcnet measures when to repeat.
+    Paced(Backoff),
     /// As a keepalive, which has no payload. Only the original can be told to.
     Keepalive,
 }
@@ -24,17 +29,41 @@ pub trait LabEngine: Engine {
     /// Returns the peers that it would send to.
     fn peer_ids(&self) -> Vec<PeerId>;
 
+    /// Returns for whom it has queues: its peers, and who else has something in them, itself included.
+    fn entries(&self) -> Vec<PeerId> {
+        self.peer_ids()
+    }
+
     /// Queues a payload. Returns `false` if it is not taken.
     #[must_use]
     fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool;
 
+    /// Queues a payload for the first peer with an address, which only the original can. Returns `false` if it is not taken.
+    #[must_use]
+    fn send_to_address(&mut self, _to: Ipv4Addr, _payload: &[u8], _mode: SendMode, _now: Time) -> bool {
+        false
+    }
+
+    /// Lets the socket toward a peer, or all sockets, send or not. Only the original asks its sockets.
+    fn set_writable(&mut self, _peer: Option<PeerId>, _writable: bool) {}
+
     /// Returns what waits for a peer.
     fn dump(&self, peer: PeerId, now: Time) -> Option<Dump>;
 
-    /// Returns how many ACKs are in the outbox for a peer, and how many messages wait for its ACK.
-    fn lengths(&self, peer: PeerId, now: Time) -> [usize; 2] {
-        self.dump(peer, now).map_or([0, 0], |dump| [dump.acks.len(), dump.retx.len()])
+    /// Returns how much waits for a peer.
+    fn lengths(&self, peer: PeerId, now: Time) -> Lengths {
+        let lengths =
+            |dump: Dump| Lengths { acks: dump.acks.len(), retx: dump.retx.len(), first: dump.first_count };
+        self.dump(peer, now).map(lengths).unwrap_or_default()
     }
+
+    /// Returns how long the ACK was in an outbox that was there longest, if it knows.
+    fn longest_ack(&self, _now: Time) -> Option<Duration> {
+        None
+    }
+
+    /// Forgets how long ACKs were in an outbox that are not there any more.
+    fn forget_longest_ack(&mut self) {}
 
     /// Returns what has ended its program, if something has.
     fn crash(&self) -> Option<String> {
@@ -59,7 +88,7 @@ impl LabEngine for Endpoint {
     fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
         let quality = match mode {
             SendMode::Plain(quality) => quality,
-            SendMode::Apart => Quality::Reliable,
+            SendMode::Apart | SendMode::Paced(_) => Quality::Reliable,
             SendMode::Keepalive => return false,
         };
         self.send(to, payload, quality, now).is_ok()
@@ -70,13 +99,21 @@ impl LabEngine for Endpoint {
         let interval = snapshot.timeout.as_secs_f32();
         let retx = snapshot.unacknowledged.iter().map(|entry| {
             let MessageId { channel, seq, part } = entry.id;
-            Retx { seq: seq.0, channel, part, retx: u32::from(entry.sends.saturating_sub(1)), interval }
+            let (retx, age) = (u32::from(entry.sends.saturating_sub(1)), entry.age.as_secs_f32());
+            Retx { seq: seq.0, channel, part, retx, interval, age, handling: None }
         });
         let acks = snapshot.acks.iter().map(|id| {
             let MessageId { channel, seq, part } = *id;
             AckEntry { seq: seq.0, channel, part, retx: 0 }
         });
-        Some(Dump { at: now, peer, retx: retx.collect(), acks: acks.collect(), first: snapshot.fresh })
+        Some(Dump {
+            at: now,
+            peer,
+            retx: retx.collect(),
+            acks: acks.collect(),
+            first: Vec::new(),
+            first_count: snapshot.fresh,
+        })
     }
 }
 
@@ -89,23 +126,37 @@ impl LabEngine for Stock {
         self.peers()
     }
 
+    fn entries(&self) -> Vec<PeerId> {
+        Self::entries(self)
+    }
+
     fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
-        let reliable = Options::from(Quality::Reliable);
-        let options = match mode {
-            SendMode::Plain(quality) => quality.into(),
-            SendMode::Apart => Options { aggregate: false, ..reliable },
-            SendMode::Keepalive => Options { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
-        };
-        self.send_with(to, payload, options, now).is_ok()
+        self.send_with(to, payload, options(self, mode), now).is_ok()
+    }
+
+    fn send_to_address(&mut self, to: Ipv4Addr, payload: &[u8], mode: SendMode, now: Time) -> bool {
+        Self::send_to_address(self, to, payload, options(self, mode), now).is_ok()
+    }
+
+    fn set_writable(&mut self, peer: Option<PeerId>, writable: bool) {
+        Self::set_writable(self, peer, writable);
     }
 
     fn dump(&self, peer: PeerId, now: Time) -> Option<Dump> {
         // Frames that would change nothing are left out: the queues are as the last one left them.
-        Self::dump(self, peer).map(|dump| Dump { at: now, ..dump })
+        self.dump_at(peer, now)
     }
 
-    fn lengths(&self, peer: PeerId, _: Time) -> [usize; 2] {
-        Self::lengths(self, peer).map_or([0, 0], |lengths| [lengths.acks, lengths.retx])
+    fn lengths(&self, peer: PeerId, _: Time) -> Lengths {
+        Self::lengths(self, peer).unwrap_or_default()
+    }
+
+    fn longest_ack(&self, now: Time) -> Option<Duration> {
+        Some(Self::longest_ack(self, now))
+    }
+
+    fn forget_longest_ack(&mut self) {
+        Self::forget_longest_ack(self);
     }
 
     fn crash(&self) -> Option<String> {
@@ -114,5 +165,16 @@ impl LabEngine for Stock {
 
     fn comparisons(&self) -> Option<u64> {
         Some(self.tally().comparisons)
+    }
+}
+
+/// Returns how the original is told to send so.
+fn options(stock: &Stock, mode: SendMode) -> Options {
+    let reliable = stock.options(Quality::Reliable);
+    match mode {
+        SendMode::Plain(quality) => stock.options(quality),
+        SendMode::Apart => Options { aggregate: false, ..reliable },
+        SendMode::Paced(backoff) => Options { backoff, ..reliable },
+        SendMode::Keepalive => Options { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
     }
 }

@@ -147,6 +147,14 @@ metrics! {
     AckMemory = "ack_memory",
     /// How many messages wait for their ACK.
     RetxEntries = "retx_entries",
+    /// The sequence numbers of those, in the order of the queue.
+    RetxNumbers = "retx_numbers",
+    /// How many messages were not sent yet.
+    FirstEntries = "first_entries",
+    /// The sequence numbers of those, in the order of the queue; stock only.
+    FirstNumbers = "first_numbers",
+    /// Seconds since each of those was queued; stock only.
+    FirstAges = "first_ages",
     /// Datagrams that were sent.
     Datagrams = "datagrams",
     /// Bytes of those, without IP and UDP.
@@ -159,6 +167,10 @@ metrics! {
     AcksSent = "acks_sent",
     /// Bytes of those.
     AckBytes = "ack_bytes",
+    /// Bytes of ACKs that came.
+    AckBytesTaken = "ack_bytes_taken",
+    /// Bytes of ACKs per datagram sent.
+    AckBytesPerDatagram = "ack_bytes_per_datagram",
     /// When each ACK was sent.
     AckTimes = "ack_times",
     /// The most bytes of ACKs in one datagram.
@@ -193,6 +205,12 @@ metrics! {
     PeakRetx = "peak_retx",
     /// How many messages waited for their ACK on average.
     MeanRetx = "mean_retx",
+    /// The most messages for one peer that were not sent yet.
+    PeakFirst = "peak_first",
+    /// How many messages for one peer were not sent yet on average.
+    MeanFirst = "mean_first",
+    /// Seconds that the ACK was in an outbox that was there longest.
+    LongestAck = "longest_ack",
     /// Payloads that were given to an engine and taken.
     PayloadsSent = "payloads_sent",
     /// Payloads that an engine refused.
@@ -228,6 +246,10 @@ impl Metric {
                 | Self::AckEntries
                 | Self::AckMemory
                 | Self::RetxEntries
+                | Self::RetxNumbers
+                | Self::FirstEntries
+                | Self::FirstNumbers
+                | Self::FirstAges
         )
     }
 
@@ -273,6 +295,7 @@ impl Measurement {
             Metric::Bytes => one(total.bytes),
             Metric::AcksSent => one(total.acks),
             Metric::AckBytes => one(total.ack_bytes),
+            Metric::AckBytesTaken => one(total.ack_bytes_taken),
             Metric::MaxAckBytes => one(total.max_ack_bytes),
             Metric::MaxAcks => one(total.max_acks),
             Metric::MaxMessages => one(total.max_messages),
@@ -286,14 +309,18 @@ impl Measurement {
             Metric::ComparisonRate => Some(total.comparisons.unwrap_or(0) as f64 / seconds),
             Metric::PeakAcks => one(total.queues.peak_acks as u64),
             Metric::PeakRetx => one(total.queues.peak_retx as u64),
+            Metric::PeakFirst => one(total.queues.peak_first as u64),
+            Metric::LongestAck => Some(total.longest_ack.as_secs_f64()),
             Metric::MeanAcks => Some(total.queues.mean_acks()),
             Metric::MeanRetx => Some(total.queues.mean_retx()),
+            Metric::MeanFirst => Some(total.queues.mean_first()),
             Metric::PayloadsSent => one(total.payloads),
             Metric::Refused => one(total.refused),
             Metric::Delivered => one(total.delivered),
             Metric::Missing => one(total.missing),
             Metric::Garbled => one(total.garbled),
             Metric::Silent => one(total.silent),
+            Metric::AckBytesPerDatagram => ratio(total.ack_bytes, total.datagrams),
             Metric::BytesPerPayload => ratio(total.bytes, total.delivered),
             metric @ (Metric::DelayMedian | Metric::DelayP99 | Metric::DelayMax) => {
                 metric.share_of_delays().and_then(|share| outcome.delay(self.node, share))
@@ -306,6 +333,10 @@ impl Measurement {
             | Metric::AckEntries
             | Metric::AckMemory
             | Metric::RetxEntries
+            | Metric::RetxNumbers
+            | Metric::FirstEntries
+            | Metric::FirstNumbers
+            | Metric::FirstAges
             | Metric::DatagramSizes
             | Metric::DatagramTimes
             | Metric::AckTimes
@@ -337,6 +368,7 @@ impl Measurement {
         let dump = &taken.find(|dump| self.peer.is_none() || dump.asked == self.peer)?.dump;
         let acks = || dump.acks.iter();
         let retx = || dump.retx.iter();
+        let first = || dump.first.iter();
         Some(match self.metric {
             Metric::Acks => Value::Many(acks().map(|ack| f64::from(ack.retx)).collect()),
             Metric::AckNumbers => Value::Many(acks().map(|ack| f64::from(ack.seq)).collect()),
@@ -345,6 +377,10 @@ impl Measurement {
             Metric::AckEntries => Value::One(dump.acks.len() as f64),
             Metric::AckMemory => Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
             Metric::RetxEntries => Value::One(dump.retx.len() as f64),
+            Metric::RetxNumbers => Value::Many(retx().map(|entry| f64::from(entry.seq)).collect()),
+            Metric::FirstEntries => Value::One(dump.first_count as f64),
+            Metric::FirstNumbers => Value::Many(first().map(|entry| f64::from(entry.seq)).collect()),
+            Metric::FirstAges => Value::Many(first().map(|entry| f64::from(entry.age)).collect()),
             _ => return None,
         })
     }

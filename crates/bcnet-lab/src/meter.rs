@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId};
+use bcnet_transport::wire::{Ack, Channel, Datagram, Message, MessageId, PeerId};
 use bcnet_transport::{Event, Leave, Time};
 
 use crate::engine::LabEngine;
 use crate::observer::{DatagramMeta, Observer};
-use crate::stock::HandledAck;
+use crate::stock::{HandledAck, Lengths};
 use crate::totals::{QueueLength, Totals};
 
 /// Something that was sent.
@@ -51,6 +51,17 @@ struct Payload {
     delivered: bool,
 }
 
+/// How long a reliable payload took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delay {
+    /// The number of the node that sent it.
+    pub from: usize,
+    /// When it was given to the engine.
+    pub at: Time,
+    /// How many microseconds later it was delivered.
+    pub micros: u32,
+}
+
 /// What went one way between two nodes.
 #[derive(Debug, Default)]
 struct Lane {
@@ -84,8 +95,7 @@ pub(crate) struct Meter {
     pub(crate) totals: Vec<Totals>,
     lanes: HashMap<(usize, usize), Lane>,
     payloads: Vec<Payload>,
-    /// Microseconds, and who sent it.
-    pub(crate) delays: Vec<(usize, u32)>,
+    pub(crate) delays: Vec<Delay>,
     lengths: BTreeMap<(usize, PeerId), QueueLength>,
     /// ACKs that were taken out of a socket in this service: from where, for what.
     taken: Vec<(usize, PeerId, MessageId)>,
@@ -136,6 +146,7 @@ impl Meter {
     pub(crate) fn finish(&mut self, now: Time) {
         for ((node, _), length) in std::mem::take(&mut self.lengths) {
             self.totals[node].queues.add(&length, now);
+            self.note_owing(node, length.owing, now);
         }
         for payload in self.payloads.iter().filter(|payload| payload.reliable && !payload.delivered) {
             self.totals[payload.from].missing += 1;
@@ -145,18 +156,30 @@ impl Meter {
     /// An ACK has reached the engine of a node.
     fn handled(&mut self, node: usize, from: usize, peer: PeerId, id: MessageId, now: Time) {
         let lane = self.lanes.entry((node, from)).or_default();
-        let waiting = lane.waiting.len();
+        let empty = lane.waiting.is_empty();
+        let mut waiting: Vec<MessageId> =
+            self.trace.iter().flat_map(|_| lane.waiting.iter().copied()).collect();
+        waiting.sort_by_key(|id| (id.channel == Channel::Game, id.seq.0, id.part));
         let useful = lane.waiting.remove(&id);
         if now < self.start {
             return;
         }
         let totals = &mut self.totals[node];
+        totals.ack_bytes_taken += Message::Ack(Ack::new(id)).wire_len() as u64;
         totals.useful_acks += u64::from(useful);
         totals.useless_acks += u64::from(!useful);
-        totals.empty_acks += u64::from(waiting == 0);
+        totals.empty_acks += u64::from(empty);
         if let Some(trace) = &mut self.trace {
             let at = Time::ZERO + now.since(self.start);
             trace.push((node, HandledAck { at, peer, id, waiting, useful }));
+        }
+    }
+
+    /// There were ACKs in an outbox since then.
+    fn note_owing(&mut self, node: usize, since: Option<Time>, now: Time) {
+        if let Some(since) = since {
+            let longest = &mut self.totals[node].longest_ack;
+            *longest = (*longest).max(now.since(since));
         }
     }
 
@@ -191,7 +214,8 @@ impl Meter {
             payload.delivered = true;
             if payload.reliable {
                 let delay = u32::try_from(now.since(payload.at).as_micros()).unwrap_or(u32::MAX);
-                self.delays.push((payload.from, delay));
+                let at = Time::ZERO + payload.at.since(self.start);
+                self.delays.push(Delay { from: payload.from, at, micros: delay });
             }
         }
     }
@@ -283,19 +307,27 @@ impl Observer<dyn LabEngine> for Meter {
         if now < self.start {
             return;
         }
-        for peer in engine.peer_ids() {
-            let [acks, retx] = engine.lengths(peer, now);
+        for peer in engine.entries() {
+            let lengths @ Lengths { acks, retx, first } = engine.lengths(peer, now);
+            let old = self.lengths.get(&(node, peer)).copied();
             // A peer that never gets anything would only thin out the mean.
-            if acks + retx == 0 && !self.lengths.contains_key(&(node, peer)) {
+            if acks + retx + first == 0 && old.is_none() {
                 continue;
             }
-            let new = QueueLength { since: now, acks, retx };
             let queues = &mut self.totals[node].queues;
             queues.peak_acks = queues.peak_acks.max(acks);
             queues.peak_retx = queues.peak_retx.max(retx);
-            if let Some(old) = self.lengths.insert((node, peer), new) {
+            queues.peak_first = queues.peak_first.max(first);
+            let mut owing = old.and_then(|old| old.owing);
+            if let Some(old) = old {
                 queues.add(&old, now);
             }
+            if acks == 0 {
+                self.note_owing(node, owing.take(), now);
+            } else {
+                owing = owing.or(Some(now));
+            }
+            self.lengths.insert((node, peer), QueueLength { since: now, lengths, owing });
         }
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bcnet_transport::Time;
 
 use crate::measurement::Value;
-use crate::meter::Log;
+use crate::meter::{Delay, Log};
 use crate::scenario::{EngineKind, Expect, PeerRef, Scenario, Wanted};
-use crate::stock::{Dump, HandledAck};
+use crate::stock::{Dump, HandledAck, Lengths};
 use crate::totals::Totals;
 
 /// What came out of a run.
@@ -29,8 +29,8 @@ pub struct Outcome {
     pub trace: Vec<(usize, HandledAck)>,
     /// Everything that was sent, if a measurement needs it.
     pub(crate) log: Vec<Log>,
-    /// Who sent it, and how many microseconds it took, sorted by those.
-    pub(crate) delays: Vec<(usize, u32)>,
+    /// How long each reliable payload took that was delivered, the fastest first.
+    pub delays: Vec<Delay>,
     /// A fingerprint of all traffic: equal for equal runs.
     pub fingerprint: u64,
 }
@@ -66,15 +66,28 @@ pub struct DumpRecord {
 pub struct Sample {
     /// When it was sampled.
     pub at: Time,
-    /// Of each node: the ACKs in all its outboxes, what it has sent and compared so far.
-    pub nodes: Vec<(usize, Totals)>,
+    /// The state of each node.
+    pub nodes: Vec<NodeSample>,
 }
 
-/// An expectation that was not met.
+/// The state of a node at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSample {
+    /// How much waits in its queues, of all peers together.
+    pub queues: Lengths,
+    /// What it has done so far.
+    pub totals: Totals,
+}
+
+/// An expectation, and what was seen.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FailedExpectation {
+pub struct CheckedExpectation {
     /// The line in the file.
     pub line: usize,
+    /// What it means that it comes out so.
+    pub says: Option<String>,
+    /// Whether it was met.
+    pub met: bool,
     /// The measurement, with whom and when.
     pub measurement: String,
     /// What it should have been.
@@ -103,8 +116,8 @@ impl Outcome {
     #[must_use]
     pub fn pooled_delay(runs: &[Self], from: Option<usize>, share: f64) -> Option<f64> {
         let all = runs.iter().flat_map(|run| &run.delays);
-        let of = all.filter(|(sender, _)| from.is_none_or(|from| from == *sender));
-        let mut of: Vec<u32> = of.map(|(_, micros)| *micros).collect();
+        let of = all.filter(|delay| from.is_none_or(|from| from == delay.from));
+        let mut of: Vec<u32> = of.map(|delay| delay.micros).collect();
         // One run has them sorted already, and several are sorted runs: both are fast.
         of.sort();
         let last = of.len().checked_sub(1)?;
@@ -117,25 +130,35 @@ impl Outcome {
         scenario.expects.iter().filter(|expect| self.concerns(expect)).count()
     }
 
+    /// Returns the expectations that concern this run, and what was seen.
+    #[must_use]
+    pub fn expectations(&self, scenario: &Scenario) -> Vec<CheckedExpectation> {
+        let concerned = scenario.expects.iter().filter(|expect| self.concerns(expect));
+        concerned.map(|expect| self.check(expect, scenario)).collect()
+    }
+
     /// Returns the expectations that were not met.
     #[must_use]
-    pub fn missed(&self, scenario: &Scenario) -> Vec<FailedExpectation> {
-        let concerned = scenario.expects.iter().filter(|expect| self.concerns(expect));
-        concerned.filter_map(|expect| self.check(expect, scenario)).collect()
+    pub fn missed(&self, scenario: &Scenario) -> Vec<CheckedExpectation> {
+        let mut missed = self.expectations(scenario);
+        missed.retain(|expectation| !expectation.met);
+        missed
     }
 
     fn concerns(&self, expect: &Expect) -> bool {
         expect.engine.is_none_or(|engine| engine == self.engine)
     }
 
-    fn check(&self, expect: &Expect, scenario: &Scenario) -> Option<FailedExpectation> {
+    fn check(&self, expect: &Expect, scenario: &Scenario) -> CheckedExpectation {
         let value = expect.measurement.of(self);
-        if value.as_ref().is_some_and(|value| expect.wanted.is_met_by(value)) {
-            return None;
+        CheckedExpectation {
+            line: expect.line,
+            says: expect.says.clone(),
+            met: value.as_ref().is_some_and(|value| expect.wanted.is_met_by(value)),
+            measurement: expect.measurement.describe(scenario),
+            expected: expect.wanted.to_string(),
+            seen: value.map_or_else(|| "nothing to measure".into(), |value| value.to_string()),
         }
-        let seen = value.map_or_else(|| "nothing to measure".into(), |value| value.to_string());
-        let (line, measurement) = (expect.line, expect.measurement.describe(scenario));
-        Some(FailedExpectation { line, measurement, expected: expect.wanted.to_string(), seen })
     }
 }
 

@@ -1,22 +1,22 @@
 //! Runs a scenario.
 
+mod act;
+mod build;
+
 use std::time::Duration;
 
-use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Connect, Endpoint, Quality, Time};
+use bcnet_transport::Time;
 
-use crate::battle::{Battle, Shot};
-use crate::engine::{LabEngine, SendMode};
+use crate::battle::Battle;
+use crate::engine::LabEngine;
 use crate::link::Faults;
 use crate::meter::Meter;
 use crate::observer::DatagramMeta;
-use crate::outcome::{DumpRecord, NodeOutcome, Outcome, Sample};
-use crate::scenario::{
-    Action, Content, DumpAt, EngineKind, Node, NodeRole, PeerRef, Scenario, Settings, TimedAction,
-};
-use crate::stock::{Params, Stock};
+use crate::outcome::{DumpRecord, NodeOutcome, NodeSample, Outcome, Sample};
+use crate::scenario::{DumpAt, EngineKind, NodeRole, Scenario, TimedAction};
+use crate::stock::Lengths;
 use crate::totals::Totals;
-use crate::world::{World, address};
+use crate::world::World;
 
 /// How a scenario is run, where that is not said in its file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -79,7 +79,7 @@ impl<'a> Runner<'a> {
             Faults { delay: scenario.links.iter().map(delay).max().unwrap_or_default(), ..Faults::default() };
         let mut world = World::new(calm, seed);
         for (number, node) in scenario.nodes.iter().enumerate() {
-            world.add_node(build(node, number, scenario, engine), node.behavior.clone());
+            world.add_node(build::build(node, number, scenario, engine), node.behavior.clone());
         }
         let present = scenario.nodes.iter().map(|node| node.role != NodeRole::Nobody).collect();
         let mut meter = Meter::new(present, start);
@@ -120,6 +120,7 @@ impl<'a> Runner<'a> {
         self.world.watch_before(self.start, &mut self.meter);
         let nodes = self.scenario.nodes.len();
         self.compared = (0..nodes).map(|node| self.world.node(node).comparisons()).collect();
+        (0..nodes).for_each(|node| self.world.engine_mut(node).forget_longest_ack());
         self.world.set_faults(Faults::default());
         for link in &self.scenario.links {
             let ends = |end: Option<usize>| end.map_or(0..nodes, |end| end..end + 1);
@@ -195,83 +196,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn perform(&mut self, action: &Action) {
-        let now = self.world.now();
-        match action {
-            Action::Send { from, to, what, count, mode } => {
-                for _ in 0..*count {
-                    for peer in self.receivers(*from, *to) {
-                        match what {
-                            Content::Size(size) => self.send(*from, peer, *size, *mode),
-                            Content::Bytes(bytes) => {
-                                let taken = self.world.node_mut(*from).send_as(peer, bytes, *mode, now);
-                                self.meter.gave(*from, taken, false);
-                            }
-                        }
-                    }
-                }
-            }
-            Action::Identify { from } => {
-                let name: Vec<u8> = "lab".encode_utf16().flat_map(u16::to_le_bytes).collect();
-                let name = Text::new(&name).unwrap_or_default();
-                // There may be nobody to tell yet.
-                let _ = self.world.node_mut(*from).identify(name, now);
-            }
-            Action::Inject { into, from, datagram } => self.world.put(*from, *into, datagram),
-            Action::Leave { node } => self.world.node_mut(*node).leave(now),
-        }
-    }
-
-    fn receivers(&self, from: usize, to: Option<PeerRef>) -> Vec<PeerId> {
-        match to {
-            Some(PeerRef::Id(id)) => vec![id],
-            Some(PeerRef::Node(node)) => vec![self.id_of(node)],
-            None => self.world.node(from).peer_ids(),
-        }
-    }
-
-    /// Returns the id that the engine of a node has now; a node that is nobody stands for the host if it is the first.
-    fn id_of(&self, node: usize) -> PeerId {
-        match self.scenario.nodes.get(node).map(|node| node.role) {
-            Some(NodeRole::Nobody) if node == 0 => PeerId::HOST,
-            Some(NodeRole::Nobody) => PeerId(u8::try_from(node + 1).unwrap_or(u8::MAX)),
-            Some(NodeRole::Host | NodeRole::Client) | None => self.world.node(node).id(),
-        }
-    }
-
-    fn shoot(&mut self, shot: Shot) {
-        let Some(host) = self.scenario.host() else { return };
-        let nodes = self.scenario.nodes.iter().enumerate();
-        let mut clients = nodes.filter(|(_, node)| node.role == NodeRole::Client);
-        let Some((client, _)) = clients.nth(shot.ship) else { return };
-        let (from, to) = if shot.from_host { (host, client) } else { (client, host) };
-        let peer = self.id_of(to);
-        if shot.quality == Quality::Unreliable {
-            // Not worth a number: there are many of them, and nobody asks when they arrive.
-            let now = self.world.now();
-            let (state, mode) = (&STATE[..shot.size.min(STATE.len())], SendMode::Plain(shot.quality));
-            let taken = self.world.node_mut(from).send_as(peer, state, mode, now);
-            return self.meter.gave(from, taken, false);
-        }
-        self.send(from, peer, shot.size, SendMode::Plain(shot.quality));
-    }
-
-    fn send(&mut self, from: usize, to: PeerId, size: usize, mode: SendMode) {
-        let now = self.world.now();
-        let mut payload = std::mem::take(&mut self.payload);
-        // What is too large for one message is made reliable.
-        let unreliable = mode == SendMode::Plain(Quality::Unreliable);
-        let reliable = !unreliable || size > LARGEST_UNRELIABLE;
-        self.meter.stamp(&mut payload, from, size, reliable, now);
-        let taken = self.world.node_mut(from).send_as(to, &payload, mode, now);
-        self.meter.gave(from, taken, true);
-        self.payload = payload;
-    }
-
     fn take_dump(&mut self) {
         let Some(DumpAt { at, node, peer }) = self.dumps.pop() else { return };
         let now = self.world.now();
-        for id in self.receivers(node, peer) {
+        let peers = peer.map_or_else(|| self.world.node(node).entries(), |peer| vec![self.id_of(peer)]);
+        for id in peers {
             if let Some(mut dump) = self.world.node(node).dump(id, now) {
                 dump.at = at;
                 self.taken.push(DumpRecord { at, node, asked: peer, dump });
@@ -283,8 +212,14 @@ impl<'a> Runner<'a> {
         let now = self.world.now();
         let state = |(node, totals): (usize, &Totals)| {
             let engine = self.world.node(node);
-            let acks = engine.peer_ids().into_iter().map(|peer| engine.lengths(peer, now)[0]).sum();
-            (acks, Totals { comparisons: self.compared(node), ..*totals })
+            let mut queues = Lengths::default();
+            for peer in engine.entries() {
+                let Lengths { acks, retx, first } = engine.lengths(peer, now);
+                queues.acks += acks;
+                queues.retx += retx;
+                queues.first += first;
+            }
+            NodeSample { queues, totals: Totals { comparisons: self.compared(node), ..*totals } }
         };
         let nodes = self.meter.totals.iter().enumerate().map(state).collect();
         self.samples.push(Sample { at: Time::ZERO + now.since(self.start), nodes });
@@ -296,15 +231,22 @@ impl<'a> Runner<'a> {
         Some(self.world.node(node).comparisons()? - before)
     }
 
+    /// Returns what a node did, with what only its engine knows.
+    fn finished(&self, node: usize, totals: &Totals) -> Totals {
+        let tells = self.world.node(node).longest_ack(self.world.now());
+        let longest_ack = tells.unwrap_or(totals.longest_ack);
+        Totals { comparisons: self.compared(node), longest_ack, ..*totals }
+    }
+
     fn finish(mut self) -> Outcome {
         self.meter.finish(self.world.now());
         let mut delays = std::mem::take(&mut self.meter.delays);
-        delays.sort_unstable_by_key(|(_, micros)| *micros);
+        delays.sort_unstable_by_key(|delay| delay.micros);
         let totals = self.meter.totals.iter().enumerate();
         let nodes = totals.zip(&self.scenario.nodes).map(|((number, totals), node)| NodeOutcome {
             name: node.name.clone(),
             engine: (node.role != NodeRole::Nobody).then(|| node.engine.unwrap_or(self.engine)),
-            totals: Totals { comparisons: self.compared(number), ..*totals },
+            totals: self.finished(number, totals),
             crash: self.world.node(number).crash(),
         });
         let nodes = nodes.collect();
@@ -342,75 +284,5 @@ fn wanted_dumps(scenario: &Scenario, options: &Options) -> Vec<DumpAt> {
     dumps
 }
 
-/// Returns the engine of a node.
-fn build(node: &Node, number: usize, scenario: &Scenario, engine: EngineKind) -> Box<dyn LabEngine> {
-    let host = address(scenario.host().unwrap_or(0));
-    let own = *address(number).ip();
-    let nonce = 0x0A5F + u32::try_from(number).unwrap_or(0);
-    let now = Time::ZERO;
-    match (node.role, node.engine.unwrap_or(engine)) {
-        (NodeRole::Nobody, _) => Box::new(Stock::closed()),
-        (NodeRole::Host, EngineKind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
-        (NodeRole::Host, EngineKind::Bcnet) => {
-            Box::new(Endpoint::host(Config { address: own, ..config(node) }))
-        }
-        (NodeRole::Client, EngineKind::Stock) => {
-            Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
-        }
-        (NodeRole::Client, EngineKind::Bcnet) => {
-            let connect = Connect { host, nonce, password: Text::default() };
-            Box::new(Endpoint::connect(Config { address: own, ..config(node) }, connect, now))
-        }
-    }
-}
-
-fn params(node: &Node) -> Params {
-    let Settings { keepalive, silence, linger, buffer, clock, free_acks, last_ack, ack_step, gate } =
-        &node.settings;
-    let default = Params::default();
-    let seconds = |wanted: &Option<Duration>, default: Option<f32>| match wanted {
-        Some(length) => (!length.is_zero()).then_some(length.as_secs_f32()),
-        None => default,
-    };
-    Params {
-        cipher: false,
-        keepalive: seconds(keepalive, default.keepalive),
-        silence: seconds(silence, default.silence),
-        linger: linger.map_or(default.linger, |length| length.as_secs_f32()),
-        buffer: buffer.map_or(default.buffer, usize::from),
-        granularity: clock.unwrap_or(default.granularity),
-        free_acks: free_acks.unwrap_or(default.free_acks),
-        last_ack: last_ack.unwrap_or(default.last_ack),
-        ack_step: ack_step.map_or(default.ack_step, |length| length.as_secs_f32()),
-        gate: gate.unwrap_or(default.gate),
-        ..default
-    }
-}
-
-fn config(node: &Node) -> Config {
-    let Settings { keepalive, silence, linger, buffer, .. } = &node.settings;
-    let default = Config::default();
-    let length = |wanted: &Option<Duration>, default: Duration| match wanted {
-        Some(length) if length.is_zero() => NEVER,
-        Some(length) => *length,
-        None => default,
-    };
-    Config {
-        cipher: false,
-        tick: node.behavior.tick,
-        keepalive: length(keepalive, default.keepalive),
-        silence: length(silence, default.silence),
-        linger: linger.unwrap_or(default.linger),
-        datagram_limit: buffer.map_or(default.datagram_limit, usize::from),
-        ..default
-    }
-}
-
 /// How often the state is sampled.
 const SAMPLES: u32 = 480;
-/// A hundred years.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// T-67: 412 bytes with a header of three.
-const LARGEST_UNRELIABLE: usize = 409;
-/// A ship's state, for all that matters here.
-const STATE: [u8; 64] = [0x1C; 64];

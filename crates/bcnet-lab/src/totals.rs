@@ -1,8 +1,11 @@
 //! What a node did in a run, in numbers that can be added up.
 
 use std::ops::AddAssign;
+use std::time::Duration;
 
 use bcnet_transport::Time;
+
+use crate::stock::Lengths;
 
 /// What one node did, or all together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -15,6 +18,8 @@ pub struct Totals {
     pub acks: u64,
     /// Bytes of those.
     pub ack_bytes: u64,
+    /// Bytes of ACKs that came.
+    pub ack_bytes_taken: u64,
     /// The most bytes of ACKs in one datagram.
     pub max_ack_bytes: u64,
     /// Datagrams in which ACKs left no room for the largest message.
@@ -35,6 +40,8 @@ pub struct Totals {
     pub retransmits: u64,
     /// Keepalives sent.
     pub keepalives: u64,
+    /// How long the ACK was in an outbox that was there longest. Of an engine that does not tell, how long there was any.
+    pub longest_ack: Duration,
     /// Entries of lists compared, if it searches lists.
     pub comparisons: Option<u64>,
     /// Payloads that were given to the engine and taken.
@@ -59,6 +66,8 @@ impl AddAssign for Totals {
         self.bytes += other.bytes;
         self.acks += other.acks;
         self.ack_bytes += other.ack_bytes;
+        self.ack_bytes_taken += other.ack_bytes_taken;
+        self.longest_ack = self.longest_ack.max(other.longest_ack);
         self.max_ack_bytes = self.max_ack_bytes.max(other.max_ack_bytes);
         self.crowded += other.crowded;
         self.max_acks = self.max_acks.max(other.max_acks);
@@ -90,9 +99,12 @@ pub struct Queues {
     pub peak_acks: usize,
     /// The most messages that waited for their ACK.
     pub peak_retx: usize,
+    /// The most messages that were not sent yet.
+    pub peak_first: usize,
     /// Entries times microseconds.
     acks: u128,
     retx: u128,
+    first: u128,
     /// Microseconds, of all peers together.
     time: u128,
 }
@@ -110,10 +122,18 @@ impl Queues {
         if self.time == 0 { 0.0 } else { self.retx as f64 / self.time as f64 }
     }
 
+    /// Returns how many messages for one peer were not sent yet on average.
+    #[must_use]
+    pub fn mean_first(&self) -> f64 {
+        if self.time == 0 { 0.0 } else { self.first as f64 / self.time as f64 }
+    }
+
     pub(crate) fn add(&mut self, length: &QueueLength, until: Time) {
         let time = until.since(length.since).as_micros();
-        self.acks += length.acks as u128 * time;
-        self.retx += length.retx as u128 * time;
+        let Lengths { acks, retx, first } = length.lengths;
+        self.acks += acks as u128 * time;
+        self.retx += retx as u128 * time;
+        self.first += first as u128 * time;
         self.time += time;
     }
 }
@@ -122,8 +142,10 @@ impl AddAssign for Queues {
     fn add_assign(&mut self, other: Self) {
         self.peak_acks = self.peak_acks.max(other.peak_acks);
         self.peak_retx = self.peak_retx.max(other.peak_retx);
+        self.peak_first = self.peak_first.max(other.peak_first);
         self.acks += other.acks;
         self.retx += other.retx;
+        self.first += other.first;
         self.time += other.time;
     }
 }
@@ -132,6 +154,7 @@ impl AddAssign for Queues {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLength {
     pub(crate) since: Time,
-    pub(crate) acks: usize,
-    pub(crate) retx: usize,
+    pub(crate) lengths: Lengths,
+    /// Since when there are ACKs in the outbox, if there are.
+    pub(crate) owing: Option<Time>,
 }

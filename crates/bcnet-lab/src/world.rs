@@ -191,6 +191,11 @@ impl<E: LabEngine + ?Sized> World<E> {
         &mut self.nodes[number].engine
     }
 
+    /// Returns a node, to do something with that gives it no work.
+    pub(crate) fn engine_mut(&mut self, number: usize) -> &mut E {
+        &mut self.nodes[number].engine
+    }
+
     /// The faults of all links, from now on.
     pub(crate) fn set_faults(&mut self, faults: Faults) {
         for link in self.links.values_mut() {
@@ -229,8 +234,8 @@ impl<E: LabEngine + ?Sized> World<E> {
     }
 
     /// Puts a datagram into the socket of a node at once, as if it came from `from`.
-    pub(crate) fn put(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        self.nodes[to].inbox.push((address(from), bytes.to_vec()));
+    pub(crate) fn put(&mut self, from: SocketAddrV4, to: usize, bytes: &[u8]) {
+        self.nodes[to].inbox.push((from, bytes.to_vec()));
         self.schedule_at(to, self.now);
     }
 
@@ -383,9 +388,9 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.links.entry((from, to)).or_insert_with(|| Link::new(self.faults.clone(), seed))
     }
 
-    /// Returns the node that has this address.
+    /// Returns the node that listens there.
     fn number(&self, address: SocketAddrV4) -> Option<usize> {
-        Some(place(address)).filter(|number| *number < self.nodes.len())
+        Some(place(address)).filter(|number| *number < self.nodes.len() && address.port() == PORT)
     }
 
     fn note(&mut self, from: usize, to: usize, bytes: &[u8]) {
@@ -408,7 +413,7 @@ fn key(number: usize) -> u32 {
 /// Returns the address that the node with this number has.
 pub(crate) fn address(number: usize) -> SocketAddrV4 {
     let number = u32::try_from(number).unwrap_or(0) + 1;
-    SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), 22101)
+    SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), PORT)
 }
 
 /// Returns the number of the node that has this address, or would have it.
@@ -417,6 +422,8 @@ fn place(address: SocketAddrV4) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// Where all nodes listen.
+const PORT: u16 = 22101;
 /// The address below that of node 0.
 const FIRST_ADDRESS: u32 = 0x0A00_0000;
 /// More often than any honest use services a node at one time.

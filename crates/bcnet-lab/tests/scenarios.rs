@@ -67,7 +67,7 @@ fn an_ack_is_useful_once() {
     let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "p17").expect("there");
     let outcome = bcnet_lab::run(&scenario, &Options { trace: true, ..Options::default() });
     let useful = outcome.trace.iter().filter(|(_, handled)| handled.useful).count();
-    let empty = outcome.trace.iter().filter(|(_, handled)| handled.waiting == 0).count();
+    let empty = outcome.trace.iter().filter(|(_, handled)| handled.waiting.is_empty()).count();
     assert_eq!((outcome.trace.len(), useful), (900, 100));
     assert_eq!(empty as u64, outcome.total().empty_acks);
     let line = outcome.trace[0].1.to_string();
@@ -165,6 +165,7 @@ fn every_key_and_figure_is_documented() {
         "[[inject]]",
         "[[traffic]]",
         "[[leave]]",
+        "[[unwritable]]",
         "[[dump]]",
         "[[expect]]",
         "[[expect]]\nfigure.of = \"x\"\nfigure.xyzzy",

@@ -38,10 +38,40 @@ fn a_dump_as_json_has_the_documented_form() {
     let ack = |seq: u32, channel: &str| json!({"seq": seq, "channel": channel, "part": null, "retx": 1});
     let expected = json!({
         "t": 0.05, "node": "host", "peer": 2,
-        "retx": [{"seq": 2, "channel": "game", "part": null, "retx": 0, "interval": 1.0}],
+        "retx": [{
+            "seq": 2, "channel": "game", "part": null, "retx": 0, "interval": 1.0, "age": 0.02,
+            "handling": {"reliable": true, "urgent": false, "aggregate": true, "mode": 1},
+        }],
         "acks": [ack(0, "control"), ack(1, "control"), ack(0, "game"), ack(1, "game")],
+        "first": [], "first_count": 0,
     });
     assert_eq!(run.json(), [expected]);
+}
+
+/// A host's entry for itself, and messages that were never sent, which no recorded dump has.
+#[test]
+fn a_dump_has_the_own_entry_and_all_three_queues() {
+    let run = lab(&["dump", "p07-own-entry", "--at", "600"]);
+    let own = "\
+# host
+[600.000] peer=1 retxQ=0 ackOutQ=2
+  ack[0] seq=0x0000 frag=0 below32=1 retx=3
+  ack[1] seq=0x0000 frag=0 below32=0 retx=3
+";
+    assert_eq!((run.code, run.stdout.as_str()), (0, own), "{}", run.stderr);
+    let run = lab(&["dump", "three-queues", "--at", "1.02"]);
+    let first = "  first[0] seq=0x0001 frag=0 below32=0 rel=1 pri=0 agg=1 mode=1 age=0.02\n";
+    assert!(run.stdout.contains("retxQ=1 ackOutQ=2 firstQ=29\n") && run.stdout.contains(first), "{}", run.stdout);
+    let [dump] = &lab(&["dump", "three-queues", "--at", "1.02", "--json"]).json()[..] else { panic!("one dump") };
+    assert_eq!((dump["first"].as_array().map(Vec::len), &dump["first_count"]), (Some(29), &json!(29)));
+}
+
+#[test]
+fn every_expectation_can_be_shown() {
+    let run = lab(&["run", "static-checks", "--expectations"]);
+    let met: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with("  met")).collect();
+    assert_eq!((run.code, met.len()), (0, 9), "{}", run.stdout);
+    assert!(met[5].contains("ACK matching (0x6B64D0)") && met[5].ends_with("expected 0, seen 0"), "{}", met[5]);
 }
 
 #[test]

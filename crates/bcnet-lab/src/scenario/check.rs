@@ -9,13 +9,13 @@ use super::file::{self, File, Value};
 use super::value::{Checked, Checker, MAX_PAYLOAD, line, unreadable};
 use super::{
     Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, Scenario, ScenarioError,
-    Settings, TimedAction, Traffic, Verdict, Wanted,
+    Settings, StockSettings, Target, TimedAction, Traffic, Verdict, Wanted,
 };
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
 use crate::link::{Faults, Script};
 use crate::measurement::{Measurement, Metric};
-use crate::stock::Gate;
+use crate::stock::{AckPlace, Backoff, Dedup, Gate, Mode, PortMap, Resend};
 
 pub(super) fn scenario(text: &str) -> Checked<Scenario> {
     let file: File = toml::from_str(text).map_err(|error| unreadable(text, &error))?;
@@ -54,6 +54,9 @@ impl Checker<'_> {
             let (at, node) = (self.time(&leave.get_ref().at)?, self.named(&leave.get_ref().node)?);
             actions.push(TimedAction { at, every: None, action: Action::Leave { node } });
         }
+        for unwritable in &file.unwritable {
+            actions.extend(self.unwritable(unwritable.get_ref())?);
+        }
         let traffic = file.traffic.iter().map(|traffic| self.traffic(traffic)).collect::<Checked<_>>()?;
         let mut dumps = Vec::new();
         for dump in &file.dump {
@@ -90,19 +93,37 @@ impl Checker<'_> {
         let roles = [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::Nobody)];
         let role = self.choice("role", &node.role, &roles)?;
         let engine = node.engine.as_ref().map(|name| self.engine(name)).transpose()?;
-        let gates = [("traffic", Gate::Traffic), ("always", Gate::Always), ("never", Gate::Never)];
         let settings = Settings {
             keepalive: self.maybe_length(node.keepalive.as_ref())?,
             silence: self.maybe_length(node.silence.as_ref())?,
             linger: self.maybe_length(node.linger.as_ref())?,
             buffer: node.buffer.as_ref().map(|buffer| self.buffer(buffer)).transpose()?,
+            stock: self.stock_settings(node)?,
+        };
+        Ok(Node { name: name.clone(), role, engine, behavior: self.behavior(node)?, settings })
+    }
+
+    fn stock_settings(&self, node: &file::Node) -> Checked<StockSettings> {
+        let gates = [("traffic", Gate::Traffic), ("always", Gate::Always), ("never", Gate::Never)];
+        let dedups = [("restart", Dedup::Restart), ("refresh", Dedup::Refresh)];
+        let places = [("first", AckPlace::First), ("last", AckPlace::Last)];
+        let resends = [("one", Resend::One), ("all", Resend::All)];
+        let ports = [("any", PortMap::AnyDatagram), ("messages", PortMap::WithMessages)];
+        Ok(StockSettings {
             clock: self.maybe_length(node.clock.as_ref())?,
             free_acks: node.free_acks,
             last_ack: node.last_ack,
             ack_step: self.maybe_length(node.ack_step.as_ref())?,
-            gate: node.gate.as_ref().map(|gate| self.choice("gate", gate, &gates)).transpose()?,
-        };
-        Ok(Node { name: name.clone(), role, engine, behavior: self.behavior(node)?, settings })
+            gate: self.maybe_choice("gate", node.gate.as_ref(), &gates)?,
+            age_limit: self.maybe_length(node.age_limit.as_ref())?,
+            first_wait: self.maybe_length(node.first_wait.as_ref())?,
+            dedup: self.maybe_choice("dedup", node.dedup.as_ref(), &dedups)?,
+            ack_place: self.maybe_choice("ack_place", node.ack_place.as_ref(), &places)?,
+            resend: self.maybe_choice("resend", node.resend.as_ref(), &resends)?,
+            relayed_goodbye: self.maybe_choice("relayed_goodbye", node.relayed_goodbye.as_ref(), &MODES)?,
+            leaving_keepalives: node.leaving_keepalives,
+            port_map: self.maybe_choice("port_map", node.port_map.as_ref(), &ports)?,
+        })
     }
 
     fn behavior(&self, node: &file::Node) -> Checked<NodeBehavior> {
@@ -164,7 +185,7 @@ impl Checker<'_> {
         let send = send.get_ref();
         let (at, every) = self.times(&send.at, send.until.as_ref(), send.rate.as_ref())?;
         let from = self.named(&send.from)?;
-        let to = send.to.as_ref().map(|to| self.peer_ref(to)).transpose()?;
+        let to = self.target(send)?;
         let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
         if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
             return Err(self.error(count, "1 to 40000 payloads can be sent at once"));
@@ -192,6 +213,21 @@ impl Checker<'_> {
             (None, Some(bytes)) => Content::Bytes(self.hex(bytes)?),
             _ => return Err(self.error(place, "a send has a `size` or `bytes`")),
         };
+        let mode = self.mode(place)?;
+        Ok(TimedAction { at, every, action: Action::Send { from, to, what, count, mode } })
+    }
+
+    fn target(&self, send: &file::Send) -> Checked<Target> {
+        match (&send.to, &send.to_address) {
+            (Some(_), Some(address)) => Err(self.error(address, "a send has `to` or `to_address`, not both")),
+            (Some(to), None) => Ok(Target::Peer(self.peer_ref(to)?)),
+            (None, Some(address)) => Ok(Target::Address(self.named(address)?)),
+            (None, None) => Ok(Target::Everyone),
+        }
+    }
+
+    fn mode(&self, place: &Spanned<file::Send>) -> Checked<SendMode> {
+        let send = place.get_ref();
         let mode = match (send.reliable.unwrap_or(true), send.urgent, send.aggregate.unwrap_or(true)) {
             (true, false, true) => SendMode::Plain(Quality::Reliable),
             (true, true, true) => SendMode::Plain(Quality::Urgent),
@@ -201,7 +237,33 @@ impl Checker<'_> {
                 return Err(self.error(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
             }
         };
-        Ok(TimedAction { at, every, action: Action::Send { from, to, what, count, mode } })
+        let backoff = self.maybe_choice("backoff", send.backoff.as_ref(), &MODES)?;
+        let (first, step) = (self.maybe_length(send.first_wait.as_ref())?, self.maybe_length(send.step.as_ref())?);
+        if backoff.is_none() && first.is_none() && step.is_none() {
+            return Ok(mode);
+        }
+        if mode != SendMode::Plain(Quality::Reliable) {
+            let what = "only a reliable payload that is neither urgent nor apart has a `backoff`, `first_wait` or `step`";
+            return Err(self.error(place, what));
+        }
+        let default = Backoff::default();
+        Ok(SendMode::Paced(Backoff {
+            mode: backoff.unwrap_or(default.mode),
+            first: first.map_or(default.first, |first| first.as_secs_f32()),
+            step: step.map_or(default.step, |step| step.as_secs_f32()),
+        }))
+    }
+
+    /// Returns when a socket ceases to send, and when it sends again.
+    fn unwritable(&self, unwritable: &file::Unwritable) -> Checked<[TimedAction; 2]> {
+        let node = self.named(&unwritable.node)?;
+        let peer = unwritable.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?;
+        let set = |at, writable| TimedAction {
+            at,
+            every: None,
+            action: Action::SetWritable { node, peer, writable },
+        };
+        Ok([set(self.time(&unwritable.at)?, false), set(self.time(&unwritable.until)?, true)])
     }
 
     fn inject(&self, inject: &file::Inject) -> Checked<TimedAction> {
@@ -215,7 +277,7 @@ impl Checker<'_> {
             }
         }
         let (into, from) = (self.named(&inject.into)?, self.named(&inject.from)?);
-        Ok(TimedAction { at, every, action: Action::Inject { into, from, datagram } })
+        Ok(TimedAction { at, every, action: Action::Inject { into, from, port: inject.port, datagram } })
     }
 
     fn traffic(&self, traffic: &Spanned<file::Traffic>) -> Checked<Traffic> {
@@ -251,7 +313,8 @@ impl Checker<'_> {
             }
         };
         let engine = expect.engine.as_ref().map(|name| self.engine(name)).transpose()?;
-        Ok(Expect { line, measurement: self.measurement(&expect.figure)?, engine, wanted })
+        let says = expect.says.clone();
+        Ok(Expect { line, says, measurement: self.measurement(&expect.figure)?, engine, wanted })
     }
 
     fn claim(&self, claim: &Spanned<file::Claim>) -> Checked<Claim> {
@@ -292,6 +355,8 @@ impl Checker<'_> {
     }
 }
 
+const MODES: [(&str, Mode); 3] =
+    [("fixed", Mode::Fixed), ("linear", Mode::Linear), ("exponential", Mode::Exponential)];
 const SHORTEST_TICK: Duration = Duration::from_micros(100);
 const MAX_DATAGRAM: usize = 1024;
 /// Of one table. Each takes memory until the end of the run.

@@ -27,6 +27,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) leave: Vec<Spanned<Leave>>,
     #[serde(default)]
+    pub(super) unwritable: Vec<Spanned<Unwritable>>,
+    #[serde(default)]
     pub(super) dump: Vec<Spanned<Dump>>,
     #[serde(default)]
     pub(super) expect: Vec<Spanned<Expect>>,
@@ -62,6 +64,14 @@ pub(super) struct Node {
     pub(super) last_ack: Option<u32>,
     pub(super) ack_step: Option<Spanned<f64>>,
     pub(super) gate: Option<Spanned<String>>,
+    pub(super) age_limit: Option<Spanned<f64>>,
+    pub(super) first_wait: Option<Spanned<f64>>,
+    pub(super) dedup: Option<Spanned<String>>,
+    pub(super) ack_place: Option<Spanned<String>>,
+    pub(super) resend: Option<Spanned<String>>,
+    pub(super) relayed_goodbye: Option<Spanned<String>>,
+    pub(super) leaving_keepalives: Option<bool>,
+    pub(super) port_map: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) plain_acks: bool,
     #[serde(default)]
@@ -103,11 +113,15 @@ pub(super) struct Send {
     pub(super) count: Option<Spanned<u32>>,
     pub(super) from: Spanned<String>,
     pub(super) to: Option<Spanned<PeerRef>>,
+    pub(super) to_address: Option<Spanned<String>>,
     pub(super) channel: Option<Spanned<String>>,
     pub(super) reliable: Option<bool>,
     #[serde(default)]
     pub(super) urgent: bool,
     pub(super) aggregate: Option<bool>,
+    pub(super) backoff: Option<Spanned<String>>,
+    pub(super) first_wait: Option<Spanned<f64>>,
+    pub(super) step: Option<Spanned<f64>>,
     pub(super) size: Option<Spanned<usize>>,
     pub(super) bytes: Option<Spanned<String>>,
 }
@@ -120,6 +134,7 @@ pub(super) struct Inject {
     pub(super) rate: Option<Spanned<f64>>,
     pub(super) into: Spanned<String>,
     pub(super) from: Spanned<String>,
+    pub(super) port: Option<u16>,
     pub(super) id: u8,
     pub(super) messages: Vec<Spanned<String>>,
 }
@@ -142,6 +157,15 @@ pub(super) struct Leave {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Unwritable {
+    pub(super) at: Spanned<f64>,
+    pub(super) until: Spanned<f64>,
+    pub(super) node: Spanned<String>,
+    pub(super) peer: Option<Spanned<PeerRef>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Dump {
     pub(super) at: Spanned<f64>,
     pub(super) node: Spanned<String>,
@@ -151,6 +175,7 @@ pub(super) struct Dump {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
+    pub(super) says: Option<String>,
     pub(super) figure: Spanned<MeasurementText>,
     pub(super) engine: Option<Spanned<String>>,
     pub(super) is: Option<Value>,

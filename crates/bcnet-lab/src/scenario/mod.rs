@@ -19,7 +19,7 @@ use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
 use crate::link::{Faults, Script};
 use crate::measurement::Measurement;
-use crate::stock::Gate;
+use crate::stock::{AckPlace, Dedup, Gate, Mode, PortMap, Resend};
 
 pub use library::BUILT_IN;
 
@@ -170,9 +170,16 @@ pub(crate) struct Settings {
     pub(crate) linger: Option<Duration>,
     /// The size of a datagram at most.
     pub(crate) buffer: Option<u16>,
-    /// The step of the frame clock; stock only.
+    /// What only the original has.
+    pub(crate) stock: StockSettings,
+}
+
+/// Settings of the original; what is `None` has its default.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StockSettings {
+    /// The step of the frame clock.
     pub(crate) clock: Option<Duration>,
-    /// How often an ACK is sent whatever else is sent; stock only, as all that follow.
+    /// How often an ACK is sent whatever else is sent.
     pub(crate) free_acks: Option<u32>,
     /// The send after which an ACK is forgotten.
     pub(crate) last_ack: Option<u32>,
@@ -180,6 +187,22 @@ pub(crate) struct Settings {
     pub(crate) ack_step: Option<Duration>,
     /// When ACKs that had their free sends are sent again.
     pub(crate) gate: Option<Gate>,
+    /// How long a reliable message is repeated.
+    pub(crate) age_limit: Option<Duration>,
+    /// The wait before a game message is repeated for the first time.
+    pub(crate) first_wait: Option<Duration>,
+    /// What a repeated message does to its ACK.
+    pub(crate) dedup: Option<Dedup>,
+    /// Where ACKs go in a datagram.
+    pub(crate) ack_place: Option<AckPlace>,
+    /// How many messages are repeated in one frame.
+    pub(crate) resend: Option<Resend>,
+    /// How a goodbye that is passed on is repeated.
+    pub(crate) relayed_goodbye: Option<Mode>,
+    /// Whether one that is leaving sends keepalives.
+    pub(crate) leaving_keepalives: Option<bool>,
+    /// Which datagrams tell a port.
+    pub(crate) port_map: Option<PortMap>,
 }
 
 /// What a link does from the beginning of the experiment on.
@@ -213,8 +236,8 @@ pub(crate) enum Action {
     Send {
         /// The node.
         from: usize,
-        /// For whom; `None` is every peer.
-        to: Option<PeerRef>,
+        /// For whom.
+        to: Target,
         /// What is sent.
         what: Content,
         /// How many at once.
@@ -233,6 +256,8 @@ pub(crate) enum Action {
         into: usize,
         /// Whose address it comes from.
         from: usize,
+        /// And from which port, if it is not that node's.
+        port: Option<u16>,
         /// The whole datagram, in the clear.
         datagram: Vec<u8>,
     },
@@ -241,6 +266,26 @@ pub(crate) enum Action {
         /// The node.
         node: usize,
     },
+    /// The socket of a node can send, or cannot.
+    SetWritable {
+        /// The node.
+        node: usize,
+        /// Toward whom; `None` is everyone.
+        peer: Option<PeerRef>,
+        /// Whether it can.
+        writable: bool,
+    },
+}
+
+/// For whom a payload is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    /// One peer.
+    Peer(PeerRef),
+    /// Whoever has the address of this node.
+    Address(usize),
+    /// Every peer.
+    Everyone,
 }
 
 /// What a payload is.
@@ -288,6 +333,8 @@ pub struct DumpAt {
 pub struct Expect {
     /// The line in the file.
     pub line: usize,
+    /// What it means that it comes out so.
+    pub says: Option<String>,
     /// Which measurement.
     pub measurement: Measurement,
     /// Only for this engine of the run.

@@ -68,6 +68,15 @@ impl<'a> Checker<'a> {
         found.ok_or_else(|| self.error(name, unknown_name(what, name.get_ref(), known)))
     }
 
+    pub(super) fn maybe_choice<T: Copy>(
+        &self,
+        what: &str,
+        name: Option<&Spanned<String>>,
+        choices: &[(&str, T)],
+    ) -> Checked<Option<T>> {
+        name.map(|name| self.choice(what, name, choices)).transpose()
+    }
+
     pub(super) fn times(
         &self,
         at: &Spanned<f64>,

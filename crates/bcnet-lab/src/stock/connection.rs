@@ -47,6 +47,7 @@ impl Stock {
                     self.queue_for(PeerId::HOST, message).ok();
                 }
             }
+            State::Connected if self.leaving.is_some() && !self.params.leaving_keepalives => {}
             State::Connected => self.keep_alive(),
             State::Closed => {}
         }
@@ -266,7 +267,12 @@ impl Stock {
             address.fill(0);
         }
         for place in self.peers.places(|peer| peer.is_live() && peer.id != PeerId::HOST) {
-            self.queue(place, Message::new(message.kind, payload.clone())).ok();
+            let mut copy = Message::new(message.kind, payload.clone());
+            if copy.kind == Kind::DISCONNECT {
+                copy.timer =
+                    Timer::new(Backoff { mode: self.params.relayed_goodbye, ..Backoff::default() });
+            }
+            self.queue(place, copy).ok();
         }
     }
 }

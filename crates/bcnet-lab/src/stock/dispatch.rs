@@ -42,6 +42,8 @@ impl Stock {
     fn on_ack(&mut self, place: usize, ack: &Message) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         let (id, waiting) = (ack.id(), peer.retx.len());
+        let tracing = self.last_frame.filter(|_| self.params.trace);
+        let queue = tracing.map(|_| peer.retx.iter().map(Message::id).collect());
         let mut found = None;
         for (at, message) in peer.retx.iter().enumerate() {
             self.tally.comparisons += 1;
@@ -58,7 +60,7 @@ impl Stock {
             None => self.tally.acks_useless += 1,
         }
         self.tally.acks_on_empty += u64::from(waiting == 0);
-        if let Some(at) = self.last_frame.filter(|_| self.params.trace) {
+        if let (Some(at), Some(waiting)) = (tracing, queue) {
             let useful = found.is_some();
             self.trace.push_back(HandledAck { at, peer: peer.id, id, waiting, useful });
         }

@@ -1,11 +1,15 @@
 //! The queues of a peer and the ACKs that are dispatched, in the format of the recorded dumps.
 
 use std::fmt;
+use std::time::Duration;
 
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Channel, MessageId, PeerId};
 
 use super::Stock;
+use super::message::Message;
+use super::params::Mode;
+use super::peer::Peer;
 
 /// The queues of one peer.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,8 +22,38 @@ pub struct Dump {
     pub retx: Vec<Retx>,
     /// The ACKs in the outbox, oldest first.
     pub acks: Vec<AckEntry>,
+    /// What was never sent, the next first. An engine that only counts it tells none of it.
+    pub first: Vec<FirstSend>,
     /// How many messages were never sent.
-    pub first: usize,
+    pub first_count: usize,
+}
+
+/// A message that was never sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FirstSend {
+    /// Its number; 0 if it is not reliable.
+    pub seq: u16,
+    /// Its channel.
+    pub channel: Channel,
+    /// Its index if it is a part.
+    pub part: Option<u8>,
+    /// How it is sent.
+    pub handling: Handling,
+    /// Seconds since it was queued.
+    pub age: f32,
+}
+
+/// How a message is sent, as the original keeps it beside the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handling {
+    /// Whether it is repeated until it is acknowledged.
+    pub reliable: bool,
+    /// Whether it went to the head of the queue.
+    pub urgent: bool,
+    /// If not, at most one such message is put into a datagram.
+    pub aggregate: bool,
+    /// How its waits grow.
+    pub mode: Mode,
 }
 
 /// A message that waits for its ACK.
@@ -35,6 +69,10 @@ pub struct Retx {
     pub retx: u32,
     /// Seconds from the last send to the next.
     pub interval: f32,
+    /// Seconds since its first send.
+    pub age: f32,
+    /// How it is sent, if the engine is the original.
+    pub handling: Option<Handling>,
 }
 
 /// An ACK in the outbox.
@@ -51,7 +89,7 @@ pub struct AckEntry {
 }
 
 /// An ACK that was dispatched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandledAck {
     /// The time of the frame.
     pub at: Time,
@@ -59,8 +97,8 @@ pub struct HandledAck {
     pub peer: PeerId,
     /// What it acknowledges.
     pub id: MessageId,
-    /// How many messages waited for an ACK of that peer.
-    pub waiting: usize,
+    /// What waited for an ACK of that peer.
+    pub waiting: Vec<MessageId>,
     /// Whether it cleared one of them.
     pub useful: bool,
 }
@@ -89,12 +127,49 @@ impl Stock {
     #[must_use]
     pub fn dump(&self, peer: PeerId) -> Option<Dump> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
+        let at = self.last_frame.unwrap_or(Time::ZERO);
+        self.dump_of(entry, at)
+    }
+
+    /// Returns the queues of a peer as they are at `at`, which is not before the last frame.
+    #[must_use]
+    pub fn dump_at(&self, peer: PeerId, at: Time) -> Option<Dump> {
+        self.dump_of(self.peers.get(self.peers.find(peer)?)?, at)
+    }
+
+    /// Returns the ids of all entries that have one and for which something is queued, and of all peers that are there.
+    #[must_use]
+    pub fn entries(&self) -> Vec<PeerId> {
+        let queued = |peer: &&Peer| !(peer.acks.is_empty() && peer.retx.is_empty() && peer.first.is_empty());
+        let there = |peer: &&Peer| peer.is_live() && peer.id != self.id;
+        let known = self.peers.iter().filter(|peer| peer.id != PeerId::UNASSIGNED);
+        known.filter(|peer| there(peer) || queued(peer)).map(|peer| peer.id).collect()
+    }
+
+    /// Returns how long the ACK entry was there that stayed longest, or is there.
+    #[must_use]
+    pub fn longest_ack(&self, now: Time) -> Duration {
+        let now = self.clock.at(now);
+        let since = self.peers.iter().flat_map(|peer| &peer.acks).map(|owed| owed.since);
+        let oldest = since.min_by(f32::total_cmp).and_then(|since| Duration::try_from_secs_f32(now - since).ok());
+        oldest.unwrap_or_default().max(self.tally.longest_ack)
+    }
+
+    /// Forgets how long those stayed that are not there any more.
+    pub(crate) const fn forget_longest_ack(&mut self) {
+        self.tally.longest_ack = Duration::ZERO;
+    }
+
+    fn dump_of(&self, entry: &Peer, at: Time) -> Option<Dump> {
+        let now = self.clock.at(at);
         let retx = entry.retx.iter().map(|message| Retx {
             seq: message.seq,
             channel: message.kind.channel(),
             part: message.part,
             retx: message.timer.count,
             interval: message.timer.interval,
+            age: now - message.timer.first,
+            handling: Some(Handling::of(message)),
         });
         let acks = entry.acks.iter().map(|owed| AckEntry {
             seq: owed.id.seq.0,
@@ -102,8 +177,28 @@ impl Stock {
             part: owed.id.part,
             retx: owed.timer.count,
         });
-        let at = self.last_frame.unwrap_or(Time::ZERO);
-        Some(Dump { at, peer, retx: retx.collect(), acks: acks.collect(), first: entry.first.len() })
+        let first = entry.first.iter().map(|message| FirstSend {
+            seq: message.seq,
+            channel: message.kind.channel(),
+            part: message.part,
+            handling: Handling::of(message),
+            age: now - message.queued,
+        });
+        Some(Dump {
+            at,
+            peer: entry.id,
+            retx: retx.collect(),
+            acks: acks.collect(),
+            first: first.collect(),
+            first_count: entry.first.len(),
+        })
+    }
+}
+
+impl Handling {
+    fn of(message: &Message) -> Self {
+        let Message { reliable, urgent, aggregate, timer, .. } = message;
+        Self { reliable: *reliable, urgent: *urgent, aggregate: *aggregate, mode: timer.backoff.mode }
     }
 }
 
@@ -120,6 +215,10 @@ impl fmt::Display for Dump {
         let Self { peer, retx, acks, .. } = self;
         let (stamp, waiting, owed) = (Stamp(self.at), retx.len(), acks.len());
         write!(f, "{stamp} peer={} retxQ={waiting} ackOutQ={owed}", peer.0)?;
+        // The recorded dumps do not have it.
+        if self.first_count > 0 {
+            write!(f, " firstQ={}", self.first_count)?;
+        }
         for (i, entry) in retx.iter().enumerate() {
             let number = Number(entry.seq, entry.part);
             write!(f, "\n  retx[{i}] {number} rel=1 retx={} intv={:.2}", entry.retx, entry.interval)?;
@@ -128,7 +227,19 @@ impl fmt::Display for Dump {
             let (number, below) = (Number(entry.seq, entry.part), below(entry.channel));
             write!(f, "\n  ack[{i}] {number} below32={below} retx={}", entry.retx)?;
         }
+        for (i, entry) in self.first.iter().enumerate() {
+            let (number, below, handling) = (Number(entry.seq, entry.part), below(entry.channel), entry.handling);
+            write!(f, "\n  first[{i}] {number} below32={below} {handling} age={:.2}", entry.age)?;
+        }
         Ok(())
+    }
+}
+
+impl fmt::Display for Handling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reliable, urgent, aggregate, mode } = *self;
+        let [reliable, urgent, aggregate] = [reliable, urgent, aggregate].map(u8::from);
+        write!(f, "rel={reliable} pri={urgent} agg={aggregate} mode={}", mode.number())
     }
 }
 
@@ -139,7 +250,11 @@ impl fmt::Display for HandledAck {
         if let Some(part) = part {
             write!(f, " frag=1 idx={part}")?;
         }
-        write!(f, " below32={} | retxQ={}", below(channel), self.waiting)
+        write!(f, " below32={} | retxQ={}", below(channel), self.waiting.len())?;
+        for (i, MessageId { channel, seq, part }) in self.waiting.iter().enumerate() {
+            write!(f, "\n  retx[{i}] {} below32={}", Number(seq.0, *part), below(*channel))?;
+        }
+        Ok(())
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Message {
     /// In an ACK: the channel of what is acknowledged.
     pub(super) acked: Channel,
     pub(super) timer: Timer,
+    /// When it was queued to be sent.
+    pub(super) queued: f32,
     /// Set on arrival.
     pub(super) sender: PeerId,
     pub(super) source: Ipv4Addr,
@@ -46,6 +48,7 @@ impl Message {
             aggregate: true,
             acked: Channel::Control,
             timer: Timer::new(Backoff::default()),
+            queued: 0.0,
             sender: PeerId::NULL,
             source: Ipv4Addr::UNSPECIFIED,
             arrival: 0.0,
@@ -238,6 +241,11 @@ impl Timer {
     /// Strictly later: in the frame that started the timer nothing is due.
     pub(super) fn is_due(&self, now: f32) -> bool {
         self.last + self.interval < now
+    }
+
+    /// The wait begins anew, and nothing else.
+    pub(super) const fn refresh(&mut self, now: f32) {
+        self.last = now;
     }
 
     /// From the beginning.

@@ -16,7 +16,8 @@
 //! | name | rule | |
 //! |---|---|---|
 //! | one datagram | a peer gets at most one datagram per frame, of at most 512 bytes and 255 messages | H |
-//! | rotation | peers are served from the second entry of the table on, the first one last | H |
+//! | rotation | peers are served from behind the last one served on: the second entry of the table first, the first one last | H |
+//! | deaf socket | a peer whose socket cannot send is passed over and does not count as served | M |
 //! | repeated ACKs | an ACK is sent three times by itself, 0.6666 s apart, and stays in the outbox | H |
 //! | gate | six more sends only happen with other traffic, or to a deleted peer; with the ninth it is forgotten | H |
 //! | ACK restart | a repeated message starts its ACK again from zero; it is found by a linear search | H |
@@ -69,17 +70,17 @@ mod receive;
 mod send;
 mod tally;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{PeerId, Role};
 use bcnet_transport::{Event, Leave, Time, Transmit, cipher};
 
 use clock::Clock;
-pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, HandledAck, Lengths, Retx};
+pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, FirstSend, HandledAck, Handling, Lengths, Retx};
 use incoming::Incoming;
 pub use message::Crash;
-pub use params::{Backoff, Gate, Mode, Params};
+pub use params::{AckPlace, Backoff, Dedup, Gate, Mode, Params, PortMap, Resend};
 use peer::Peers;
 pub use send::{Options, SendError};
 pub use tally::Tally;
@@ -119,6 +120,10 @@ pub struct Stock {
     leaving: Option<f32>,
     /// Where the search for a free id goes on.
     next_id: u8,
+    /// The entry that the last send pass served last.
+    served: usize,
+    /// Peers to whom the socket cannot send now; `None` is all.
+    unwritable: BTreeSet<Option<PeerId>>,
     crash: Option<Crash>,
     tally: Tally,
 }
@@ -192,6 +197,8 @@ impl Stock {
             leave_flag: None,
             leaving: None,
             next_id: 2,
+            served: 0,
+            unwritable: BTreeSet::new(),
             crash: None,
             tally: Tally::default(),
         }

@@ -24,8 +24,23 @@ pub struct Params {
     pub silence: Option<f32>,
     /// Seconds that a deleted peer is still served, and the longest a leaver waits.
     pub linger: f32,
-    /// Seconds after which a reliable message is given up.
+    /// Seconds after which a reliable message is given up; none is kept at all if it is zero.
     pub age_limit: f32,
+    /// Seconds after which a game message is sent again for the first time, unless its sender chooses otherwise.
+    pub first_wait: f32,
+    /// What a repeated message does to the ACK that is owed for it.
+    pub dedup: Dedup,
+    /// Where in a datagram the ACKs go that may be sent alone.
+    pub ack_place: AckPlace,
+    /// How many messages are sent again in one pass.
+    pub resend: Resend,
+    /// How a goodbye that a host passes on is repeated. Whether the original takes that from the message or from the call
+    /// that makes a goodbye is not known.
+    pub relayed_goodbye: Mode,
+    /// Whether one that is leaving still sends keepalives.
+    pub leaving_keepalives: bool,
+    /// Which datagrams tell the port of an address.
+    pub port_map: PortMap,
     /// Whether datagrams are enciphered.
     pub cipher: bool,
     /// Whether dispatched ACKs are noted for [`poll_trace`](super::Stock::poll_trace).
@@ -54,6 +69,13 @@ impl Default for Params {
             silence: Some(45.0),
             linger: 15.0,
             age_limit: 360.0,
+            first_wait: 1.0,
+            dedup: Dedup::Restart,
+            ack_place: AckPlace::First,
+            resend: Resend::One,
+            relayed_goodbye: Mode::Linear,
+            leaving_keepalives: true,
+            port_map: PortMap::AnyDatagram,
             cipher: true,
             trace: false,
             address: Ipv4Addr::LOCALHOST,
@@ -86,6 +108,46 @@ pub enum Gate {
     Always,
     /// Never.
     Never,
+}
+
+/// What a repeated message does to the ACK that is in the outbox for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dedup {
+    /// It begins anew, with all its sends: the original.
+    #[default]
+    Restart,
+    /// Only its timer begins anew; how often it was sent stays.
+    Refresh,
+}
+
+/// Where in a datagram the ACKs go that may be sent alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AckPlace {
+    /// Before everything else: the original.
+    #[default]
+    First,
+    /// Behind the messages.
+    Last,
+}
+
+/// How many messages are sent again to a peer in one pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Resend {
+    /// The first that is due: the original.
+    #[default]
+    One,
+    /// All that are due and fit.
+    All,
+}
+
+/// Which datagrams tell the port of the address that they come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PortMap {
+    /// Any, before its messages are counted.
+    #[default]
+    AnyDatagram,
+    /// Only one that has a message.
+    WithMessages,
 }
 
 /// How the wait before the next retransmission grows. Seconds in 32-bit floats, as the original has them.
@@ -128,6 +190,18 @@ pub enum Mode {
     Linear,
     /// 2: the excess over the first wait doubles, without a limit.
     Exponential,
+}
+
+impl Mode {
+    /// Returns the original's number for it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Fixed => 0,
+            Self::Linear => 1,
+            Self::Exponential => 2,
+        }
+    }
 }
 
 /// The smallest buffer that a split message fits.

@@ -1,12 +1,13 @@
 //! The send pass: what goes into the one datagram that a peer gets per frame.
 
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 use bcnet_transport::cipher;
-use bcnet_transport::wire::MessageId;
+use bcnet_transport::wire::{MessageId, PeerId};
 
 use super::message::{ack_len, write_ack};
-use super::params::{Gate, Params};
+use super::params::{AckPlace, Gate, Params, Resend};
 use super::peer::Peer;
 use super::tally::Tally;
 use super::{DEFAULT_PORT, Stock};
@@ -14,15 +15,33 @@ use super::{DEFAULT_PORT, Stock};
 impl Stock {
     /// Fills and sends one datagram per peer, then forgets those that have lingered.
     ///
-    /// A pass starts behind the entry where the last one ended. Nothing keeps an entry from its turn here, so every pass
-    /// starts at the second entry and ends with the first.
+    /// A pass starts behind the entry that was served last. One whose socket cannot send is passed over. While all can, every
+    /// pass starts at the second entry and ends with the first.
     pub(super) fn send_pass(&mut self) {
-        let count = self.peers.len();
+        let (count, last) = (self.peers.len(), self.served);
         for turn in 1..=count {
-            self.send_datagram(turn % count);
+            let place = (last + turn) % count;
+            if self.is_writable(place) {
+                self.send_datagram(place);
+                self.served = place;
+            }
         }
         let (now, linger) = (self.now, self.params.linger);
         self.peers.retain(|peer| peer.deleted.is_none_or(|deleted| now - deleted <= linger));
+    }
+
+    /// Lets the socket toward a peer, or all sockets, send or not.
+    pub fn set_writable(&mut self, peer: Option<PeerId>, writable: bool) {
+        if writable {
+            self.unwritable.remove(&peer);
+        } else {
+            self.unwritable.insert(peer);
+        }
+    }
+
+    fn is_writable(&self, place: usize) -> bool {
+        let id = self.peers.get(place).map(|peer| peer.id);
+        !self.unwritable.contains(&None) && !self.unwritable.contains(&id)
     }
 
     fn send_datagram(&mut self, place: usize) {
@@ -67,9 +86,14 @@ impl<'a> Pass<'a> {
     }
 
     fn fill(&mut self, peer: &mut Peer) {
-        self.fresh_acks(peer);
-        self.one_retransmit(peer);
+        if self.params.ack_place == AckPlace::First {
+            self.fresh_acks(peer);
+        }
+        self.retransmit(peer);
         self.first_sends(peer);
+        if self.params.ack_place == AckPlace::Last {
+            self.fresh_acks(peer);
+        }
         let open = match self.params.gate {
             Gate::Traffic => self.count > 0 || !peer.is_live(),
             Gate::Always => true,
@@ -82,23 +106,13 @@ impl<'a> Pass<'a> {
 
     /// The first ACK pass: those that may be sent alone. They stay.
     fn fresh_acks(&mut self, peer: &mut Peer) {
-        for owed in &mut peer.acks {
-            if self.is_full() {
-                break;
-            }
-            if owed.timer.count >= self.params.free_acks || !owed.timer.is_due(self.now) {
-                continue;
-            }
-            if !self.has_room(ack_len(owed.id.part)) {
-                break;
-            }
-            self.put_ack(owed.id);
-            owed.timer.repeat(self.now);
-        }
+        let free = self.params.free_acks;
+        self.put_acks(peer, |count| count < free);
     }
 
-    /// The first that is due ends the walk, whether it fits or not. Only those before it are tested for age.
-    fn one_retransmit(&mut self, peer: &mut Peer) {
+    /// The first that is due ends the walk, whether it fits or not, unless all are to be sent. Only those that are passed over
+    /// are tested for age.
+    fn retransmit(&mut self, peer: &mut Peer) {
         let mut place = 0;
         while let Some(message) = peer.retx.get_mut(place).filter(|_| !self.is_full()) {
             if message.timer.is_due(self.now) {
@@ -107,6 +121,10 @@ impl<'a> Pass<'a> {
                     self.count += 1;
                     self.tally.retransmits += 1;
                     message.timer.repeat(self.now);
+                    if self.params.resend == Resend::All {
+                        place += 1;
+                        continue;
+                    }
                 }
                 return;
             }
@@ -145,9 +163,15 @@ impl<'a> Pass<'a> {
 
     /// The second ACK pass: those that had their free sends. They leave with the last one.
     fn stale_acks(&mut self, peer: &mut Peer) {
+        let free = self.params.free_acks;
+        self.put_acks(peer, |count| count >= free);
+    }
+
+    /// Sends the ACKs that are due and were sent so often. The first that does not fit ends the walk.
+    fn put_acks(&mut self, peer: &mut Peer, wanted: impl Fn(u32) -> bool) {
         let mut place = 0;
         while let Some(owed) = peer.acks.get_mut(place).filter(|_| !self.is_full()) {
-            if owed.timer.count < self.params.free_acks || !owed.timer.is_due(self.now) {
+            if !wanted(owed.timer.count) || !owed.timer.is_due(self.now) {
                 place += 1;
                 continue;
             }
@@ -157,8 +181,10 @@ impl<'a> Pass<'a> {
             self.put_ack(owed.id);
             owed.timer.repeat(self.now);
             if owed.timer.count >= self.params.last_ack {
+                let lived = Duration::try_from_secs_f32(self.now - owed.since).unwrap_or_default();
                 peer.acks.remove(place);
                 self.tally.acks_expired += 1;
+                self.tally.longest_ack = self.tally.longest_ack.max(lived);
             } else {
                 place += 1;
             }

@@ -12,6 +12,8 @@ use super::message::{Message, Timer};
 pub(super) struct Owed {
     pub(super) id: MessageId,
     pub(super) timer: Timer,
+    /// Since when it is there.
+    pub(super) since: f32,
 }
 
 /// What is known of and queued for one peer.

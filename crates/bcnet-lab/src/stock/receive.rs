@@ -8,7 +8,7 @@ use bcnet_transport::{Event, Leave};
 use super::Stock;
 use super::incoming::Incoming;
 use super::message::{Crash, Message, Timer, Unreadable};
-use super::params::{Backoff, Mode};
+use super::params::{Backoff, Dedup, Mode, PortMap};
 use super::peer::{Owed, Peer, lane};
 
 impl Stock {
@@ -27,7 +27,9 @@ impl Stock {
     }
 
     fn receive_datagram(&mut self, from: SocketAddrV4, bytes: &[u8]) -> Result<(), Unreadable> {
-        self.ports.insert(*from.ip(), from.port());
+        if self.params.port_map == PortMap::AnyDatagram || bytes.get(1).is_some_and(|count| *count > 0) {
+            self.ports.insert(*from.ip(), from.port());
+        }
         let &[sender, count, ..] = bytes else { return Ok(()) };
         let (mut at, mut peer) = (2, None);
         for _ in 0..count {
@@ -102,7 +104,7 @@ impl Stock {
         self.peers.insert(Peer::new(id, address, self.now))
     }
 
-    /// Finds the ACK for a message in the outbox and starts it again, or appends it.
+    /// Finds the ACK for a message in the outbox and starts it or its timer again, or appends it.
     fn owe(&mut self, place: usize, message: &Message) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         let id = message.id();
@@ -110,7 +112,10 @@ impl Stock {
         for owed in &mut peer.acks {
             self.tally.comparisons += 1;
             if owed.id == id {
-                owed.timer.restart(self.now);
+                match self.params.dedup {
+                    Dedup::Restart => owed.timer.restart(self.now),
+                    Dedup::Refresh => owed.timer.refresh(self.now),
+                }
                 self.tally.acks_restarted += 1;
                 return;
             }
@@ -118,7 +123,7 @@ impl Stock {
         let backoff = Backoff { mode: Mode::Fixed, first: 0.0, step: self.params.ack_step };
         let mut timer = Timer::new(backoff);
         timer.restart(self.now);
-        peer.acks.push(Owed { id, timer });
+        peer.acks.push(Owed { id, timer, since: self.now });
         if peer.acks.len() > MAX_OWED {
             self.crash = Some(Crash::Memory);
         }

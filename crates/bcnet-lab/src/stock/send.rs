@@ -1,6 +1,7 @@
 //! Messages are numbered, split and queued.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use bcnet_transport::wire::{Kind, PeerId};
 use bcnet_transport::{Quality, Time};
@@ -78,7 +79,32 @@ impl Stock {
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
     pub fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        self.send_with(to, payload, quality.into(), now)
+        self.send_with(to, payload, self.options(quality), now)
+    }
+
+    /// Returns what this engine chooses for a game message.
+    pub(crate) fn options(&self, quality: Quality) -> Options {
+        let backoff = Backoff { first: self.params.first_wait, ..Backoff::default() };
+        Options { backoff, ..quality.into() }
+    }
+
+    /// Queues a message for the first peer with an address (the original's target −1).
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was queued then.
+    pub fn send_to_address(
+        &mut self,
+        to: Ipv4Addr,
+        payload: &[u8],
+        options: Options,
+        now: Time,
+    ) -> Result<(), SendError> {
+        self.now = self.clock.at(now);
+        if self.state == State::Closed {
+            return Err(SendError::NotConnected);
+        }
+        let place = self.peers.find_address(to).ok_or(SendError::UnknownPeer(PeerId::UNASSIGNED))?;
+        self.queue(place, message(payload, options))
     }
 
     /// Queues any message for a peer, or for all ([`PeerId::NULL`]).
@@ -92,13 +118,8 @@ impl Stock {
         options: Options,
         now: Time,
     ) -> Result<(), SendError> {
-        let mut message = Message::new(options.kind, payload.to_vec());
-        message.reliable = options.reliable;
-        message.urgent = options.urgent;
-        message.aggregate = options.aggregate;
-        message.timer = Timer::new(options.backoff);
         self.now = self.clock.at(now);
-        self.queue_for(to, message)
+        self.queue_for(to, message(payload, options))
     }
 
     /// Queues a message for whoever has an id, or for all.
@@ -132,6 +153,7 @@ impl Stock {
         let lane = lane(message.kind.channel());
         let numbered = message.reliable;
         message.seq = if numbered { peer.sending[lane] } else { 0 };
+        message.queued = self.now;
         let urgent = message.urgent;
         let parts = split(message, self.params.message_limit());
         if peer.first.len() + parts.len() >= MAX_PENDING {
@@ -151,6 +173,16 @@ impl Stock {
         self.tally.peak_first = self.tally.peak_first.max(peer.first.len());
         Ok(())
     }
+}
+
+/// Makes the message that its sender asks for.
+fn message(payload: &[u8], options: Options) -> Message {
+    let mut message = Message::new(options.kind, payload.to_vec());
+    message.reliable = options.reliable;
+    message.urgent = options.urgent;
+    message.aggregate = options.aggregate;
+    message.timer = Timer::new(options.backoff);
+    message
 }
 
 /// Cuts a message into parts if its size is above `limit`. Index and total are cut to eight bits.

@@ -1,5 +1,7 @@
 //! What the engine did, in numbers.
 
+use std::time::Duration;
+
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
@@ -42,6 +44,8 @@ pub struct Tally {
     pub acks_expired: u64,
     /// ACK entries that were started again by a repeated message.
     pub acks_restarted: u64,
+    /// The longest that an ACK entry stayed until its last send.
+    pub longest_ack: Duration,
     /// The most ACKs that were in one peer's outbox.
     pub peak_acks: usize,
     /// The most messages that waited for an ACK of one peer.

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::{DumpRecord, FailedExpectation, Outcome, Totals};
-use bcnet_transport::wire::Channel;
+use bcnet_lab::stock::Handling;
+use bcnet_lab::{CheckedExpectation, DumpRecord, Outcome, Totals};
+use bcnet_transport::wire::{Channel, MessageId};
 use serde_json::{Value as Json, json};
 
 use super::library::Entry;
@@ -12,15 +13,17 @@ pub(super) fn write(
     out: &mut impl Write,
     entry: &Entry,
     outcome: &Outcome,
-    missed: &[FailedExpectation],
+    missed: &[CheckedExpectation],
+    all: bool,
 ) -> io::Result<()> {
     for (node, handled) in &outcome.trace {
         let line = json!({
             "t": seconds(handled.at.as_micros()),
             "node": outcome.nodes[*node].name,
             "peer": handled.peer.0,
-            "handled": {"seq": handled.id.seq.0, "channel": channel(handled.id.channel), "part": handled.id.part},
-            "retx": handled.waiting,
+            "handled": message_id(&handled.id),
+            "retx": handled.waiting.len(),
+            "waiting": handled.waiting.iter().map(message_id).collect::<Vec<_>>(),
             "useful": handled.useful,
         });
         writeln!(out, "{line}")?;
@@ -28,7 +31,12 @@ pub(super) fn write(
     for taken in &outcome.dumps {
         write_dump(out, outcome, taken)?;
     }
-    writeln!(out, "{}", run(entry, outcome, missed))
+    let mut object = run(entry, outcome, missed);
+    if all {
+        let checked = outcome.expectations(&entry.scenario);
+        object["checked"] = checked.iter().map(expectation).collect();
+    }
+    writeln!(out, "{object}")
 }
 
 pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &DumpRecord) -> io::Result<()> {
@@ -38,11 +46,22 @@ pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &DumpRe
             "channel": channel(entry.channel),
             "part": entry.part,
             "retx": entry.retx,
-            "interval": (f64::from(entry.interval) * 1e4).round() / 1e4,
+            "interval": short(f64::from(entry.interval)),
+            "age": short(f64::from(entry.age)),
+            "handling": entry.handling.map(handling),
         })
     });
     let acks = taken.dump.acks.iter().map(|entry| {
         json!({"seq": entry.seq, "channel": channel(entry.channel), "part": entry.part, "retx": entry.retx})
+    });
+    let first = taken.dump.first.iter().map(|entry| {
+        json!({
+            "seq": entry.seq,
+            "channel": channel(entry.channel),
+            "part": entry.part,
+            "age": short(f64::from(entry.age)),
+            "handling": handling(entry.handling),
+        })
     });
     let line = json!({
         "t": seconds(taken.at.as_micros()),
@@ -50,11 +69,13 @@ pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &DumpRe
         "peer": taken.dump.peer.0,
         "retx": retx.collect::<Vec<_>>(),
         "acks": acks.collect::<Vec<_>>(),
+        "first": first.collect::<Vec<_>>(),
+        "first_count": taken.dump.first_count,
     });
     writeln!(out, "{line}")
 }
 
-pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[FailedExpectation]) -> Json {
+pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[CheckedExpectation]) -> Json {
     let nodes = outcome.nodes.iter().enumerate().map(|(number, node)| {
         let mut object = totals(&node.totals, outcome, Some(number));
         object["node"] = json!(node.name);
@@ -77,11 +98,13 @@ pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[FailedExpectation]
     }
     object["nodes"] = json!(nodes);
     object["expectations"] = json!(outcome.checked(&entry.scenario));
-    let missed = missed.iter().map(|missed| {
-        json!({"line": missed.line, "figure": missed.measurement, "expected": missed.expected, "seen": missed.seen})
-    });
-    object["missed"] = json!(missed.collect::<Vec<_>>());
+    object["missed"] = missed.iter().map(expectation).collect();
     object
+}
+
+fn expectation(checked: &CheckedExpectation) -> Json {
+    let CheckedExpectation { line, says, met, measurement, expected, seen } = checked;
+    json!({"line": line, "says": says, "figure": measurement, "expected": expected, "seen": seen, "met": met})
 }
 
 fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
@@ -91,6 +114,7 @@ fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
         "bytes": totals.bytes,
         "acks": totals.acks,
         "ack_bytes": totals.ack_bytes,
+        "ack_bytes_taken": totals.ack_bytes_taken,
         "useful_acks": totals.useful_acks,
         "useless_acks": totals.useless_acks,
         "empty_acks": totals.empty_acks,
@@ -99,6 +123,8 @@ fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
         "comparisons": totals.comparisons,
         "ack_queue": {"peak": queues.peak_acks, "mean": short(queues.mean_acks())},
         "retx_queue": {"peak": queues.peak_retx, "mean": short(queues.mean_retx())},
+        "first_queue": {"peak": queues.peak_first, "mean": short(queues.mean_first())},
+        "longest_ack": short(totals.longest_ack.as_secs_f64()),
         "payloads": totals.payloads,
         "refused": totals.refused,
         "delivered": totals.delivered,
@@ -107,6 +133,15 @@ fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
         "silent": totals.silent,
         "delay_ms": {"p50": outcome.delay(node, 0.5), "p99": outcome.delay(node, 0.99), "max": outcome.delay(node, 1.0)},
     })
+}
+
+fn message_id(id: &MessageId) -> Json {
+    json!({"seq": id.seq.0, "channel": channel(id.channel), "part": id.part})
+}
+
+fn handling(handling: Handling) -> Json {
+    let Handling { reliable, urgent, aggregate, mode } = handling;
+    json!({"reliable": reliable, "urgent": urgent, "aggregate": aggregate, "mode": mode.number()})
 }
 
 fn channel(channel: Channel) -> &'static str {

@@ -63,9 +63,13 @@ struct RunArgs {
     #[arg(long)]
     json: bool,
 
-    /// Print a line for every ACK that an engine handles
+    /// Print a line for every ACK that an engine handles, and what waits at that moment
     #[arg(long)]
     trace: bool,
+
+    /// Print every expectation and what was seen, not only those that were missed
+    #[arg(long)]
+    expectations: bool,
 }
 
 #[derive(clap::Args)]
@@ -121,9 +125,9 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
             verdict = Verdict::Findings;
         }
         if args.json {
-            json::write(out, entry, &outcome, &missed)?;
+            json::write(out, entry, &outcome, &missed, args.expectations)?;
         } else {
-            text::write(out, entry, &outcome, &missed)?;
+            text::write(out, entry, &outcome, &missed, args.expectations)?;
         }
     }
     Ok(verdict)

@@ -62,7 +62,7 @@ fn outbox(stop: &Stop) -> String {
     let line = |outcome: &Outcome| {
         let node = outcome.nodes.iter().position(|node| node.name == "client").unwrap_or(0);
         let points = outcome.samples.iter();
-        points.map(|sample| (seconds(sample.at), sample.nodes[node].0 as f64)).collect()
+        points.map(|sample| (seconds(sample.at), sample.nodes[node].queues.acks as f64)).collect()
     };
     let series = [
         Series { name: "stock", class: "stock", points: line(stop.stock.first()) },
@@ -148,7 +148,7 @@ fn delays(none: Option<&Stop>, some: Option<&Stop>, much: Option<&Stop>) -> Opti
 fn day(stop: &Stop) -> String {
     let line = |outcome: &Outcome| {
         let points = outcome.samples.iter().map(|sample| {
-            let bytes: u64 = sample.nodes.iter().map(|(_, totals)| totals.ack_bytes).sum();
+            let bytes: u64 = sample.nodes.iter().map(|node| node.totals.ack_bytes).sum();
             (seconds(sample.at) / 3600.0, bytes as f64 / 1e6)
         });
         points.collect()

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::{FailedExpectation, Outcome, Totals};
+use bcnet_lab::{CheckedExpectation, Outcome, Totals};
 
 use super::library::Entry;
 
@@ -10,13 +10,17 @@ pub(super) fn write(
     out: &mut impl Write,
     entry: &Entry,
     outcome: &Outcome,
-    missed: &[FailedExpectation],
+    missed: &[CheckedExpectation],
+    all: bool,
 ) -> io::Result<()> {
     let Entry { name, scenario, path } = entry;
     let seconds = outcome.duration.as_secs_f64();
     writeln!(out, "{name}: {} ({}, seed {}, {seconds} s)", scenario.title, outcome.engine, outcome.seed)?;
     for (node, handled) in &outcome.trace {
-        writeln!(out, "{handled}   # {}", outcome.nodes[*node].name)?;
+        let text = handled.to_string();
+        let mut lines = text.lines();
+        writeln!(out, "{}   # {}", lines.next().unwrap_or_default(), outcome.nodes[*node].name)?;
+        lines.try_for_each(|line| writeln!(out, "{line}"))?;
     }
     let mut last = None;
     for taken in &outcome.dumps {
@@ -31,7 +35,14 @@ pub(super) fn write(
             writeln!(out, "  {} would have crashed: {crash}", node.name)?;
         }
     }
-    for FailedExpectation { line, measurement, expected, seen } in missed {
+    if all {
+        for CheckedExpectation { says, met, measurement, expected, seen, .. } in outcome.expectations(scenario) {
+            let says = says.map(|says| format!("{says}: ")).unwrap_or_default();
+            let word = if met { "met" } else { "MISSED" };
+            writeln!(out, "  {word:6}  {says}{measurement}: expected {expected}, seen {seen}")?;
+        }
+    }
+    for CheckedExpectation { line, measurement, expected, seen, .. } in missed {
         writeln!(out, "  {path}:{line}: {measurement}: expected {expected}, seen {seen}")?;
     }
     let checked = outcome.checked(scenario);
@@ -42,7 +53,7 @@ pub(super) fn write(
 fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
-        "  {:10} {:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>8} {:>8}",
+        "  {:10} {:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>12} {:>8} {:>8}",
         "node",
         "engine",
         "datagrams",
@@ -55,6 +66,7 @@ fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
         "compared",
         "ackQ max/⌀",
         "retxQ max/⌀",
+        "firstQ max/⌀",
         "p50 ms",
         "p99 ms"
     )?;
@@ -87,7 +99,7 @@ fn row(
     let queue = |peak: usize, mean: f64| format!("{peak}/{mean:.2}");
     writeln!(
         out,
-        "  {name:10} {engine:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>8} {:>8}",
+        "  {name:10} {engine:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>12} {:>8} {:>8}",
         totals.datagrams,
         totals.bytes,
         totals.acks,
@@ -98,6 +110,7 @@ fn row(
         totals.comparisons.map_or_else(|| "-".into(), |count| count.to_string()),
         queue(totals.queues.peak_acks, totals.queues.mean_acks()),
         queue(totals.queues.peak_retx, totals.queues.mean_retx()),
+        queue(totals.queues.peak_first, totals.queues.mean_first()),
         delay(0.5),
         delay(0.99),
     )

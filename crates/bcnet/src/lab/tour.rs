@@ -233,7 +233,7 @@ fn complaints(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
         for outcome in stop.runs() {
             for missed in outcome.missed(&stop.entry.scenario) {
                 let (path, engine, seed) = (&stop.entry.path, outcome.engine, outcome.seed);
-                let bcnet_lab::FailedExpectation { line, measurement, expected, seen } = missed;
+                let bcnet_lab::CheckedExpectation { line, measurement, expected, seen, .. } = missed;
                 writeln!(
                     out,
                     "{path}:{line}: {engine}, seed {seed}: {measurement}: expected {expected}, seen {seen}"
