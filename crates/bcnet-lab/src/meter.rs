@@ -93,6 +93,8 @@ pub(crate) struct Meter {
     /// Which nodes are there at all.
     present: Vec<bool>,
     pub(crate) totals: Vec<Totals>,
+    /// What the proxy did, if there is one.
+    pub(crate) proxy: Option<Totals>,
     lanes: HashMap<(usize, usize), Lane>,
     payloads: Vec<Payload>,
     pub(crate) delays: Vec<Delay>,
@@ -111,6 +113,7 @@ impl Meter {
             start,
             totals: vec![Totals::default(); present.len()],
             present,
+            proxy: None,
             lanes: HashMap::new(),
             payloads: Vec::new(),
             delays: Vec::new(),
@@ -285,6 +288,21 @@ impl Observer<dyn LabEngine> for Meter {
         }
     }
 
+    fn on_passed(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        if let Some(proxy) = self.proxy.as_mut().filter(|_| meta.now >= self.start) {
+            let (acks, ack_bytes) = acks_of(bytes);
+            let bytes = bytes.len() as u64;
+            *proxy += Totals { datagrams: 1, bytes, acks, ack_bytes, ..Totals::default() };
+        }
+    }
+
+    fn on_arrival(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        let at_proxy = meta.to >= self.present.len() && meta.now >= self.start;
+        if let Some(proxy) = self.proxy.as_mut().filter(|_| at_proxy) {
+            proxy.ack_bytes_taken += acks_of(bytes).1;
+        }
+    }
+
     fn on_taken(&mut self, node: usize, from: usize, bytes: &[u8], engine: &dyn LabEngine, now: Time) {
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
         if self.present.get(node) != Some(&true) {
@@ -330,6 +348,13 @@ impl Observer<dyn LabEngine> for Meter {
             self.lengths.insert((node, peer), QueueLength { since: now, lengths, owing });
         }
     }
+}
+
+/// Returns how many ACKs a datagram has, and their bytes.
+fn acks_of(bytes: &[u8]) -> (u64, u64) {
+    let Ok(datagram) = Datagram::parse(bytes, None) else { return (0, 0) };
+    let acks = datagram.messages().filter(|message| matches!(message, Message::Ack(_)));
+    acks.fold((0, 0), |(count, bytes), ack| (count + 1, bytes + ack.wire_len() as u64))
 }
 
 /// Makes a payload that tells its number, if it is long enough, and in which every byte is told by the number.

@@ -25,6 +25,9 @@ pub trait Observer<E: LabEngine + ?Sized = Endpoint> {
     /// An engine, the `sender`, puts a datagram on the way.
     fn on_sent(&mut self, _meta: DatagramMeta, _bytes: &[u8], _sender: &E) {}
 
+    /// A proxy puts a datagram on the way.
+    fn on_passed(&mut self, _meta: DatagramMeta, _bytes: &[u8]) {}
+
     /// A node is about to take a datagram out of its socket.
     fn on_taken(&mut self, _node: usize, _from: usize, _bytes: &[u8], _engine: &E, _now: Time) {}
 

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// What each node did.
     pub nodes: Vec<NodeOutcome>,
+    /// What the proxy did, if there is one.
+    pub proxy: Option<ProxyOutcome>,
     /// The dumps, in the order of time.
     pub dumps: Vec<DumpRecord>,
     /// The state at regular moments.
@@ -46,6 +48,15 @@ pub struct NodeOutcome {
     pub totals: Totals,
     /// What would have ended its program.
     pub crash: Option<String>,
+}
+
+/// What a proxy did.
+#[derive(Debug, Clone)]
+pub struct ProxyOutcome {
+    /// Its name.
+    pub name: String,
+    /// What it sent, and of what came to it the bytes of ACKs.
+    pub totals: Totals,
 }
 
 /// A dump and where it was taken.

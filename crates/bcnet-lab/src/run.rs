@@ -12,8 +12,8 @@ use crate::engine::LabEngine;
 use crate::link::Faults;
 use crate::meter::Meter;
 use crate::observer::DatagramMeta;
-use crate::outcome::{DumpRecord, NodeOutcome, NodeSample, Outcome, Sample};
-use crate::scenario::{DumpAt, EngineKind, NodeRole, Scenario, TimedAction};
+use crate::outcome::{DumpRecord, NodeOutcome, NodeSample, Outcome, ProxyOutcome, Sample};
+use crate::scenario::{DumpAt, EngineKind, NodeRole, ProxySetup, Scenario, TimedAction};
 use crate::stock::Lengths;
 use crate::totals::Totals;
 use crate::world::World;
@@ -81,8 +81,12 @@ impl<'a> Runner<'a> {
         for (number, node) in scenario.nodes.iter().enumerate() {
             world.add_node(build::build(node, number, scenario, engine), node.behavior.clone());
         }
+        if let Some(ProxySetup { before, heal, .. }) = &scenario.proxy {
+            world.add_proxy(*before, *heal, scenario.nodes.len());
+        }
         let present = scenario.nodes.iter().map(|node| node.role != NodeRole::Nobody).collect();
         let mut meter = Meter::new(present, start);
+        meter.proxy = scenario.proxy.as_ref().map(|_| Totals::default());
         let measurements = || {
             scenario
                 .expects
@@ -126,8 +130,10 @@ impl<'a> Runner<'a> {
             let ends = |end: Option<usize>| end.map_or(0..nodes, |end| end..end + 1);
             for from in ends(link.from) {
                 for to in ends(link.to).filter(|to| *to != from) {
-                    self.world.set_link(from, to, link.faults.clone());
-                    self.world.set_script(from, to, link.script.clone());
+                    for (from, to) in self.world.hops(from, to) {
+                        self.world.set_link(from, to, link.faults.clone());
+                        self.world.set_script(from, to, link.script.clone());
+                    }
                 }
             }
         }
@@ -250,7 +256,9 @@ impl<'a> Runner<'a> {
             crash: self.world.node(number).crash(),
         });
         let nodes = nodes.collect();
+        let proxy = self.scenario.proxy.as_ref().zip(self.meter.proxy);
         Outcome {
+            proxy: proxy.map(|(setup, totals)| ProxyOutcome { name: setup.name.clone(), totals }),
             engine: self.engine,
             seed: self.seed,
             duration: self.scenario.duration,

@@ -11,6 +11,7 @@ use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Time}
 use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
 use crate::link::{Faults, Link, LinkStats, Script};
+use crate::middle::{ProxyNode, Sent};
 use crate::observer::{DatagramMeta, Listener, Observer};
 
 /// An engine with an address and its behavior.
@@ -55,6 +56,7 @@ pub struct World<E: ?Sized = Endpoint> {
     now: Time,
     seed: u64,
     nodes: Vec<Node<E>>,
+    proxy: Option<ProxyNode>,
     /// When each node is serviced next.
     services: Deadlines,
     links: BTreeMap<(usize, usize), Link>,
@@ -143,6 +145,7 @@ impl<E: LabEngine + ?Sized> World<E> {
             now: Time::ZERO,
             seed,
             nodes: Vec::new(),
+            proxy: None,
             services: Deadlines::new(),
             links: BTreeMap::new(),
             faults,
@@ -174,6 +177,16 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.nodes.push(Node { behavior, inbox: Vec::new(), services, busy, held_up: None, engine });
         self.schedule(number);
         number
+    }
+
+    /// Puts a proxy before a node, for so many players. It has the number behind the last node's, so no node follows.
+    pub(crate) fn add_proxy(&mut self, server: usize, heal: bool, players: usize) {
+        self.proxy = Some(ProxyNode::new(self.nodes.len(), server, heal, players));
+    }
+
+    /// Returns the hops between two nodes, or between a node and the proxy.
+    pub(crate) fn hops(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        self.proxy.as_ref().map_or_else(|| vec![(from, to)], |proxy| proxy.hops(from, to))
     }
 
     /// Returns a node.
@@ -297,8 +310,23 @@ impl<E: LabEngine + ?Sized> World<E> {
                 self.spare.push(bytes);
                 continue;
             }
+            if to >= self.nodes.len() {
+                self.pass(from, to, bytes, observer);
+                continue;
+            }
             self.nodes[to].inbox.push((address(from), bytes));
             self.schedule_at(to, self.now);
+        }
+    }
+
+    /// Gives the proxy a datagram that has reached it, and sends what it sends.
+    fn pass(&mut self, from: usize, to: usize, bytes: Vec<u8>, observer: &mut impl Observer<E>) {
+        let sent = self.proxy.as_mut().map(|proxy| proxy.pass(from, to, &bytes, self.now)).unwrap_or_default();
+        self.spare.push(bytes);
+        for Sent { from, to, bytes } in sent {
+            let meta = DatagramMeta { from, to, number: self.sent, now: self.now };
+            observer.on_passed(meta, &bytes);
+            self.launch(from, to, &bytes);
         }
     }
 
@@ -388,9 +416,11 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.links.entry((from, to)).or_insert_with(|| Link::new(self.faults.clone(), seed))
     }
 
-    /// Returns the node that listens there.
+    /// Returns the number of the node or proxy that listens there.
     fn number(&self, address: SocketAddrV4) -> Option<usize> {
-        Some(place(address)).filter(|number| *number < self.nodes.len() && address.port() == PORT)
+        let there =
+            |number: usize| number < self.nodes.len() || self.proxy.as_ref().is_some_and(|proxy| proxy.has(number));
+        Some(place(address)).filter(|number| there(*number) && address.port() == PORT)
     }
 
     fn note(&mut self, from: usize, to: usize, bytes: &[u8]) {
@@ -417,7 +447,7 @@ pub(crate) fn address(number: usize) -> SocketAddrV4 {
 }
 
 /// Returns the number of the node that has this address, or would have it.
-fn place(address: SocketAddrV4) -> usize {
+pub(crate) fn place(address: SocketAddrV4) -> usize {
     let number = address.ip().to_bits().wrapping_sub(FIRST_ADDRESS + 1);
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::file::{self, File, Value};
 use super::value::{Checked, Checker, MAX_PAYLOAD, line, unreadable};
 use super::{
-    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, Scenario, ScenarioError,
+    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, ProxySetup, Scenario, ScenarioError,
     Settings, StockSettings, Target, TimedAction, Traffic, Verdict, Wanted,
 };
 use crate::behavior::NodeBehavior;
@@ -42,6 +42,7 @@ impl Checker<'_> {
             let what = "clients need one node with role = \"host\", or a first node with role = \"nobody\" in its place";
             return Err(ScenarioError { line: 1, what: what.into() });
         }
+        let proxy = self.proxy(&file.proxy, &nodes)?;
         let links = file.link.iter().map(|link| self.link(link)).collect::<Checked<_>>()?;
         let mut actions = Vec::new();
         for send in &file.send {
@@ -76,6 +77,7 @@ impl Checker<'_> {
             duration: self.duration,
             claim,
             nodes,
+            proxy,
             links,
             actions,
             traffic,
@@ -149,6 +151,22 @@ impl Checker<'_> {
         })
     }
 
+    fn proxy(&self, proxies: &[Spanned<file::Proxy>], nodes: &[Node]) -> Checked<Option<ProxySetup>> {
+        let proxy = match proxies {
+            [] => return Ok(None),
+            [proxy] => proxy.get_ref(),
+            [_, second, ..] => return Err(self.error(second, "one [[proxy]] is possible")),
+        };
+        let before = self.named(&proxy.before)?;
+        if nodes.get(before).is_none_or(|node| node.role != NodeRole::Host) {
+            return Err(self.error(&proxy.before, "a proxy stands before the host"));
+        }
+        if self.names.contains(proxy.name.get_ref()) {
+            return Err(self.error(&proxy.name, format!("a node is called `{}`, too", proxy.name.get_ref())));
+        }
+        Ok(Some(ProxySetup { name: proxy.name.get_ref().clone(), before, heal: proxy.heal }))
+    }
+
     fn buffer(&self, buffer: &Spanned<u16>) -> Checked<u16> {
         match *buffer.get_ref() {
             size @ 128..=1024 => Ok(size),
@@ -175,7 +193,7 @@ impl Checker<'_> {
             queue: link.queue.unwrap_or(usize::MAX),
             partitions,
         };
-        let end = |name: &Option<Spanned<String>>| name.as_ref().map(|name| self.named(name)).transpose();
+        let end = |name: &Option<Spanned<String>>| name.as_ref().map(|name| self.link_end(name)).transpose();
         let script = Script { lose: link.lose.clone(), double: link.double.clone() };
         Ok(Link { from: end(&link.from)?, to: end(&link.to)?, faults, script })
     }

@@ -17,6 +17,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) node: Vec<Spanned<Node>>,
     #[serde(default)]
+    pub(super) proxy: Vec<Spanned<Proxy>>,
+    #[serde(default)]
     pub(super) link: Vec<Spanned<Link>>,
     #[serde(default)]
     pub(super) send: Vec<Spanned<Send>>,
@@ -79,6 +81,15 @@ pub(super) struct Node {
     pub(super) comparison_cost: Option<Spanned<f64>>,
     #[serde(default)]
     pub(super) blocked: Vec<[Spanned<f64>; 2]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Proxy {
+    pub(super) name: Spanned<String>,
+    pub(super) before: Spanned<String>,
+    #[serde(default)]
+    pub(super) heal: bool,
 }
 
 #[derive(Deserialize)]

@@ -8,6 +8,9 @@ macro_rules! built_in {
     };
 }
 
+/// The project's own comparisons, by name: every file of the directory `comparisons`.
+pub const COMPARISONS: &[(&str, &str)] = &[("cures", include_str!("../../comparisons/cures.toml"))];
+
 built_in! {
     "ack-matching",
     "age-limit",

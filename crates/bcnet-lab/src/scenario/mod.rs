@@ -4,9 +4,11 @@
 //! are explained in `docs/scenarios.md`.
 
 mod check;
+mod comparison;
 mod file;
 mod library;
 mod value;
+mod vary;
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +23,9 @@ use crate::link::{Faults, Script};
 use crate::measurement::Measurement;
 use crate::stock::{AckPlace, Dedup, Gate, Mode, PortMap, Resend};
 
-pub use library::BUILT_IN;
+pub use comparison::{Comparison, Variant};
+pub use library::{BUILT_IN, COMPARISONS};
+pub use vary::Change;
 
 /// Which engine a node runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +85,8 @@ pub struct Scenario {
     pub claim: Option<Claim>,
     /// Who takes part.
     pub(crate) nodes: Vec<Node>,
+    /// The proxy that stands before the host.
+    pub(crate) proxy: Option<ProxySetup>,
     /// What the links do, in the order of the file: later ones win.
     pub(crate) links: Vec<Link>,
     /// What happens when.
@@ -203,6 +209,17 @@ pub(crate) struct StockSettings {
     pub(crate) leaving_keepalives: Option<bool>,
     /// Which datagrams tell a port.
     pub(crate) port_map: Option<PortMap>,
+}
+
+/// A proxy before a node.
+#[derive(Debug, Clone)]
+pub(crate) struct ProxySetup {
+    /// Its name in the file. Its number is the one behind the last node's.
+    pub(crate) name: String,
+    /// The node before which it stands.
+    pub(crate) before: usize,
+    /// Whether it heals.
+    pub(crate) heal: bool,
 }
 
 /// What a link does from the beginning of the experiment on.
@@ -384,6 +401,25 @@ impl Scenario {
     #[must_use]
     pub(crate) fn host(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.role == NodeRole::Host)
+    }
+
+    /// Returns whether what is sent depends on the seed.
+    #[must_use]
+    pub const fn has_traffic(&self) -> bool {
+        !self.traffic.is_empty()
+    }
+
+    /// Returns the number of the node or proxy that clients connect to.
+    pub(crate) fn entrance(&self) -> usize {
+        match &self.proxy {
+            Some(_) => self.nodes.len(),
+            None => self.host().unwrap_or(0),
+        }
+    }
+
+    /// Returns the names of its nodes.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
     }
 
     /// Returns whether a link leaves anything to chance, so that one run says little about the rare delays.

@@ -16,6 +16,8 @@ pub(super) type Checked<T> = Result<T, ScenarioError>;
 pub(super) struct Checker<'a> {
     pub(super) text: &'a str,
     pub(super) names: Vec<String>,
+    /// The name of the proxy, whose number is the one behind the last node's.
+    proxy: Option<String>,
     pub(super) settle: Duration,
     pub(super) duration: Duration,
 }
@@ -23,7 +25,8 @@ pub(super) struct Checker<'a> {
 impl<'a> Checker<'a> {
     pub(super) fn new(text: &'a str, file: &File) -> Checked<Self> {
         let names = file.node.iter().map(|node| node.get_ref().name.get_ref().clone()).collect();
-        let mut checker = Self { text, names, settle: Duration::ZERO, duration: LONGEST };
+        let proxy = file.proxy.first().map(|proxy| proxy.get_ref().name.get_ref().clone());
+        let mut checker = Self { text, names, proxy, settle: Duration::ZERO, duration: LONGEST };
         checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
         checker.duration = checker.length(&file.duration)?;
         if file.node.is_empty() || file.node.len() > MAX_NODES {
@@ -43,6 +46,14 @@ impl<'a> Checker<'a> {
         let number = self.names.iter().position(|known| known == name.get_ref());
         let known = self.names.iter().map(String::as_str);
         number.ok_or_else(|| self.error(name, unknown_name("node", name.get_ref(), known)))
+    }
+
+    /// Returns the number of a node, or of the proxy.
+    pub(super) fn link_end(&self, name: &Spanned<String>) -> Checked<usize> {
+        if self.proxy.as_ref() == Some(name.get_ref()) {
+            return Ok(self.names.len());
+        }
+        self.named(name)
     }
 
     pub(super) fn peer_ref(&self, peer: &Spanned<file::PeerRef>) -> Checked<PeerRef> {
@@ -179,7 +190,7 @@ pub(super) fn line(text: &str, span: &Range<usize>) -> usize {
     text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
 }
 
-fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     match known.iter().min_by_key(|name| edit_distance(unknown, name)) {
         Some(near) if edit_distance(unknown, near) <= 1 + near.len() / 3 => {

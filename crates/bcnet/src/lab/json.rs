@@ -97,6 +97,17 @@ pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[CheckedExpectation
         object.extend(all);
     }
     object["nodes"] = json!(nodes);
+    if let Some(proxy) = &outcome.proxy {
+        let Totals { datagrams, bytes, acks, ack_bytes, ack_bytes_taken, .. } = proxy.totals;
+        object["proxy"] = json!({
+            "name": proxy.name,
+            "datagrams": datagrams,
+            "bytes": bytes,
+            "acks": acks,
+            "ack_bytes": ack_bytes,
+            "ack_bytes_taken": ack_bytes_taken,
+        });
+    }
     object["expectations"] = json!(outcome.checked(&entry.scenario));
     object["missed"] = missed.iter().map(expectation).collect();
     object

@@ -1,11 +1,12 @@
 //! Where scenarios come from: files, or the ones that are built in.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use bcnet_lab::Scenario;
-use bcnet_lab::scenario::BUILT_IN;
+use bcnet_lab::scenario::{BUILT_IN, COMPARISONS, Change, Comparison};
 
 use crate::config::nearest::did_you_mean;
 
@@ -18,20 +19,64 @@ pub(super) struct Entry {
     pub(super) scenario: Scenario,
 }
 
+/// The text of a scenario.
+pub(super) struct Source {
+    pub(super) name: String,
+    path: String,
+    text: Cow<'static, str>,
+}
+
+impl Source {
+    /// Returns the scenario with some keys changed.
+    pub(super) fn scenario(&self, changes: &[Change]) -> anyhow::Result<Scenario> {
+        let Self { path, text, .. } = self;
+        Scenario::parse_changed(text, changes).map_err(|error| match error.line {
+            0 => anyhow!("{path}: {}", error.what),
+            line => anyhow!("{path}:{line}: {}", error.what),
+        })
+    }
+}
+
 /// Returns the scenario in a file or, if there is no such file, the built-in one of that name.
 pub(super) fn find(name: &str) -> anyhow::Result<Entry> {
+    let source = source(name)?;
+    let scenario = source.scenario(&[])?;
+    Ok(Entry { name: source.name, path: source.path, scenario })
+}
+
+/// Returns the text of the scenario in a file or, if there is no such file, of the built-in one of that name.
+pub(super) fn source(name: &str) -> anyhow::Result<Source> {
     let path = Path::new(name);
     if path.is_file() {
-        let text = read(path)?;
-        return entry(stem(path), name.into(), &text);
+        return Ok(Source { name: stem(path), path: name.into(), text: read(path)?.into() });
     }
     match BUILT_IN.iter().find(|(known, _)| *known == name) {
-        Some((known, text)) => entry((*known).into(), format!("scenarios/{known}.toml"), text),
+        Some((known, text)) => {
+            let path = format!("scenarios/{known}.toml");
+            Ok(Source { name: (*known).into(), path, text: (*text).into() })
+        }
         None => {
-            let near = did_you_mean(name, BUILT_IN.iter().map(|(known, _)| *known));
+            let known = BUILT_IN.iter().chain(COMPARISONS).map(|(known, _)| *known);
+            let near = did_you_mean(name, known);
             bail!("{name}: no such file, and no scenario is called that: see `bcnet lab list`{near}")
         }
     }
+}
+
+/// Returns the comparison in a file or the built-in one of that name, if it is one.
+pub(super) fn comparison(name: &str) -> anyhow::Result<Option<Comparison>> {
+    let path = Path::new(name);
+    let text: Cow<'_, str> = match COMPARISONS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) if !path.is_file() => (*text).into(),
+        _ if path.is_file() => read(path)?.into(),
+        _ => return Ok(None),
+    };
+    // A file with variants is meant to be a comparison, with mistakes or without.
+    if !text.lines().any(|line| line.trim() == "[[variant]]") {
+        return Ok(None);
+    }
+    let comparison = Comparison::parse(&text);
+    comparison.map(Some).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.what))
 }
 
 /// Returns all scenarios in ./scenarios or, if there is no such directory, the built-in ones.

@@ -2,12 +2,17 @@
 //!
 //! The laboratory itself is the crate `bcnet-lab`; here are files, arguments and paper.
 
+mod compare;
+mod compare_page;
 mod json;
 mod library;
+mod number;
+mod page;
 mod plot;
 mod report;
 mod text;
 mod tour;
+mod work;
 
 use std::io::{self, BufWriter, Write};
 use std::time::Instant;
@@ -30,6 +35,7 @@ Examples:
   bcnet lab run p01 p02 p03 --json
   bcnet lab run battle-loss5 --engine bcnet --seed 7
   bcnet lab dump p01 --at 2.77
+  bcnet lab compare cures --report cures.html
   bcnet lab tour --report tour.html
 
 Exit codes: 0 all expectations met, 1 some expectation missed, 2 a scenario could not be read.")]
@@ -46,6 +52,8 @@ enum Command {
     List,
     /// Run a scenario and print the queues of every node at one moment
     Dump(DumpArgs),
+    /// Run variants of a scenario side by side: a table, and a page with plots
+    Compare(compare::Args),
     /// Run everything on both engines: one table, and a report with plots
     Tour(tour::Args),
 }
@@ -108,6 +116,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Run(args) => run_files(args, &mut out)?,
         Command::List => list(&mut out)?,
         Command::Dump(args) => dump(args, &mut out)?,
+        Command::Compare(args) => compare::run(args, &mut out)?,
         Command::Tour(args) => tour::run(args, &mut out)?,
     };
     out.flush()?;

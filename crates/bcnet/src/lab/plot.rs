@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::tour::number;
+use super::number::number;
 
 /// One line of a line chart, or one kind of bar.
 pub(super) struct Series<'a> {

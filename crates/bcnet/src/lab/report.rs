@@ -4,12 +4,14 @@ use std::fmt::Write;
 
 use bcnet_lab::Outcome;
 
+use super::number::number;
+use super::page::{self, escape, section};
 use super::plot::{self, Axes, Series};
-use super::tour::{CHANCES, Row, Runs, Stop, number};
+use super::tour::{CHANCES, Row, Runs, Stop};
 
 pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
     let seed = stops.first().map_or(0, |stop| stop.stock.first().seed);
-    let mut page = String::from(HEAD);
+    let mut page = page::head("The two faults, and the cure");
     let _ = write!(
         page,
         "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}; where datagrams are lost by chance, {CHANCES} \
@@ -29,14 +31,7 @@ pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
     ];
     page.extend(sections.into_iter().flatten());
     page += &claims(stops);
-    page + "</main></body></html>\n"
-}
-
-fn section(title: &str, text: &str, plot: &str, command: &str) -> String {
-    format!(
-        "<section><h2>{title}</h2><p>{text}</p><measurement>{plot}</measurement>\
-         <p class=\"small\"><code>{command}</code></p></section>"
-    )
+    page + page::TAIL
 }
 
 /// Returns the few figures that matter most.
@@ -258,36 +253,7 @@ fn seconds(time: bcnet_transport::Time) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 const INTRODUCTION: &str = "The network code of <i>Star Trek: Bridge Commander</i> (2002) was said to have two faults: \
 acknowledgements that are never cleaned up, and fragments that are re-sent for ever. Here the original engine, rebuilt rule \
 by rule, and bcnet play the same scenes on a virtual network, in virtual time. \
 <span class=\"stock-text\">Orange is the original</span>, <span class=\"bcnet-text\">green is bcnet</span>.";
-
-const HEAD: &str = r#"<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>bcnet laboratory: the two faults and the cure</title>
-<style>
-:root{color-scheme:light dark;--bg:#fcfcfa;--fg:#1c1e21;--dim:#5f6670;--rule:#dcdedf;--card:#f2f3f1;--stock:#c8501c;--stock-light:#e8a888;
---bcnet:#11795f;--bcnet-light:#86c2b1;--game:#5b7fb5;--head:#a9b4c2;--again:#8e62a8;--acks:#c8501c;--inside:#fff}
-@media (prefers-color-scheme:dark){:root{--bg:#15181c;--fg:#e6e8ea;--dim:#9aa3ad;--rule:#333a42;--card:#1e2329;--stock:#f08a55;--stock-light:#8a5236;
---bcnet:#3fbf9b;--bcnet-light:#2a6a58;--game:#7fa3d8;--head:#5c6673;--again:#b48ad0;--acks:#f08a55;--inside:#15181c}}
-body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:900px;margin:0 auto;padding:32px 20px 64px}h1{font-size:30px;line-height:1.2;margin:0 0 12px}h2{font-size:21px;margin:40px 0 8px}
-.lead{font-size:18px}.small{color:var(--dim);font-size:13.5px}code{font:13px ui-monospace,Menlo,Consolas,monospace;background:var(--card);padding:1px 5px;border-radius:4px}
-measurement{margin:14px 0}svg{width:100%;height:auto;display:block}svg text{fill:var(--fg);font-family:inherit}
-.tick,.legend{font-size:13px}.axis{font-size:13.5px;fill:var(--dim)!important}.value{font-size:12.5px}.inside{font-size:12px;fill:var(--inside)!important}
-.grid{stroke:var(--rule);stroke-width:1}.line{fill:none!important;stroke-width:2.2;stroke-linejoin:round}
-rect.stock{fill:var(--stock)}rect.bcnet{fill:var(--bcnet)}rect.stock-light{fill:var(--stock-light)}rect.bcnet-light{fill:var(--bcnet-light)}
-.line.stock{stroke:var(--stock)}.line.bcnet{stroke:var(--bcnet)}rect.game{fill:var(--game)}rect.head{fill:var(--head)}rect.again{fill:var(--again)}rect.acks{fill:var(--acks)}
-.stock-text{color:var(--stock);font-weight:600}.bcnet-text{color:var(--bcnet);font-weight:600}.unit{color:var(--dim);font-size:13px}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:12px;margin:22px 0}.card{background:var(--card);border-radius:10px;padding:12px 14px}
-.label{font-size:13.5px;color:var(--dim);min-height:40px}.pair{font-size:21px}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:14px;width:100%}th,td{text-align:left;vertical-align:top;padding:8px 10px;border-bottom:1px solid var(--rule)}
-.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}.tag{font-size:12px;padding:2px 8px;border-radius:99px;border:1px solid currentColor}
-.holds{color:var(--bcnet)}.refuted{color:var(--stock)}.partly{color:var(--again)}
-</style></head><body><main><h1>The two faults, and the cure</h1>
-"#;

@@ -77,6 +77,15 @@ fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     if outcome.nodes.len() > 1 {
         row(out, "all", "", &outcome.total(), outcome, None)?;
     }
+    if let Some(proxy) = &outcome.proxy {
+        let Totals { datagrams, bytes, acks, ack_bytes, ack_bytes_taken, .. } = proxy.totals;
+        let name = &proxy.name;
+        writeln!(
+            out,
+            "  {name:10} {:6} {datagrams:>9} {bytes:>9} {acks:>7} {ack_bytes:>9} of the {ack_bytes_taken} bytes of ACKs that came to it",
+            "proxy"
+        )?;
+    }
     let total = outcome.total();
     let handled = total.useful_acks + total.useless_acks;
     if handled > 0 {

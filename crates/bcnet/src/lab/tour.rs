@@ -1,11 +1,8 @@
 //! `bcnet lab tour`: every scenario on both engines, one table, one report.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use anyhow::Context;
 use bcnet_lab::scenario::{Claim, EngineKind};
@@ -13,7 +10,8 @@ use bcnet_lab::{Options, Outcome, Totals};
 use serde_json::{Value as Json, json};
 
 use super::library::{self, Entry};
-use super::{json, report};
+use super::number::number;
+use super::{json, report, work};
 use crate::Verdict;
 
 #[derive(clap::Args)]
@@ -142,26 +140,11 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
 fn travel(entries: Vec<Entry>, seed: Option<u64>) -> Vec<Stop> {
     let jobs: Vec<Job> =
         entries.iter().enumerate().flat_map(|(at, entry)| Job::all(at, entry, seed)).collect();
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let outcomes: Vec<Mutex<Option<Outcome>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(Job { entry, engine, seed }) = jobs.get(number) else { break };
-            let options = Options { engine: Some(*engine), seed: Some(*seed), ..Options::default() };
-            let outcome = bcnet_lab::run(&entries[*entry].scenario, &options);
-            if let Ok(mut place) = outcomes[number].lock() {
-                *place = Some(outcome);
-            }
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len(), &entries[*entry].name);
-        }
+    let run = |job: &Job| {
+        let options = Options { engine: Some(job.engine), seed: Some(job.seed), ..Options::default() };
+        bcnet_lab::run(&entries[job.entry].scenario, &options)
     };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let mut outcomes = outcomes.into_iter().filter_map(|place| place.into_inner().ok().flatten());
+    let mut outcomes = work::all(&jobs, run).into_iter();
     let pair = |entry: Entry| {
         let seeds = seeds(&entry);
         let mut runs = || Runs(outcomes.by_ref().take(seeds).collect());
@@ -191,15 +174,6 @@ impl Job {
 /// Returns how many seeds a scenario is run with. A rare delay differs a lot from one run to the next.
 fn seeds(entry: &Entry) -> usize {
     if entry.scenario.has_chance() { CHANCES } else { 1 }
-}
-
-fn progress(done: usize, all: usize, name: &str) {
-    if io::stderr().is_terminal() {
-        eprint!(
-            "\r{done}/{all} {name:30}{}",
-            if done == all { "\r                                      \r" } else { "" }
-        );
-    }
 }
 
 fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
@@ -273,20 +247,3 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
 
 /// How many seeds are pooled where links leave something to chance.
 pub(super) const CHANCES: usize = 5;
-
-/// Returns a number for people: three digits, thousands apart.
-pub(super) fn number(value: f64) -> String {
-    if value.fract() != 0.0 && value.abs() < 100.0 {
-        let digits = if value.abs() < 10.0 { 2 } else { 1 };
-        return format!("{value:.digits$}");
-    }
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
-}

@@ -1,0 +1,304 @@
+//! `bcnet lab compare`: variants of a scenario side by side.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use bcnet_lab::scenario::{Change, Comparison, Variant};
+use bcnet_lab::{Options, Outcome, Scenario};
+use serde_json::{Value as Json, json};
+
+use super::library::{self, Source};
+use super::{compare_page, work};
+use super::number::{number, time};
+use crate::Verdict;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+KEY is a key of every node (gate), of one node (host.gate), of every link (link.loss), of the head (engine, duration), or \
+proxy (none, pass, heal). Every value of each key is combined with every value of all others; the first combination is \
+what the others are held against.
+
+Examples:
+  bcnet lab compare cures
+  bcnet lab compare battle-loss5 --vary gate=traffic,always,never --vary last_ack=3,9
+  bcnet lab compare battle --vary engine=stock,bcnet --vary link.loss=0,0.05,0.2 --report compare.html")]
+pub(super) struct Args {
+    /// A scenario, by file or name, or a comparison: cures
+    #[arg(value_name = "SCENARIO")]
+    name: String,
+
+    /// A key and the values that it is to have, one after the other
+    #[arg(long, value_name = "KEY=A,B,…")]
+    vary: Vec<String>,
+
+    /// How many seeds each variant is run with, if anything is left to chance
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    seeds: u32,
+
+    /// The first seed, if it is not the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+
+    /// Run a grid that takes long
+    #[arg(long)]
+    yes: bool,
+}
+
+/// What is compared.
+pub(super) struct Plan {
+    pub(super) title: String,
+    pub(super) about: String,
+    scenarios: Vec<Source>,
+    pub(super) variants: Vec<Variant>,
+}
+
+/// What came out for one scenario.
+pub(super) struct Sheet {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) seeds: usize,
+    /// A row for each variant.
+    pub(super) rows: Vec<Figures>,
+}
+
+/// What is held side by side.
+#[derive(Clone, Copy)]
+pub(super) struct Figures {
+    pub(super) ack_bytes: f64,
+    pub(super) ack_bytes_taken: f64,
+    pub(super) bytes: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+    pub(super) crowded: f64,
+    pub(super) longest_ack: f64,
+    pub(super) peak_acks: f64,
+    pub(super) retransmits: f64,
+    pub(super) missing: f64,
+}
+
+impl Figures {
+    fn of(runs: &[Outcome]) -> Self {
+        let count = runs.len().max(1) as f64;
+        let totals: Vec<_> = runs.iter().map(Outcome::total).collect();
+        let mean = |figure: &dyn Fn(&bcnet_lab::Totals) -> f64| totals.iter().map(figure).sum::<f64>() / count;
+        let delay = |share| Outcome::pooled_delay(runs, None, share).unwrap_or(0.0);
+        Self {
+            ack_bytes: mean(&|total| total.ack_bytes as f64),
+            ack_bytes_taken: mean(&|total| total.ack_bytes_taken as f64),
+            bytes: mean(&|total| total.bytes as f64),
+            p50: delay(0.5),
+            p99: delay(0.99),
+            max: delay(1.0),
+            crowded: mean(&|total| total.crowded as f64),
+            longest_ack: totals.iter().map(|total| total.longest_ack.as_secs_f64()).fold(0.0, f64::max),
+            peak_acks: totals.iter().map(|total| total.queues.peak_acks as f64).fold(0.0, f64::max),
+            retransmits: mean(&|total| total.retransmits as f64),
+            missing: mean(&|total| total.missing as f64),
+        }
+    }
+
+    pub(super) fn columns(&self) -> [(&'static str, f64); 11] {
+        [
+            ("ACK bytes", self.ack_bytes),
+            ("arrive", self.ack_bytes_taken),
+            ("all bytes", self.bytes),
+            ("p50 ms", self.p50),
+            ("p99 ms", self.p99),
+            ("max ms", self.max),
+            ("crowded", self.crowded),
+            ("oldest s", self.longest_ack),
+            ("ackQ max", self.peak_acks),
+            ("resent", self.retransmits),
+            ("missing", self.missing),
+        ]
+    }
+
+    /// Returns the four figures that tell the faults: what ACKs cost, what waits for a repeat, what ACKs displace, and how
+    /// long an ACK stays.
+    fn faults(&self) -> [f64; 4] {
+        [self.ack_bytes_taken, self.p99, self.crowded, self.longest_ack]
+    }
+}
+
+pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    let plan = plan(args)?;
+    let sheets = plan.sheets(args)?;
+    let left = left(&sheets);
+    if let Some(path) = &args.report {
+        let name = || path.display().to_string();
+        fs::write(path, compare_page::html(&plan, &sheets, &left)).with_context(name)?;
+        eprintln!("bcnet: report written to {}", name());
+    }
+    if args.json {
+        writeln!(out, "{}", summary(&plan, &sheets, &left))?;
+    } else {
+        tables(out, &plan, &sheets, &left)?;
+    }
+    Ok(Verdict::Clean)
+}
+
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    ensure!((1..=1000).contains(&args.seeds), "--seeds {}: 1 to 1000 are possible", args.seeds);
+    if let Some(comparison) = library::comparison(&args.name)? {
+        ensure!(args.vary.is_empty(), "{}: a comparison has its own variants; --vary is for a scenario", args.name);
+        let Comparison { title, about, scenarios, variants } = comparison;
+        let scenarios = scenarios.iter().map(|name| library::source(name)).collect::<anyhow::Result<_>>()?;
+        return Ok(Plan { title, about, scenarios, variants });
+    }
+    let source = library::source(&args.name)?;
+    ensure!(!args.vary.is_empty(), "{}: say what to vary, such as --vary gate=traffic,always", args.name);
+    let mut variants = vec![Variant { name: String::new(), changes: Vec::new() }];
+    for text in &args.vary {
+        let values = values(text)?;
+        ensure!(variants.len() * values.len() <= MAX_VARIANTS, "--vary: more than {MAX_VARIANTS} variants");
+        let grid = variants.iter().flat_map(|variant| values.iter().map(|value| with(variant, value)));
+        variants = grid.collect();
+    }
+    // All are tried before the first is run.
+    for variant in &variants {
+        source.scenario(&variant.changes).map_err(|error| anyhow!("--vary {}: {error}", variant.name))?;
+    }
+    let title = source.scenario(&[])?.title;
+    Ok(Plan { title, about: String::new(), scenarios: vec![source], variants })
+}
+
+/// Returns a variant with one more key changed.
+fn with(variant: &Variant, (key, value): &(String, String)) -> Variant {
+    let comma = if variant.name.is_empty() { "" } else { ", " };
+    let mut changes = variant.changes.clone();
+    changes.push(Change::new(key, value));
+    Variant { name: format!("{}{comma}{key}={value}", variant.name), changes }
+}
+
+/// Returns the key with each of its values.
+fn values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let (key, values) = text.split_once('=').with_context(|| format!("--vary {text}: KEY=A,B is wanted"))?;
+    let values: Vec<_> = values.split(',').map(|value| (key.trim().to_owned(), value.trim().to_owned())).collect();
+    ensure!(values.iter().all(|(key, value)| !key.is_empty() && !value.is_empty()), "--vary {text}: a value is empty");
+    Ok(values)
+}
+
+impl Plan {
+    fn sheets(&self, args: &Args) -> anyhow::Result<Vec<Sheet>> {
+        let mut jobs: Vec<(Scenario, Options)> = Vec::new();
+        let mut counts = Vec::new();
+        for source in &self.scenarios {
+            for variant in &self.variants {
+                let scenario = source.scenario(&variant.changes)?;
+                let seeds = if scenario.has_chance() || scenario.has_traffic() { args.seeds } else { 1 };
+                let first = args.seed.unwrap_or(scenario.seed);
+                let options = |next| Options { seed: Some(first.wrapping_add(next)), ..Options::default() };
+                jobs.extend((0..u64::from(seeds)).map(|next| (scenario.clone(), options(next))));
+                counts.push(seeds as usize);
+            }
+        }
+        if !args.yes {
+            check_length(&jobs)?;
+        }
+        let mut outcomes = work::all(&jobs, |(scenario, options)| lean(bcnet_lab::run(scenario, options))).into_iter();
+        let mut counts = counts.into_iter();
+        let sheet = |source: &Source| {
+            let mut seeds = 1;
+            let rows = self.variants.iter().map(|_| {
+                seeds = counts.next().unwrap_or(1);
+                Figures::of(&outcomes.by_ref().take(seeds).collect::<Vec<_>>())
+            });
+            let rows = rows.collect();
+            let title = source.scenario(&[]).map(|scenario| scenario.title).unwrap_or_default();
+            Sheet { name: source.name.clone(), title, seeds, rows }
+        };
+        Ok(self.scenarios.iter().map(sheet).collect())
+    }
+}
+
+/// Returns an outcome without what no figure here needs.
+pub(super) fn lean(mut outcome: Outcome) -> Outcome {
+    (outcome.samples, outcome.dumps) = (Vec::new(), Vec::new());
+    outcome
+}
+
+/// Refuses what takes longer than anyone waits without having been told.
+#[allow(clippy::disallowed_methods, reason = "how long a grid takes is for people only")]
+fn check_length(jobs: &[(Scenario, Options)]) -> anyhow::Result<()> {
+    let virtually = |scenario: &Scenario| (scenario.settle + scenario.duration).as_secs_f64();
+    let all: f64 = jobs.iter().map(|(scenario, _)| virtually(scenario)).sum();
+    let Some((scenario, options)) = jobs.first().filter(|_| all > FREE_SECONDS) else { return Ok(()) };
+    let start = Instant::now();
+    drop(bcnet_lab::run(scenario, options));
+    let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+    let estimate = start.elapsed().as_secs_f64() * all / virtually(scenario).max(1.0) / cores;
+    if estimate > PATIENCE.as_secs_f64() {
+        let (runs, time) = (jobs.len(), time(estimate));
+        bail!("{runs} runs would take about {time}: add --yes if that is meant, or take fewer values or seeds");
+    }
+    Ok(())
+}
+
+/// Returns for each variant how much of the first one's faults is left, on average over all scenarios in which it has them.
+fn left(sheets: &[Sheet]) -> Vec<Option<f64>> {
+    let variants = sheets.first().map_or(0, |sheet| sheet.rows.len());
+    let of = |variant: usize| {
+        let pairs = sheets.iter().flat_map(|sheet| sheet.rows[0].faults().into_iter().zip(sheet.rows[variant].faults()));
+        let shares: Vec<f64> = pairs.filter(|(before, _)| *before > 0.0).map(|(before, after)| after / before).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    (0..variants).map(of).collect()
+}
+
+fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> io::Result<()> {
+    let width = plan.variants.iter().map(|variant| variant.name.chars().count()).max().unwrap_or(0);
+    for Sheet { name, title, seeds, rows } in sheets {
+        let plural = if *seeds == 1 { "" } else { "s" };
+        writeln!(out, "{name}: {title} ({seeds} seed{plural})")?;
+        write!(out, "  {:width$}", "")?;
+        let titles = rows.first().map(Figures::columns).into_iter().flatten();
+        titles.map(|(title, _)| title).try_for_each(|title| write!(out, " {title:>9}"))?;
+        writeln!(out)?;
+        for (variant, row) in plan.variants.iter().zip(rows) {
+            write!(out, "  {:width$}", variant.name)?;
+            row.columns().into_iter().try_for_each(|(_, value)| write!(out, " {:>9}", number(value)))?;
+            writeln!(out)?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "What is left of the first one's faults (ACK bytes that arrive, p99, crowded datagrams, oldest ACK), on average:")?;
+    for (variant, left) in plan.variants.iter().zip(left) {
+        let left = left.map_or_else(|| "-".into(), |left| format!("{:.0} %", 100.0 * left));
+        writeln!(out, "  {:width$} {left:>9}", variant.name)?;
+    }
+    Ok(())
+}
+
+fn summary(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Json {
+    let sheet = |sheet: &Sheet| {
+        let rows = plan.variants.iter().zip(&sheet.rows).map(|(variant, row)| {
+            let figures = row.columns().into_iter().map(|(title, value)| (title.replace(' ', "_"), json!(value)));
+            json!({"variant": variant.name, "figures": figures.collect::<serde_json::Map<_, _>>()})
+        });
+        json!({"scenario": sheet.name, "seeds": sheet.seeds, "rows": rows.collect::<Vec<_>>()})
+    };
+    let left = plan.variants.iter().zip(left).map(|(variant, left)| json!({"variant": variant.name, "left": left}));
+    json!({
+        "title": plan.title,
+        "scenarios": sheets.iter().map(sheet).collect::<Vec<_>>(),
+        "left": left.collect::<Vec<_>>(),
+    })
+}
+
+/// As much virtual time is run without asking how long it takes: seconds.
+const FREE_SECONDS: f64 = 20_000.0;
+const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_VARIANTS: usize = 10_000;

@@ -1,0 +1,65 @@
+//! The page of a comparison: a plot for each fault and scenario. Every number on it is read from the runs.
+
+use std::fmt::Write;
+
+use super::compare::{Figures, Plan, Sheet};
+use super::number::number;
+use super::page::{self, escape};
+use super::plot::{self, Axes, Series};
+
+pub(super) fn html(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> String {
+    let mut page = page::head(&plan.title);
+    let _ = write!(page, "<p class=\"lead\">{}</p>", escape(&plan.about));
+    let names: Vec<String> = plan.variants.iter().map(|variant| escape(&variant.name)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let shares = left.iter().map(|left| (0.0, 100.0 * left.unwrap_or(0.0))).collect();
+    page += &page::section(
+        "What is left of the faults",
+        &format!(
+            "The bytes of ACKs that arrive, the delay that one in a hundred reliable messages exceeds, the datagrams in which ACKs left no \
+             room for the largest message, and the age of the oldest ACK: each in percent of <i>{}</i>, on average over all scenarios \
+             in which it has the fault.",
+            names.first().unwrap_or(&"")
+        ),
+        &bars("percent that is left", &names, shares, "stock"),
+        "",
+    );
+    for sheet in sheets {
+        page += &chapter(sheet, &names);
+    }
+    page + page::TAIL
+}
+
+fn chapter(sheet: &Sheet, names: &[&str]) -> String {
+    let points = |figure: fn(&Figures) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
+    let plots = [
+        bars("bytes of ACKs that arrive", names, points(|row| row.ack_bytes_taken), "acks"),
+        bars("milliseconds to delivery, p99", names, points(|row| row.p99), "game"),
+        bars("datagrams that ACKs left no room in", names, points(|row| row.crowded), "again"),
+        bars("seconds that the oldest ACK was in an outbox", names, points(|row| row.longest_ack), "head"),
+    ];
+    let seeds = if sheet.seeds == 1 { String::new() } else { format!(" {} seeds together.", sheet.seeds) };
+    let text = format!("<code>{}</code>.{seeds}", escape(&sheet.name));
+    page::section(&escape(&sheet.title), &text, &(plots.concat() + &table(sheet, names)), "")
+}
+
+fn bars(axis: &str, names: &[&str], points: Vec<(f64, f64)>, class: &str) -> String {
+    plot::stacks(&Axes { x: axis, y: "" }, names, &[Series { name: axis, class, points }], None)
+}
+
+fn table(sheet: &Sheet, names: &[&str]) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th>variant</th>");
+    let titles = sheet.rows.first().map(Figures::columns).into_iter().flatten();
+    for (title, _) in titles {
+        let _ = write!(html, "<th class=\"n\">{title}</th>");
+    }
+    html += "</tr></thead><tbody>";
+    for (name, row) in names.iter().zip(&sheet.rows) {
+        let _ = write!(html, "<tr><td>{name}</td>");
+        for (_, value) in row.columns() {
+            let _ = write!(html, "<td class=\"n\">{}</td>", number(value));
+        }
+        html += "</tr>";
+    }
+    html + "</tbody></table></div>"
+}
