@@ -95,7 +95,8 @@ impl ProxyNode {
             if let Event::Opened { source, .. } = event
                 && let Some(own) = source.address
             {
-                self.sources.insert(source.number, place(SocketAddrV4::new(own, address(self.listen).port())));
+                self.sources
+                    .insert(source.number, place(SocketAddrV4::new(own, address(self.listen).port())));
             }
         }
     }

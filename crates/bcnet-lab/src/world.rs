@@ -321,7 +321,8 @@ impl<E: LabEngine + ?Sized> World<E> {
 
     /// Gives the proxy a datagram that has reached it, and sends what it sends.
     fn pass(&mut self, from: usize, to: usize, bytes: Vec<u8>, observer: &mut impl Observer<E>) {
-        let sent = self.proxy.as_mut().map(|proxy| proxy.pass(from, to, &bytes, self.now)).unwrap_or_default();
+        let sent =
+            self.proxy.as_mut().map(|proxy| proxy.pass(from, to, &bytes, self.now)).unwrap_or_default();
         self.spare.push(bytes);
         for Sent { from, to, bytes } in sent {
             let meta = DatagramMeta { from, to, number: self.sent, now: self.now };
@@ -418,8 +419,9 @@ impl<E: LabEngine + ?Sized> World<E> {
 
     /// Returns the number of the node or proxy that listens there.
     fn number(&self, address: SocketAddrV4) -> Option<usize> {
-        let there =
-            |number: usize| number < self.nodes.len() || self.proxy.as_ref().is_some_and(|proxy| proxy.has(number));
+        let there = |number: usize| {
+            number < self.nodes.len() || self.proxy.as_ref().is_some_and(|proxy| proxy.has(number))
+        };
         Some(place(address)).filter(|number| there(*number) && address.port() == PORT)
     }
 

@@ -160,6 +160,7 @@ fn every_key_and_figure_is_documented() {
         "",
         "[claim]",
         "[[node]]",
+        "[[proxy]]",
         "[[link]]",
         "[[send]]",
         "[[inject]]",

@@ -59,10 +59,16 @@ fn a_dump_has_the_own_entry_and_all_three_queues() {
   ack[1] seq=0x0000 frag=0 below32=0 retx=3
 ";
     assert_eq!((run.code, run.stdout.as_str()), (0, own), "{}", run.stderr);
-    let run = lab(&["dump", "three-queues", "--at", "1.02"]);
-    let first = "  first[0] seq=0x0001 frag=0 below32=0 rel=1 pri=0 agg=1 mode=1 age=0.02\n";
-    assert!(run.stdout.contains("retxQ=1 ackOutQ=2 firstQ=29\n") && run.stdout.contains(first), "{}", run.stdout);
-    let [dump] = &lab(&["dump", "three-queues", "--at", "1.02", "--json"]).json()[..] else { panic!("one dump") };
+    let run = lab(&["dump", "three-queues", "--at", "1.01"]);
+    let first = "  first[0] seq=0x0001 frag=0 below32=0 rel=1 pri=0 agg=1 mode=1 age=0.01\n";
+    assert!(
+        run.stdout.contains("retxQ=1 ackOutQ=2 firstQ=29\n") && run.stdout.contains(first),
+        "{}",
+        run.stdout
+    );
+    let [dump] = &lab(&["dump", "three-queues", "--at", "1.01", "--json"]).json()[..] else {
+        panic!("one dump")
+    };
     assert_eq!((dump["first"].as_array().map(Vec::len), &dump["first_count"]), (Some(29), &json!(29)));
 }
 
@@ -71,7 +77,11 @@ fn every_expectation_can_be_shown() {
     let run = lab(&["run", "static-checks", "--expectations"]);
     let met: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with("  met")).collect();
     assert_eq!((run.code, met.len()), (0, 9), "{}", run.stdout);
-    assert!(met[5].contains("ACK matching (0x6B64D0)") && met[5].ends_with("expected 0, seen 0"), "{}", met[5]);
+    assert!(
+        met[5].contains("ACK matching (0x6B64D0)") && met[5].ends_with("expected 0, seen 0"),
+        "{}",
+        met[5]
+    );
 }
 
 #[test]
@@ -148,6 +158,59 @@ fn the_list_has_every_scenario_anywhere() {
         files.map(|path| path.file_stem().expect("named").to_string_lossy().into_owned()).collect();
     assert_eq!(names, files);
     assert_eq!(lab_in(&["list"], &root().join("crates/bcnet-lab")).stdout, built_in.stdout);
+}
+
+#[test]
+fn a_comparison_prints_every_variant_and_draws_it() {
+    let page = scratch("compare.html", "");
+    let args = ["compare", "deadlock-keepalives", "--vary", "gate=traffic,always", "--vary", "last_ack=9,1"];
+    let run = lab(&[&args[..], &["--json", "--report", page.to_str().expect("UTF-8")]].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let [object] = &run.json()[..] else { panic!("one object") };
+    let rows = object["scenarios"][0]["rows"].as_array().expect("rows");
+    let names: Vec<_> = rows.iter().map(|row| row["variant"].as_str().expect("a name")).collect();
+    let expected =
+        ["traffic", "always"].map(|gate| [9, 1].map(|last| format!("gate={gate}, last_ack={last}")));
+    assert_eq!(names, expected.concat());
+    let bytes: Vec<_> = rows.iter().map(|row| row["figures"]["ACK_bytes"].as_f64().expect("bytes")).collect();
+    assert_eq!(bytes, [36.0, 4.0, 36.0, 4.0], "nine sends or one");
+    let html = fs::read_to_string(page).expect("written");
+    assert_eq!(html.matches("<svg").count(), 5);
+    assert!(html.contains("gate=always, last_ack=1") && !html.contains("http") && !html.contains("<script"));
+    let table = lab(&args).stdout;
+    assert!(names.iter().all(|name| table.matches(name).count() == 2), "{table}");
+}
+
+#[test]
+fn a_comparison_that_cannot_be_made_says_why() {
+    for (args, part) in [
+        (
+            &["deadlock", "--vary", "gat=always"][..],
+            "--vary gat=always: scenarios/deadlock.toml: no key is called `gat`; `gate` is",
+        ),
+        (&["deadlock", "--vary", "gate=alway"], "no gate is called `alway`; `always` is"),
+        (&["deadlock", "--vary", "hots.gate=always"], "no node is called `hots`; `host` is"),
+        (&["deadlock", "--vary", "proxy=yes"], "`proxy` is none, pass or heal"),
+        (&["deadlock", "--vary", "gate"], "--vary gate: KEY=A,B is wanted"),
+        (&["deadlock", "--vary", "gate=,"], "a value is empty"),
+        (&["deadlock"], "deadlock: say what to vary"),
+        (&["cures", "--vary", "gate=always"], "a comparison has its own variants"),
+        (&["cure", "--vary", "gate=always"], "did you mean `cures`?"),
+        (&["deadlock", "--vary", "gate=always", "--seeds", "0"], "1 to 1000 are possible"),
+        (&["battle-day", "--vary", "gate=always", "--seeds", "1000"], "1000 runs would take about"),
+    ] {
+        let run = lab(&[&["compare"], args].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(run.stderr.contains(part), "{args:?}: {}", run.stderr);
+    }
+    let path =
+        scratch("comparison.toml", "title = \"t\"\nscenarios = [\"p99\"]\n[[variant]]\nname = \"a\"\n");
+    let run = lab(&["compare", path.to_str().expect("UTF-8")]);
+    assert!(
+        run.code == 2 && run.stderr.contains(":2: no built-in scenario is called `p99`"),
+        "{}",
+        run.stderr
+    );
 }
 
 /// The tour meets all expectations, and its report is whole, alone, and made of the figures of the table.

@@ -11,7 +11,12 @@ use crate::stock::{Params, Stock};
 use crate::world::address;
 
 /// Returns the engine of a node.
-pub(super) fn build(node: &Node, number: usize, scenario: &Scenario, engine: EngineKind) -> Box<dyn LabEngine> {
+pub(super) fn build(
+    node: &Node,
+    number: usize,
+    scenario: &Scenario,
+    engine: EngineKind,
+) -> Box<dyn LabEngine> {
     let host = address(scenario.entrance());
     let own = *address(number).ip();
     let nonce = 0x0A5F + u32::try_from(number).unwrap_or(0);

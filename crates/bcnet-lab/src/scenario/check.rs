@@ -8,8 +8,8 @@ use toml::Spanned;
 use super::file::{self, File, Value};
 use super::value::{Checked, Checker, MAX_PAYLOAD, line, unreadable};
 use super::{
-    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, ProxySetup, Scenario, ScenarioError,
-    Settings, StockSettings, Target, TimedAction, Traffic, Verdict, Wanted,
+    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, ProxySetup, Scenario,
+    ScenarioError, Settings, StockSettings, Target, TimedAction, Traffic, Verdict, Wanted,
 };
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
@@ -256,7 +256,8 @@ impl Checker<'_> {
             }
         };
         let backoff = self.maybe_choice("backoff", send.backoff.as_ref(), &MODES)?;
-        let (first, step) = (self.maybe_length(send.first_wait.as_ref())?, self.maybe_length(send.step.as_ref())?);
+        let (first, step) =
+            (self.maybe_length(send.first_wait.as_ref())?, self.maybe_length(send.step.as_ref())?);
         if backoff.is_none() && first.is_none() && step.is_none() {
             return Ok(mode);
         }

@@ -45,10 +45,13 @@ impl Change {
                 Ok(())
             }
             Some((name, key)) => {
-                let names: Vec<String> =
-                    tables(file, "node").filter_map(|node| Some(node.get("name")?.as_str()?.into())).collect();
-                let node = tables(file, "node").find(|node| node.get("name").and_then(Value::as_str) == Some(name));
-                let node = node.ok_or_else(|| unknown_name("node", name, names.iter().map(String::as_str)))?;
+                let names: Vec<String> = tables(file, "node")
+                    .filter_map(|node| Some(node.get("name")?.as_str()?.into()))
+                    .collect();
+                let node =
+                    tables(file, "node").find(|node| node.get("name").and_then(Value::as_str) == Some(name));
+                let node =
+                    node.ok_or_else(|| unknown_name("node", name, names.iter().map(String::as_str)))?;
                 self.set(node, key);
                 Ok(())
             }

@@ -269,8 +269,7 @@ impl Stock {
         for place in self.peers.places(|peer| peer.is_live() && peer.id != PeerId::HOST) {
             let mut copy = Message::new(message.kind, payload.clone());
             if copy.kind == Kind::DISCONNECT {
-                copy.timer =
-                    Timer::new(Backoff { mode: self.params.relayed_goodbye, ..Backoff::default() });
+                copy.timer = Timer::new(Backoff { mode: self.params.relayed_goodbye, ..Backoff::default() });
             }
             self.queue(place, copy).ok();
         }

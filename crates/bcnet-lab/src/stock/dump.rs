@@ -151,7 +151,8 @@ impl Stock {
     pub fn longest_ack(&self, now: Time) -> Duration {
         let now = self.clock.at(now);
         let since = self.peers.iter().flat_map(|peer| &peer.acks).map(|owed| owed.since);
-        let oldest = since.min_by(f32::total_cmp).and_then(|since| Duration::try_from_secs_f32(now - since).ok());
+        let oldest =
+            since.min_by(f32::total_cmp).and_then(|since| Duration::try_from_secs_f32(now - since).ok());
         oldest.unwrap_or_default().max(self.tally.longest_ack)
     }
 
@@ -228,7 +229,8 @@ impl fmt::Display for Dump {
             write!(f, "\n  ack[{i}] {number} below32={below} retx={}", entry.retx)?;
         }
         for (i, entry) in self.first.iter().enumerate() {
-            let (number, below, handling) = (Number(entry.seq, entry.part), below(entry.channel), entry.handling);
+            let (number, below, handling) =
+                (Number(entry.seq, entry.part), below(entry.channel), entry.handling);
             write!(f, "\n  first[{i}] {number} below32={below} {handling} age={:.2}", entry.age)?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_lab::stock::Params;
-use bcnet_lab::{Faults, NodeBehavior, Rng};
+use bcnet_lab::{Faults, NodeBehavior, Options, Rng, Scenario};
 use bcnet_proxy::{Config, Event, Refusal};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Endpoint, Quality, Time};
@@ -155,6 +155,55 @@ fn a_healthy_pair_is_untouched() {
     for pair in record.chunks(2) {
         let [(false, given), (true, gave)] = pair else { panic!("one out for each in") };
         assert_eq!(given, gave);
+    }
+}
+
+/// The proxy of a scenario and the one of these tests pass on the same, byte for byte of ACKs, in the same conversation.
+#[test]
+fn a_proxy_in_a_scenario_gives_the_same_figures() {
+    const SCENARIO: &str = r#"
+        title = "t"
+        duration = 30
+        node = [{ name = "host", role = "host", tick = 0.003 }, { name = "client", role = "client", tick = 0.016 }]
+        proxy = [{ name = "proxy", before = "host", heal = HEAL }]
+        link = [{ delay = 0.015 }, { from = "proxy", to = "host", delay = 0.015 }, { from = "host", to = "proxy", delay = 0.015 }]
+        send = [
+            { at = 2.0005, rate = 10, until = 7, from = "host", to = "client", reliable = false, size = 30 },
+            { at = 2.0005, rate = 10, until = 7, from = "client", to = "host", reliable = false, size = 30 },
+            { at = 2.0005, rate = 2, until = 7, from = "host", to = "client", size = 40 },
+            { at = 2.0005, rate = 2, until = 7, from = "client", to = "host", size = 40 },
+            { at = 7.0005, from = "host", to = "client", size = 832 },
+        ]
+    "#;
+    for heal in [false, true] {
+        let scenario = Scenario::parse(&SCENARIO.replace("HEAL", &heal.to_string())).expect("a scenario");
+        let proxy = bcnet_lab::run(&scenario, &Options::default()).proxy.expect("a proxy").totals;
+        let calm = Faults { delay: Duration::from_millis(15), ..Faults::default() };
+        let config = Config { heal, ..Config::default() };
+        let mut net = Net::new(config, Net::stock_host(Params::default()), SERVER_TICK, calm, 1);
+        let client = net.add_stock(Params::default(), CLIENT_TICK);
+        net.run(Duration::from_secs(2));
+        let send = |net: &mut Net, size, quality| {
+            for (node, to) in [(0, PeerId(2)), (client, PeerId::HOST)] {
+                let now = net.now;
+                assert!(net.node(node).send(to, &vec![0x1C; size], quality, now));
+            }
+        };
+        for turn in 0..50 {
+            send(&mut net, 30, Quality::Unreliable);
+            if turn % 5 == 0 {
+                send(&mut net, 40, Quality::Reliable);
+            }
+            net.run(Duration::from_millis(100));
+        }
+        let now = net.now;
+        assert!(net.node(0).send(PeerId(2), &[0x1C; 832], Quality::Reliable, now));
+        net.run(Duration::from_secs(23));
+        let sum = |hops: [Hop; 2]| {
+            hops.iter().fold([0; 3], |[a, b, c], hop| [a + hop.datagrams, b + hop.bytes, c + hop.ack_bytes])
+        };
+        let seen = [proxy.datagrams, proxy.bytes, proxy.ack_bytes];
+        assert_eq!((seen, proxy.ack_bytes_taken), (sum(net.behind), sum(net.before)[2]), "heal {heal}");
     }
 }
 

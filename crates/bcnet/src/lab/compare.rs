@@ -12,8 +12,8 @@ use bcnet_lab::{Options, Outcome, Scenario};
 use serde_json::{Value as Json, json};
 
 use super::library::{self, Source};
-use super::{compare_page, work};
 use super::number::{number, time};
+use super::{compare_page, work};
 use crate::Verdict;
 
 #[derive(clap::Args)]
@@ -93,7 +93,8 @@ impl Figures {
     fn of(runs: &[Outcome]) -> Self {
         let count = runs.len().max(1) as f64;
         let totals: Vec<_> = runs.iter().map(Outcome::total).collect();
-        let mean = |figure: &dyn Fn(&bcnet_lab::Totals) -> f64| totals.iter().map(figure).sum::<f64>() / count;
+        let mean =
+            |figure: &dyn Fn(&bcnet_lab::Totals) -> f64| totals.iter().map(figure).sum::<f64>() / count;
         let delay = |share| Outcome::pooled_delay(runs, None, share).unwrap_or(0.0);
         Self {
             ack_bytes: mean(&|total| total.ack_bytes as f64),
@@ -131,6 +132,11 @@ impl Figures {
     fn faults(&self) -> [f64; 4] {
         [self.ack_bytes_taken, self.p99, self.crowded, self.longest_ack]
     }
+
+    /// Returns which of them are faults at all: every message takes its time, and some every link.
+    fn has_faults(&self) -> [bool; 4] {
+        [self.ack_bytes_taken > 0.0, self.p99 > 2.0 * self.p50, self.crowded > 0.0, self.longest_ack > 0.0]
+    }
 }
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
@@ -153,7 +159,11 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     ensure!((1..=1000).contains(&args.seeds), "--seeds {}: 1 to 1000 are possible", args.seeds);
     if let Some(comparison) = library::comparison(&args.name)? {
-        ensure!(args.vary.is_empty(), "{}: a comparison has its own variants; --vary is for a scenario", args.name);
+        ensure!(
+            args.vary.is_empty(),
+            "{}: a comparison has its own variants; --vary is for a scenario",
+            args.name
+        );
         let Comparison { title, about, scenarios, variants } = comparison;
         let scenarios = scenarios.iter().map(|name| library::source(name)).collect::<anyhow::Result<_>>()?;
         return Ok(Plan { title, about, scenarios, variants });
@@ -186,8 +196,12 @@ fn with(variant: &Variant, (key, value): &(String, String)) -> Variant {
 /// Returns the key with each of its values.
 fn values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let (key, values) = text.split_once('=').with_context(|| format!("--vary {text}: KEY=A,B is wanted"))?;
-    let values: Vec<_> = values.split(',').map(|value| (key.trim().to_owned(), value.trim().to_owned())).collect();
-    ensure!(values.iter().all(|(key, value)| !key.is_empty() && !value.is_empty()), "--vary {text}: a value is empty");
+    let values: Vec<_> =
+        values.split(',').map(|value| (key.trim().to_owned(), value.trim().to_owned())).collect();
+    ensure!(
+        values.iter().all(|(key, value)| !key.is_empty() && !value.is_empty()),
+        "--vary {text}: a value is empty"
+    );
     Ok(values)
 }
 
@@ -208,7 +222,8 @@ impl Plan {
         if !args.yes {
             check_length(&jobs)?;
         }
-        let mut outcomes = work::all(&jobs, |(scenario, options)| lean(bcnet_lab::run(scenario, options))).into_iter();
+        let mut outcomes =
+            work::all(&jobs, |(scenario, options)| lean(bcnet_lab::run(scenario, options))).into_iter();
         let mut counts = counts.into_iter();
         let sheet = |source: &Source| {
             let mut seeds = 1;
@@ -242,7 +257,9 @@ fn check_length(jobs: &[(Scenario, Options)]) -> anyhow::Result<()> {
     let estimate = start.elapsed().as_secs_f64() * all / virtually(scenario).max(1.0) / cores;
     if estimate > PATIENCE.as_secs_f64() {
         let (runs, time) = (jobs.len(), time(estimate));
-        bail!("{runs} runs would take about {time}: add --yes if that is meant, or take fewer values or seeds");
+        bail!(
+            "{runs} runs would take about {time}: add --yes if that is meant, or take fewer values or seeds"
+        );
     }
     Ok(())
 }
@@ -251,8 +268,12 @@ fn check_length(jobs: &[(Scenario, Options)]) -> anyhow::Result<()> {
 fn left(sheets: &[Sheet]) -> Vec<Option<f64>> {
     let variants = sheets.first().map_or(0, |sheet| sheet.rows.len());
     let of = |variant: usize| {
-        let pairs = sheets.iter().flat_map(|sheet| sheet.rows[0].faults().into_iter().zip(sheet.rows[variant].faults()));
-        let shares: Vec<f64> = pairs.filter(|(before, _)| *before > 0.0).map(|(before, after)| after / before).collect();
+        let shares = sheets.iter().flat_map(|sheet| {
+            let (first, this) = (&sheet.rows[0], &sheet.rows[variant]);
+            let pairs = first.faults().into_iter().zip(this.faults()).zip(first.has_faults());
+            pairs.filter(|(_, fault)| *fault).map(|((before, after), _)| after / before)
+        });
+        let shares: Vec<f64> = shares.collect();
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     };
     (0..variants).map(of).collect()
@@ -274,7 +295,10 @@ fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f6
         }
         writeln!(out)?;
     }
-    writeln!(out, "What is left of the first one's faults (ACK bytes that arrive, p99, crowded datagrams, oldest ACK), on average:")?;
+    writeln!(
+        out,
+        "What is left of the first one's faults (ACK bytes that arrive, p99, crowded datagrams, oldest ACK), on average:"
+    )?;
     for (variant, left) in plan.variants.iter().zip(left) {
         let left = left.map_or_else(|| "-".into(), |left| format!("{:.0} %", 100.0 * left));
         writeln!(out, "  {:width$} {left:>9}", variant.name)?;
@@ -285,12 +309,14 @@ fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f6
 fn summary(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Json {
     let sheet = |sheet: &Sheet| {
         let rows = plan.variants.iter().zip(&sheet.rows).map(|(variant, row)| {
-            let figures = row.columns().into_iter().map(|(title, value)| (title.replace(' ', "_"), json!(value)));
+            let figures =
+                row.columns().into_iter().map(|(title, value)| (title.replace(' ', "_"), json!(value)));
             json!({"variant": variant.name, "figures": figures.collect::<serde_json::Map<_, _>>()})
         });
         json!({"scenario": sheet.name, "seeds": sheet.seeds, "rows": rows.collect::<Vec<_>>()})
     };
-    let left = plan.variants.iter().zip(left).map(|(variant, left)| json!({"variant": variant.name, "left": left}));
+    let left =
+        plan.variants.iter().zip(left).map(|(variant, left)| json!({"variant": variant.name, "left": left}));
     json!({
         "title": plan.title,
         "scenarios": sheets.iter().map(sheet).collect::<Vec<_>>(),

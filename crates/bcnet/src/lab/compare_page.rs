@@ -18,7 +18,7 @@ pub(super) fn html(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Strin
         &format!(
             "The bytes of ACKs that arrive, the delay that one in a hundred reliable messages exceeds, the datagrams in which ACKs left no \
              room for the largest message, and the age of the oldest ACK: each in percent of <i>{}</i>, on average over all scenarios \
-             in which it has the fault.",
+             in which it has the fault; a delay is one if it is more than twice the median.",
             names.first().unwrap_or(&"")
         ),
         &bars("percent that is left", &names, shares, "stock"),

@@ -36,7 +36,9 @@ pub(super) fn write(
         }
     }
     if all {
-        for CheckedExpectation { says, met, measurement, expected, seen, .. } in outcome.expectations(scenario) {
+        for CheckedExpectation { says, met, measurement, expected, seen, .. } in
+            outcome.expectations(scenario)
+        {
             let says = says.map(|says| format!("{says}: ")).unwrap_or_default();
             let word = if met { "met" } else { "MISSED" };
             writeln!(out, "  {word:6}  {says}{measurement}: expected {expected}, seen {seen}")?;

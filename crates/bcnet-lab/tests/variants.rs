@@ -1,0 +1,114 @@
+//! Scenarios with keys changed, comparisons, and the proxy that stands before a host.
+
+use bcnet_lab::scenario::{BUILT_IN, COMPARISONS, Change, Comparison};
+use bcnet_lab::{Options, Outcome, Scenario};
+
+/// Every scenario survives being written anew with a key changed, but for the lines of its expectations.
+#[test]
+fn a_changed_scenario_is_the_same_but_for_the_change() {
+    for (name, text) in BUILT_IN {
+        let plain = Scenario::parse(text).expect(name);
+        let same = Change::new("seed", &plain.seed.to_string());
+        let same = Scenario::parse_changed(text, &[same]).expect(name);
+        assert_eq!(shown(same), shown(plain.clone()), "{name}");
+        let other = Scenario::parse_changed(text, &[Change::new("seed", "77")]).expect(name);
+        assert_eq!((other.seed, other.title), (77, plain.title), "{name}");
+    }
+}
+
+/// The defaults of all keys are what the original does; any other value changes the traffic of some scenario.
+#[test]
+fn every_variant_is_off_by_default_and_does_something() {
+    let run = |name: &str, changes: &[(&str, &str)]| {
+        let changes: Vec<Change> = changes.iter().map(|(key, value)| Change::new(key, value)).collect();
+        outcome(name, &changes).fingerprint
+    };
+    for (key, default, other, scenario) in [
+        ("gate", "traffic", "always", "deadlock-keepalives"),
+        ("last_ack", "9", "3", "deadlock-keepalives"),
+        ("free_acks", "3", "4", "deadlock"),
+        ("dedup", "restart", "refresh", "dedup-restart"),
+        ("ack_place", "first", "last", "starvation"),
+        ("resend", "one", "all", "p12"),
+        ("first_wait", "1.0", "0.25", "h2-requeue"),
+        ("age_limit", "360", "5", "h2-requeue"),
+        ("buffer", "512", "1024", "starvation"),
+        ("relayed_goodbye", "linear", "fixed", "relayed-goodbye"),
+        ("leaving_keepalives", "true", "false", "leaving-keepalives"),
+        ("port_map", "any", "messages", "empty-datagram"),
+    ] {
+        let plain = run(scenario, &[]);
+        assert_eq!(run(scenario, &[(key, default)]), plain, "{key} = {default} is the default");
+        assert_ne!(run(scenario, &[(key, other)]), plain, "{key} = {other} does nothing");
+    }
+}
+
+#[test]
+fn a_change_that_is_wrong_is_told() {
+    let text = BUILT_IN.iter().find(|(name, _)| *name == "deadlock").expect("there").1;
+    for (key, value, part) in [
+        ("gat", "always", "no key is called `gat`; `gate` is"),
+        ("gate", "alway", "no gate is called `alway`; `always` is"),
+        ("hots.gate", "always", "no node is called `hots`; `host` is"),
+        ("link.lost", "0.1", "no key is called `lost`; `loss` is"),
+        ("link.loss", "2", "2 is not possible here"),
+        ("proxy", "yes", "`proxy` is none, pass or heal"),
+        ("buffer", "9", "128 to 1024 are possible"),
+        ("engine", "bc\"n\\et", "no engine is called"),
+    ] {
+        let mistake = Scenario::parse_changed(text, &[Change::new(key, value)]).expect_err(key);
+        assert!(mistake.line == 0 && mistake.what.contains(part), "{key}: {mistake}");
+    }
+}
+
+#[test]
+fn every_built_in_comparison_can_be_run_and_has_different_variants() {
+    for (name, text) in COMPARISONS {
+        let comparison = Comparison::parse(text).unwrap_or_else(|mistake| panic!("{name}: {mistake}"));
+        assert!(
+            comparison.variants[0].changes.is_empty(),
+            "{name}: all are held against what is not changed"
+        );
+        for pair in comparison.variants.windows(2) {
+            assert_ne!(pair[0].changes, pair[1].changes, "{name}: {} and {}", pair[0].name, pair[1].name);
+        }
+    }
+}
+
+/// In the same place as the host, a proxy that only passes on changes no figure; one that heals takes eight ACKs of nine away.
+#[test]
+fn a_proxy_in_a_scenario_passes_or_heals() {
+    let short = [Change::new("duration", "60")];
+    let with = |value: &str| outcome("battle", &[short.to_vec(), vec![Change::new("proxy", value)]].concat());
+    let (plain, pass, heal) = (outcome("battle", &short), with("pass"), with("heal"));
+    // Before the experiment both hops have the delay, so keepalives come a little later.
+    let figures = |outcome: &Outcome| {
+        let total = outcome.total();
+        (total.acks, total.ack_bytes, total.ack_bytes_taken, total.delivered, total.retransmits)
+    };
+    assert_eq!(figures(&pass), figures(&plain));
+    assert_eq!(pass.delay(None, 0.99), plain.delay(None, 0.99));
+    let passed = pass.proxy.as_ref().expect("a proxy").totals;
+    assert_eq!(passed.ack_bytes, passed.ack_bytes_taken);
+    let healed = heal.proxy.as_ref().expect("a proxy").totals;
+    assert_eq!(healed.ack_bytes_taken, passed.ack_bytes_taken, "what the engines send is the same");
+    assert!(
+        healed.ack_bytes * 8 < healed.ack_bytes_taken,
+        "{} of {}",
+        healed.ack_bytes,
+        healed.ack_bytes_taken
+    );
+    assert_eq!(heal.total().delivered, plain.total().delivered);
+}
+
+fn outcome(name: &str, changes: &[Change]) -> Outcome {
+    let text = BUILT_IN.iter().find(|(known, _)| *known == name).expect(name).1;
+    let scenario =
+        Scenario::parse_changed(text, changes).unwrap_or_else(|mistake| panic!("{name}: {mistake}"));
+    bcnet_lab::run(&scenario, &Options::default())
+}
+
+fn shown(mut scenario: Scenario) -> String {
+    scenario.expects.iter_mut().for_each(|expect| expect.line = 0);
+    format!("{scenario:?}")
+}
