@@ -1,4 +1,4 @@
-//! What a proxy says: what to send and where, what happened, and why somebody was turned away.
+//! What a proxy says: what to send and where, what happened, and why a player was turned away.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

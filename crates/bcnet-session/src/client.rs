@@ -64,7 +64,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Connect, Endpoint, Engine, Quality, Time, Transmit};
+use bcnet_transport::{Config, Connect, Endpoint, Engine, Leave, Quality, Time, Transmit};
 
 use crate::config::MAX_SLOTS;
 use crate::game::{
@@ -73,7 +73,7 @@ use crate::game::{
 };
 use crate::manifest::Manifest;
 use crate::message::{self as messages, Score};
-pub use event::{CommandError, End, Event, FileCheck, Nonsense, Settings, Ship, State};
+pub use event::{CommandError, End, Event, FileCheck, GameSettings, Nonsense, PlayerShip, State};
 
 /// How a client behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,15 +112,19 @@ pub struct Client<E = Endpoint> {
     engine: E,
     name: String,
     state: State,
+    /// Why it is over, if it is.
+    end: Option<End>,
     /// When the server must have listed it.
     deadline: Option<Time>,
     /// The round of the file check that was not answered yet.
     asked: Option<u8>,
     slot: Option<u8>,
+    /// What the server's game clock said, and when.
+    game_clock: Option<(f32, Time)>,
     /// By peer id, so there are 256 at the most.
     players: BTreeMap<u8, Player>,
     /// The last ship of each slot, this client's own among them.
-    ships: [Option<Ship>; MAX_SLOTS],
+    ships: [Option<PlayerShip>; MAX_SLOTS],
     nonsense: u64,
     /// What is written next; kept for its memory.
     payload: Vec<u8>,
@@ -142,9 +146,11 @@ impl<E: Engine> Client<E> {
             engine,
             name: options.name,
             state: State::Connecting,
+            end: None,
             deadline: options.handshake_timeout.map(|timeout| now + timeout),
             asked: None,
             slot: None,
+            game_clock: None,
             players: BTreeMap::new(),
             ships: [None; MAX_SLOTS],
             nonsense: 0,
@@ -176,17 +182,16 @@ impl<E: Engine> Client<E> {
     /// Takes the next thing that happened. If that is a game message, `payload` gets it; otherwise `payload` is empty.
     pub fn poll_event(&mut self, payload: &mut Vec<u8>, now: Time) -> Option<Event> {
         while let Some(event) = self.engine.poll_event(payload) {
-            // Nothing is told after the end.
-            if self.state != State::Gone
-                && let Some(event) = self.react(event, payload, now)
-            {
+            if self.state == State::Gone {
+                self.note_boot(event);
+            } else if let Some(event) = self.react(event, payload, now) {
                 return Some(event);
             }
         }
         payload.clear();
         self.deadline.filter(|deadline| *deadline <= now)?;
         self.engine.leave(now);
-        Some(self.end(End::Stalled))
+        Some(self.finish(End::Stalled))
     }
 
     /// Answers the last file check out of a manifest.
@@ -224,7 +229,7 @@ impl<E: Engine> Client<E> {
         Ok(())
     }
 
-    /// Says something to everyone. What the game has no letters for becomes `?`; what is too long is cut.
+    /// Says something to everyone. What the game has no letters for becomes `?`; what is longer than [`MAX_CHAT`] is cut.
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -260,12 +265,12 @@ impl<E: Engine> Client<E> {
         let (peer, object, species) = (self.engine.id(), ObjectId::new(slot, number), ship.species);
         let object_create = ObjectCreateTeam { slot, peer: peer.0, object: Created::Ship { object, ship } };
         self.say(&Message::ObjectCreateTeam(object_create), Quality::Reliable, now)?;
-        self.put_ship(Ship { slot, peer: Some(peer), object, species });
+        self.put_ship(PlayerShip { slot, peer: Some(peer), object, species });
         Ok(object)
     }
 
-    /// Tells the others where its ship is, unreliably: ten times a second is usual. The game clock in it goes on from the
-    /// one that [`Event::Settings`] told.
+    /// Tells the others where its ship is, unreliably: ten times a second is usual. The time in it is that of the
+    /// [game clock](Self::game_time).
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -301,16 +306,23 @@ impl<E: Engine> Client<E> {
         self.identify(now)
     }
 
-    /// Leaves. Go on until [`is_closed`](Self::is_closed): the goodbye is repeated until it is acknowledged.
+    /// Leaves. Go on until [`is_closed`](Self::is_closed): the goodbye is repeated until it is acknowledged. If the server
+    /// throws it out before that, [`end`](Self::end) tells.
     pub fn leave(&mut self, now: Time) {
         self.engine.leave(now);
-        self.end(End::Left);
+        self.finish(End::Left);
     }
 
     /// Returns whether the server knows that this client is gone, or was given up.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.engine.is_closed()
+    }
+
+    /// Returns why it is over, if it is.
+    #[must_use]
+    pub const fn end(&self) -> Option<End> {
+        self.end
     }
 
     /// Returns where the client stands.
@@ -337,13 +349,19 @@ impl<E: Engine> Client<E> {
         self.slot
     }
 
+    /// Returns what the game clock shows, in seconds: it goes on from what [`Event::Settings`] told.
+    #[must_use]
+    pub fn game_time(&self, now: Time) -> Option<f32> {
+        self.game_clock.map(|(told, at)| told + now.since(at).as_secs_f32())
+    }
+
     /// Returns everyone who is known, by id, this client too.
     pub fn players(&self) -> impl Iterator<Item = (PeerId, &Player)> {
         self.players.iter().map(|(id, player)| (PeerId(*id), player))
     }
 
     /// Returns the ships that are there, by slot.
-    pub fn ships(&self) -> impl Iterator<Item = &Ship> {
+    pub fn ships(&self) -> impl Iterator<Item = &PlayerShip> {
         self.ships.iter().flatten()
     }
 
@@ -369,13 +387,26 @@ impl<E: Engine> Client<E> {
         if states.contains(&self.state) { Ok(()) } else { Err(CommandError::State(self.state)) }
     }
 
+    /// Nothing is told after the end, but who is thrown out while it leaves has not left by itself.
+    fn note_boot(&mut self, event: bcnet_transport::Event) {
+        if let bcnet_transport::Event::Left { peer, reason: reason @ Leave::Booted(_) } = event
+            && (peer == PeerId::HOST || peer == self.engine.id())
+            && self.end == Some(End::Left)
+        {
+            self.end = Some(reason.into());
+        }
+    }
+
     /// It is over.
-    fn end(&mut self, end: End) -> Event {
+    fn finish(&mut self, end: End) -> Event {
         let step = std::mem::replace(&mut self.state, State::Gone);
         self.deadline = None;
+        self.end = self.end.or(Some(end));
         Event::Gone { step, end }
     }
 }
 
+/// The most characters that one line of chat has.
+pub const MAX_CHAT: usize = messages::MAX_TEXT;
 /// How long a client may take to get into the game: as long as bcnet lets it (S-26).
 const HANDSHAKE: Duration = Duration::from_secs(60);

@@ -46,7 +46,7 @@ pub use code::{
     RequestFlags, SettingsFlags, Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
 };
 pub use describe::{Description, Field, Value, characters, describe};
-pub use event::{Collision, Detail, Event, Exploding, Warp};
+pub use event::{Collision, Detail, Exploding, GameEvent, Warp};
 pub use field::{Part, Text8, Text16, Text32};
 pub use files::{ChecksumResponse, Directory, FileHash, ROUNDS, Round};
 pub use head::subject;
@@ -60,4 +60,5 @@ pub use settings::Settings;
 pub use state::{Position, StateUpdate, Subsystems};
 pub(crate) use state::{state_head, strip_hash};
 pub use subsystems::SubsystemByte;
+pub(crate) use table::read_fields;
 pub use table::*;

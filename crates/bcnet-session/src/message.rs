@@ -5,9 +5,9 @@ use std::fmt;
 use crate::config::{Config, Rules};
 use crate::game::{
     self, Chat, ChecksumComplete, ChecksumFailure, ChecksumRequest, DeletePlayerAnimation, DestroyObject,
-    Detail, EndCode, EndGame, Event, EventNumber, Exploding, GameInit, Killer, Limit, Message, MissionInit,
-    ObjectId, Opcode, PlayerScores, RequestFlags, RestartGame, Round, RoundTime, ScoreChange, ScoreInit,
-    Settings, SettingsFlags, SystemNumber, TeamScore, Text16, TimeLimit, VersionDifferent,
+    Detail, EndCode, EndGame, EventNumber, Exploding, GameEvent, GameInit, Killer, Limit, Message,
+    MissionInit, ObjectId, Opcode, PlayerScores, RequestFlags, RestartGame, Round, RoundTime, ScoreChange,
+    ScoreInit, Settings, SettingsFlags, SystemNumber, TeamScore, Text16, TimeLimit, VersionDifferent,
 };
 use crate::text::latin1;
 
@@ -106,7 +106,7 @@ pub(crate) const fn player_left(peer: u8) -> Message<'static> {
 
 const fn player_event(event: EventNumber, peer: u8) -> Message<'static> {
     let (source, related) = (ObjectId::NONE, ObjectId::NONE);
-    Message::PlayerListEvent(Event { event, source, related, detail: Detail::Player(peer) })
+    Message::PlayerListEvent(GameEvent { event, source, related, detail: Detail::Player(peer) })
 }
 
 /// S-50
@@ -121,7 +121,7 @@ pub(crate) const fn destroy(object: ObjectId) -> Message<'static> {
 
 /// S-35
 pub(crate) const fn exploding(ship: ObjectId) -> Message<'static> {
-    Message::PythonEvent(Event {
+    Message::PythonEvent(GameEvent {
         event: EventNumber::OBJECT_EXPLODING,
         source: ObjectId::NONE,
         related: ship,

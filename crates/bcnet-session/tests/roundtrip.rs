@@ -105,7 +105,7 @@ impl<'a> Draw<'a> {
         Created::Ship { object, ship }
     }
 
-    fn event(&mut self) -> Event<'a> {
+    fn event(&mut self) -> GameEvent<'a> {
         let detail = match self.rng.size(11) {
             0 => Detail::Plain,
             1 => Detail::Subsystem,
@@ -123,7 +123,7 @@ impl<'a> Draw<'a> {
             9 => Detail::Warp(Warp { name: self.text8(), warp: self.floats() }),
             _ => Detail::Other { class: EventClass(0x9999), rest: self.bytes(30) },
         };
-        Event { event: EventNumber(self.u32()), source: self.id(), related: self.id(), detail }
+        GameEvent { event: EventNumber(self.u32()), source: self.id(), related: self.id(), detail }
     }
 
     fn state(&mut self) -> StateUpdate<'a> {

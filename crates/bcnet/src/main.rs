@@ -17,6 +17,7 @@ mod inspect;
 mod join;
 mod lab;
 mod log;
+mod lookup;
 mod manifest;
 mod master;
 mod masters;

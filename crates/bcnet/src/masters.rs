@@ -1,11 +1,10 @@
 //! List servers have names.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::SocketAddrV4;
 
 use crate::config::Master;
+use crate::lookup::{self, Unknown};
 
 /// What became of a look at the names.
 pub(crate) struct Resolved {
@@ -26,7 +25,7 @@ impl Resolved {
 pub(crate) fn resolve(masters: &[Master]) -> Resolved {
     let (mut addresses, mut is_whole) = (BTreeSet::new(), true);
     for master in masters {
-        let found = look_up(master);
+        let found = lookup::all(master);
         is_whole &= !matches!(found, Err(Unknown::Name(_)));
         match found {
             Ok(found) => addresses.extend(found),
@@ -37,36 +36,6 @@ pub(crate) fn resolve(masters: &[Master]) -> Resolved {
         }
     }
     Resolved { addresses, is_whole }
-}
-
-/// Returns the IPv4 addresses of a master, at least one.
-fn look_up(master: &Master) -> Result<Vec<SocketAddrV4>, Unknown> {
-    let all = (master.host.as_str(), master.port).to_socket_addrs().map_err(Unknown::Name)?;
-    let found: Vec<_> = all
-        .filter_map(|address| match address {
-            SocketAddr::V4(address) => Some(address),
-            SocketAddr::V6(_) => None,
-        })
-        .collect();
-    if found.is_empty() { Err(Unknown::Only6) } else { Ok(found) }
-}
-
-/// Why a master has no address for us.
-#[derive(Debug)]
-enum Unknown {
-    /// The name could not be looked up.
-    Name(io::Error),
-    /// The name is known, but not by IPv4.
-    Only6,
-}
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(error) => error.fmt(out),
-            Self::Only6 => out.write_str("it has IPv6 addresses only, and the game's protocol IPv4 only"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -84,9 +53,7 @@ mod tests {
     #[test]
     fn a_master_without_an_ipv4_address_is_told_but_keeps_no_other_alive() {
         let [six, four] = ["::1", "192.0.2.1"].map(|host| Master { host: host.into(), port: 27900 });
-        assert!(matches!(look_up(&six), Err(Unknown::Only6)));
         let address = SocketAddrV4::new([192, 0, 2, 1].into(), 27900);
-        assert_eq!(look_up(&four).expect("known"), [address]);
         let gone = SocketAddrV4::new([192, 0, 2, 9].into(), 27900);
         assert_eq!(resolve(&[six, four]).or_keep(&[gone]), [address]);
     }

@@ -127,8 +127,10 @@ fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
          system = \"Mutli2\"\ntime_limit = \"20\"\nport = 22101\nchecksums = \"strict\"\n[[session]]\nport = 22101\n\
          intermission = 30\nname = \"a\\\\b\"\n",
     );
-    let (code, found, error) =
-        directory.config(&["check", "--set", "colour=blue"], &[("BCNET_PASWORD", "x")]);
+    let (code, found, error) = directory.config(
+        &["check", "--set", "colour=blue", "--set", "session.password=\"x\""],
+        &[("BCNET_PASWORD", "x")],
+    );
     assert_eq!((code, error.as_str()), (1, ""));
     let expected = [
         "bcnet.toml: line 1: bind: this key belongs below `[server]`",
@@ -143,6 +145,7 @@ fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
         "bcnet.toml: line 16: session.2.name: expected text of at most 64 Latin-1 characters, without backslash and control characters, not \"a\\\\b\"",
         "BCNET_PASWORD: unknown variable; did you mean `BCNET_PASSWORD`?",
         "--set colour: unknown key",
+        "--set session.password: here the quotes would be part of the value: leave them out, or set it in a file",
         "bcnet.toml: line 12: session.1.checksums: \"strict\" needs `manifests`; make one with `bcnet manifest learn`",
         "bcnet.toml: line 14: session.2.port: port 22101 is already that of session 1",
     ];

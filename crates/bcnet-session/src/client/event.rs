@@ -115,7 +115,7 @@ pub struct FileCheck {
 
 /// What the server says is played, before the client loads (S-25).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct GameSettings {
     /// The script of the mission.
     pub mission: String,
     /// The client's own slot.
@@ -130,7 +130,7 @@ pub struct Settings {
 
 /// A ship, as it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ship {
+pub struct PlayerShip {
     /// Whose slot it belongs to.
     pub slot: u8,
     /// Whose it is, if the server has told.
@@ -181,7 +181,7 @@ pub enum Event {
     /// The server is content with the files.
     FilesPassed,
     /// The server tells what is played.
-    Settings(Settings),
+    Settings(GameSettings),
     /// The mission is to be loaded; then [`enter`](super::Client::enter).
     Load,
     /// The server tells where and how long is played.
@@ -260,7 +260,7 @@ pub enum Event {
     /// The next round begins.
     RoundStarted,
     /// A ship is there.
-    ShipCreated(Ship),
+    ShipCreated(PlayerShip),
     /// A ship explodes.
     ShipExploding {
         /// Its object id.

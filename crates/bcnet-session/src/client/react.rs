@@ -3,11 +3,12 @@
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{self as transport, Engine, Leave, Time};
 
-use super::event::{Event, FileCheck, Nonsense, Settings, Ship, State};
+use super::event::{Event, FileCheck, GameSettings, Nonsense, PlayerShip, State};
 use super::{Client, Player};
 use crate::config::MAX_SLOTS;
 use crate::game::{
-    self, Created, Detail, EventNumber, Message, ObjectId, Opcode, RequestFlags, SettingsFlags, Text16,
+    self, Created, Detail, EventNumber, GameError, GameEvent, ObjectId, Opcode, RequestFlags, SettingsFlags,
+    Text16, read_fields,
 };
 use crate::message::Score;
 use crate::text;
@@ -22,7 +23,7 @@ impl<E: Engine> Client<E> {
     ) -> Option<Event> {
         let event = match event {
             transport::Event::Received { reliable, .. } => {
-                let heard = self.hear(payload, Event::Received { reliable });
+                let heard = self.hear(payload, Event::Received { reliable }, now);
                 return heard.map_or_else(|nonsense| self.count(nonsense), Some);
             }
             transport::Event::Joined { peer } if peer == self.engine.id() => Some(self.connected(peer, now)),
@@ -51,69 +52,95 @@ impl<E: Engine> Client<E> {
 
     fn left(&mut self, peer: PeerId, reason: Leave) -> Event {
         if peer == PeerId::HOST || peer == self.engine.id() {
-            return self.end(reason.into());
+            return self.finish(reason.into());
         }
         let player = self.players.remove(&peer.0).unwrap_or_default();
         Event::Disconnected { peer, name: player.name, reason, listed: player.listed }
     }
 
     /// A game message. `other` is what to tell of one that says nothing new, or nothing that a client keeps.
-    fn hear(&mut self, payload: &[u8], other: Event) -> Result<Event, Nonsense> {
-        if Opcode::of(payload).is_some_and(|opcode| !is_looked_into(opcode)) {
-            return Ok(other);
-        }
-        let (message, _) = Message::parse_prefix(payload).map_err(Nonsense::Malformed)?;
-        let opcode = message.opcode();
-        self.take(message, other).ok_or(Nonsense::Impossible(opcode))
+    fn hear(&mut self, payload: &[u8], other: Event, now: Time) -> Result<Event, Nonsense> {
+        let opcode = Opcode::of(payload).ok_or(Nonsense::Malformed(GameError::EMPTY))?;
+        let told = self.take(opcode, payload, other, now).map_err(Nonsense::Malformed)?;
+        told.ok_or(Nonsense::Impossible(opcode))
     }
 
-    /// A whole game message. `None` if it speaks of what cannot be.
-    fn take(&mut self, message: Message<'_>, other: Event) -> Option<Event> {
-        Some(match message {
-            Message::ChecksumRequest(request) => self.asked(&request),
-            Message::ChecksumFailure(game::ChecksumFailure { file })
-            | Message::VersionDifferent(game::VersionDifferent { file }) => {
-                Event::FilesDiffer { file: file.to_string() }
+    /// Returns what a game message tells. `None` if it speaks of what cannot be.
+    ///
+    /// Only what is looked into here must be whole: mods have messages of their own, and the caller gets them as they are.
+    fn take(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        other: Event,
+        now: Time,
+    ) -> Result<Option<Event>, GameError> {
+        Ok(match opcode {
+            Opcode::CHECKSUM_REQUEST => Some(self.asked(&read_fields(payload)?)),
+            Opcode::CHECKSUM_FAILURE => files_differ(read_fields::<game::ChecksumFailure<'_>>(payload)?.file),
+            Opcode::VERSION_DIFFERENT => {
+                files_differ(read_fields::<game::VersionDifferent<'_>>(payload)?.file)
             }
-            Message::ChecksumComplete(_) => Event::FilesPassed,
-            Message::Settings(settings) => self.set(&settings)?,
-            Message::GameInit(_) => return self.load(),
-            Message::MissionInit(mission) => Event::Mission(mission),
-            Message::PlayerListEvent(event) => match (event.detail, event.event) {
-                (Detail::Player(id), EventNumber::NEW_PLAYER_IN_GAME) => self.listed(PeerId(id), other),
-                (Detail::Player(id), EventNumber::DELETE_PLAYER) => self.unlisted(PeerId(id), other),
-                _ => other,
-            },
-            Message::Chat(chat) => self.chatted(peer(chat.sender)?, chat.text, false),
-            Message::TeamChat(chat) => self.chatted(peer(chat.sender)?, chat.text, true),
-            Message::Score(game::Score { peer: id, kills, deaths, score }) => {
-                self.scored(peer(id)?, Score { kills, deaths, points: score }, None)
+            Opcode::CHECKSUM_COMPLETE => Some(Event::FilesPassed),
+            Opcode::SETTINGS => self.set(&read_fields(payload)?, now),
+            Opcode::GAME_INIT => self.load(),
+            Opcode::MISSION_INIT => Some(Event::Mission(read_fields(payload)?)),
+            Opcode::PLAYER_LIST_EVENT => Some(self.list_changed(&read_fields(payload)?, other)),
+            Opcode::CHAT => {
+                let game::Chat { sender, text } = read_fields(payload)?;
+                self.chatted(sender, text, false)
             }
-            Message::ScoreInit(game::ScoreInit { peer: id, kills, deaths, score, team }) => {
-                self.scored(peer(id)?, Score { kills, deaths, points: score }, Some(team))
+            Opcode::TEAM_CHAT => {
+                let game::TeamChat { sender, text } = read_fields(payload)?;
+                self.chatted(sender, text, true)
             }
-            Message::TeamScore(game::TeamScore { team, kills, score }) => {
-                Event::TeamScore { team, score: Score { kills, deaths: 0, points: score } }
+            Opcode::SCORE => {
+                let game::Score { peer, kills, deaths, score } = read_fields(payload)?;
+                self.scored(peer, Score { kills, deaths, points: score }, None)
             }
-            Message::ScoreChange(change) => self.died(&change)?,
-            Message::EndGame(game::EndGame { reason }) => {
-                self.ships = Default::default();
-                self.settle();
-                Event::RoundEnded { reason }
+            Opcode::SCORE_INIT => {
+                let game::ScoreInit { peer, kills, deaths, score, team } = read_fields(payload)?;
+                self.scored(peer, Score { kills, deaths, points: score }, Some(team))
             }
-            Message::RestartGame(_) => self.restarted(),
-            Message::ObjectCreate(made) => self.created(made.slot, None, &made.object, other)?,
-            Message::ObjectCreateTeam(made) => {
-                self.created(made.slot, Some(PeerId(made.peer)), &made.object, other)?
+            Opcode::TEAM_SCORE => {
+                let game::TeamScore { team, kills, score } = read_fields(payload)?;
+                Some(Event::TeamScore { team, score: Score { kills, deaths: 0, points: score } })
             }
-            Message::PythonEvent(event) if matches!(event.detail, Detail::Exploding(_)) => {
-                Event::ShipExploding { object: event.related, peer: self.remove_ship(event.related) }
+            Opcode::SCORE_CHANGE => self.died(&read_fields(payload)?),
+            Opcode::END_GAME => Some(self.ended(&read_fields(payload)?)),
+            Opcode::RESTART_GAME => Some(self.restarted()),
+            Opcode::OBJECT_CREATE => {
+                let game::ObjectCreate { slot, object } = read_fields(payload)?;
+                self.created(slot, None, &object, other)
             }
-            Message::DestroyObject(game::DestroyObject { object }) => {
-                Event::ObjectDestroyed { object, peer: self.remove_ship(object) }
+            Opcode::OBJECT_CREATE_TEAM => {
+                let game::ObjectCreateTeam { slot, peer, object } = read_fields(payload)?;
+                self.created(slot, Some(PeerId(peer)), &object, other)
             }
-            _ => other,
+            Opcode::PYTHON_EVENT => Some(self.happened(&read_fields(payload)?, other)),
+            Opcode::DESTROY_OBJECT => {
+                let game::DestroyObject { object } = read_fields(payload)?;
+                Some(Event::ObjectDestroyed { object, peer: self.remove_ship(object) })
+            }
+            _ => Some(other),
         })
+    }
+
+    /// The list of players has changed, or so the server says.
+    fn list_changed(&mut self, event: &GameEvent<'_>, other: Event) -> Event {
+        match (&event.detail, event.event) {
+            (Detail::Player(id), EventNumber::NEW_PLAYER_IN_GAME) => self.listed(PeerId(*id), other),
+            (Detail::Player(id), EventNumber::DELETE_PLAYER) => self.unlisted(PeerId(*id), other),
+            _ => other,
+        }
+    }
+
+    fn happened(&mut self, event: &GameEvent<'_>, other: Event) -> Event {
+        if matches!(event.detail, Detail::Exploding(_)) {
+            Event::ShipExploding { object: event.related, peer: self.remove_ship(event.related) }
+        } else {
+            other
+        }
     }
 
     fn asked(&mut self, request: &game::ChecksumRequest<'_>) -> Event {
@@ -126,10 +153,11 @@ impl<E: Engine> Client<E> {
         })
     }
 
-    fn set(&mut self, told: &game::Settings<'_>) -> Option<Event> {
+    fn set(&mut self, told: &game::Settings<'_>, now: Time) -> Option<Event> {
         let slot = Some(told.slot).filter(|slot| usize::from(*slot) < MAX_SLOTS)?;
         self.slot = Some(slot);
-        Some(Event::Settings(Settings {
+        self.game_clock = Some((told.time, now));
+        Some(Event::Settings(GameSettings {
             mission: told.mission.to_string(),
             slot,
             game_time: told.time,
@@ -169,16 +197,18 @@ impl<E: Engine> Client<E> {
         }
     }
 
-    fn chatted(&self, peer: PeerId, text: Text16<'_>, team: bool) -> Event {
+    fn chatted(&self, sender: i32, text: Text16<'_>, team: bool) -> Option<Event> {
+        let peer = peer(sender)?;
         let name = self.players.get(&peer.0).map(|player| player.name.clone()).unwrap_or_default();
-        Event::Chat { peer, name, text: text.to_string(), team }
+        Some(Event::Chat { peer, name, text: text.to_string(), team })
     }
 
-    fn scored(&mut self, peer: PeerId, score: Score, team: Option<u8>) -> Event {
+    fn scored(&mut self, id: i32, score: Score, team: Option<u8>) -> Option<Event> {
+        let peer = peer(id)?;
         let player = self.player(peer);
         player.score = score;
         player.team = team.or(player.team);
-        Event::Score { peer, score }
+        Some(Event::Score { peer, score })
     }
 
     fn died(&mut self, change: &game::ScoreChange) -> Option<Event> {
@@ -200,6 +230,12 @@ impl<E: Engine> Client<E> {
         Some(Event::Died { victim, killer: killer.map(|(killer, ..)| killer) })
     }
 
+    fn ended(&mut self, end: &game::EndGame) -> Event {
+        self.ships = Default::default();
+        self.settle();
+        Event::RoundEnded { reason: end.reason }
+    }
+
     fn restarted(&mut self) -> Event {
         self.ships = Default::default();
         for player in self.players.values_mut() {
@@ -214,13 +250,13 @@ impl<E: Engine> Client<E> {
         if object.owner() != Some(slot) {
             return None;
         }
-        let ship = Ship { slot, peer, object: *object, species: ship.species };
+        let ship = PlayerShip { slot, peer, object: *object, species: ship.species };
         self.put_ship(ship);
         Some(Event::ShipCreated(ship))
     }
 
     /// A ship is there.
-    pub(super) fn put_ship(&mut self, ship: Ship) {
+    pub(super) fn put_ship(&mut self, ship: PlayerShip) {
         if let Some(place) = self.ships.get_mut(usize::from(ship.slot)) {
             *place = Some(ship);
         }
@@ -255,31 +291,8 @@ impl<E: Engine> Client<E> {
     }
 }
 
-/// Of other messages it does not matter whether they are whole: mods have their own, and the caller gets them as they are.
-const fn is_looked_into(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::CHECKSUM_REQUEST
-            | Opcode::CHECKSUM_FAILURE
-            | Opcode::VERSION_DIFFERENT
-            | Opcode::CHECKSUM_COMPLETE
-            | Opcode::SETTINGS
-            | Opcode::GAME_INIT
-            | Opcode::MISSION_INIT
-            | Opcode::PLAYER_LIST_EVENT
-            | Opcode::CHAT
-            | Opcode::TEAM_CHAT
-            | Opcode::SCORE
-            | Opcode::SCORE_INIT
-            | Opcode::TEAM_SCORE
-            | Opcode::SCORE_CHANGE
-            | Opcode::END_GAME
-            | Opcode::RESTART_GAME
-            | Opcode::OBJECT_CREATE
-            | Opcode::OBJECT_CREATE_TEAM
-            | Opcode::PYTHON_EVENT
-            | Opcode::DESTROY_OBJECT
-    )
+fn files_differ(file: Text16<'_>) -> Option<Event> {
+    Some(Event::FilesDiffer { file: file.to_string() })
 }
 
 fn peer(id: i32) -> Option<PeerId> {

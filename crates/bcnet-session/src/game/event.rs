@@ -7,7 +7,7 @@ use super::packed::ScaledVector;
 
 /// Something happens.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event<'a> {
+pub struct GameEvent<'a> {
     /// What it is.
     pub event: EventNumber,
     /// What causes it, if anything.
@@ -93,7 +93,7 @@ record! {
     }
 }
 
-impl<'a> Event<'a> {
+impl<'a> GameEvent<'a> {
     /// Returns how it is built.
     #[must_use]
     pub const fn class(&self) -> EventClass {
@@ -140,7 +140,7 @@ impl EventClass {
     }
 }
 
-impl<'a> Wire<'a> for Event<'a> {
+impl<'a> Wire<'a> for GameEvent<'a> {
     const KIND: &'static str = "event";
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::field::Part;
+use super::field::{Cut, Part};
 
 /// The first byte of a payload; any value can be expressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,6 +159,16 @@ pub enum Reason {
     Truncated,
     /// It is behind the last field.
     Trailing,
+}
+
+impl GameError {
+    /// There is not even an opcode.
+    pub(crate) const EMPTY: Self = Self { opcode: None, field: "opcode", at: 0, reason: Reason::Truncated };
+
+    /// The payload ends inside a field.
+    pub(super) const fn truncated(opcode: Opcode, Cut { field, at }: Cut) -> Self {
+        Self { opcode: Some(opcode), field, at, reason: Reason::Truncated }
+    }
 }
 
 impl fmt::Display for GameError {

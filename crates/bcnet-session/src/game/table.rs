@@ -3,7 +3,7 @@
 use super::code::{
     CollisionFlags, EndCode, RequestFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
 };
-use super::event::Event;
+use super::event::GameEvent;
 use super::field::{Cut, Reader, Text16, Text32, Wire, names, record};
 use super::files::ChecksumResponse;
 use super::limit::{Killer, Limit, PlayerScores, RoundTime};
@@ -131,31 +131,31 @@ messages! { <'a>
         unknown_rest: &'a [u8],
     }
     /// An event that the host has made: explosions, repairs, shots.
-    0x06 PYTHON_EVENT PythonEvent [Event<'a>] ToClient, Rule::Relay(Check::Event), Captured, elsewhere
+    0x06 PYTHON_EVENT PythonEvent [GameEvent<'a>] ToClient, Rule::Relay(Check::Event), Captured, elsewhere
     /// A weapon system begins to fire. It always comes twice.
-    0x07 START_FIRING StartFiring [Event<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
+    0x07 START_FIRING StartFiring [GameEvent<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
     /// A weapon system ceases to fire.
-    0x08 STOP_FIRING StopFiring [Event<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
+    0x08 STOP_FIRING StopFiring [GameEvent<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
     /// A weapon system ceases to fire at a target.
-    0x09 STOP_FIRING_AT_TARGET StopFiringAtTarget [Event<'a>] ToClient, Rule::Relay(Check::Event), Inferred, elsewhere
+    0x09 STOP_FIRING_AT_TARGET StopFiringAtTarget [GameEvent<'a>] ToClient, Rule::Relay(Check::Event), Inferred, elsewhere
     /// A subsystem was turned on or off.
-    0x0A SUBSYSTEM_STATUS SubsystemStatus [Event<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
+    0x0A SUBSYSTEM_STATUS SubsystemStatus [GameEvent<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
     /// A subsystem is to be repaired.
-    0x0B ADD_TO_REPAIR_LIST AddToRepairList [Event<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
+    0x0B ADD_TO_REPAIR_LIST AddToRepairList [GameEvent<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
     /// Any other event.
-    0x0C CLIENT_EVENT ClientEvent [Event<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
+    0x0C CLIENT_EVENT ClientEvent [GameEvent<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
     /// A ship has another target.
-    0x0D PYTHON_EVENT_2 PythonEvent2 [Event<'a>] ToHost, Rule::Absorb, Documented, elsewhere
+    0x0D PYTHON_EVENT_2 PythonEvent2 [GameEvent<'a>] ToHost, Rule::Absorb, Documented, elsewhere
     /// A ship cloaks.
-    0x0E START_CLOAK StartCloak [Event<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
+    0x0E START_CLOAK StartCloak [GameEvent<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
     /// A ship decloaks.
-    0x0F STOP_CLOAK StopCloak [Event<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
+    0x0F STOP_CLOAK StopCloak [GameEvent<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
     /// A ship leaves for another set.
-    0x10 START_WARP StartWarp [Event<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
+    0x10 START_WARP StartWarp [GameEvent<'a>] Both, Rule::Relay(Check::Event), Inferred, elsewhere
     /// A subsystem is to be repaired first, or last.
-    0x11 REPAIR_LIST_PRIORITY RepairListPriority [Event<'a>] Both, Rule::Relay(Check::Event), Documented, elsewhere
+    0x11 REPAIR_LIST_PRIORITY RepairListPriority [GameEvent<'a>] Both, Rule::Relay(Check::Event), Documented, elsewhere
     /// Phasers are set to low, medium or high.
-    0x12 SET_PHASER_LEVEL SetPhaserLevel [Event<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
+    0x12 SET_PHASER_LEVEL SetPhaserLevel [GameEvent<'a>] Both, Rule::Relay(Check::Event), Captured, elsewhere
     /// A player wants to destroy its ship.
     0x13 HOST_MESSAGE HostMessage [HostMessage] ToHost, Rule::SelfDestruct, Captured, {}
     /// An object is gone.
@@ -164,14 +164,14 @@ messages! { <'a>
         object: ObjectId,
     }
     /// A ship has hit something.
-    0x15 COLLISION_EFFECT CollisionEffect [Event<'a>] ToHost, Rule::Absorb, Captured, elsewhere
+    0x15 COLLISION_EFFECT CollisionEffect [GameEvent<'a>] ToHost, Rule::Absorb, Captured, elsewhere
     /// Whether ships may collide from now on.
     0x16 COLLISION_SETTING CollisionSetting [CollisionSetting] ToClient, Rule::HostOnly, Documented, {
         /// Whether they may.
         flags: CollisionFlags,
     }
     /// A player has entered the game, or left it.
-    0x17 PLAYER_LIST_EVENT PlayerListEvent [Event<'a>] ToClient, Rule::HostOnly, Captured, elsewhere
+    0x17 PLAYER_LIST_EVENT PlayerListEvent [GameEvent<'a>] ToClient, Rule::HostOnly, Captured, elsewhere
     /// A player has left the game.
     0x18 DELETE_PLAYER_ANIMATION DeletePlayerAnimation [DeletePlayerAnimation<'a>] ToClient, Rule::HostOnly, Inferred, {
         /// Its name.
@@ -204,7 +204,7 @@ messages! { <'a>
         target: Option<ObjectId>,
     }
     /// Other torpedoes are loaded.
-    0x1B TORPEDO_TYPE_CHANGE TorpedoTypeChange [Event<'a>] Both, Rule::Relay(Check::Event), Documented, elsewhere
+    0x1B TORPEDO_TYPE_CHANGE TorpedoTypeChange [GameEvent<'a>] Both, Rule::Relay(Check::Event), Documented, elsewhere
     /// Where a ship is, and how it is.
     0x1C STATE_UPDATE StateUpdate [StateUpdate<'a>] Both, Rule::StateUpdate, Captured, elsewhere
     /// Whether the client has an object.
@@ -409,18 +409,18 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`GameError`] tells the message, the field, its place and the reason if a payload ends too early.
     pub fn parse_prefix(payload: &'a [u8]) -> Result<(Self, &'a [u8]), GameError> {
-        let Some(opcode) = Opcode::of(payload) else {
-            return Err(GameError { opcode: None, field: "opcode", at: 0, reason: Reason::Truncated });
-        };
+        let opcode = Opcode::of(payload).ok_or(GameError::EMPTY)?;
         let mut reader = Reader::new(payload);
-        let message = Self::read(opcode, &mut reader).map_err(|Cut { field, at }| GameError {
-            opcode: Some(opcode),
-            field,
-            at,
-            reason: Reason::Truncated,
-        })?;
+        let message = Self::read(opcode, &mut reader).map_err(|cut| GameError::truncated(opcode, cut))?;
         Ok((message, reader.left()))
     }
+}
+
+/// Reads the fields of a message whose opcode says what they are. What follows them is left, as by
+/// [`Message::parse_prefix`].
+pub(crate) fn read_fields<'a, T: Wire<'a>>(payload: &'a [u8]) -> Result<T, GameError> {
+    let opcode = Opcode::of(payload).ok_or(GameError::EMPTY)?;
+    T::read(&mut Reader::new(payload), names!(fields)).map_err(|cut| GameError::truncated(opcode, cut))
 }
 
 /// Reads all fields of a payload, for their notes. What follows is the field `rest`.

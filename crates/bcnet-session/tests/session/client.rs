@@ -162,6 +162,20 @@ fn a_client_is_told_each_step_into_the_game() {
     assert_eq!(player.score, Score { kills: 1, deaths: 2, points: 3 });
 }
 
+/// S-25: the game clock goes on from what the settings say, which is 3.5 s.
+#[test]
+fn a_client_knows_what_the_game_clock_shows() {
+    let mut duo = Duo::connected();
+    assert_eq!(duo.client.game_time(duo.now), None);
+    let before = duo.now;
+    duo.say_all(&[&settings(0)]);
+    let shown = duo.client.game_time(before).expect("it was told");
+    assert_eq!(shown, 3.5);
+    let at = |later| duo.client.game_time(duo.now + later).expect("it was told");
+    assert!((at(2 * SECOND) - at(Duration::ZERO) - 2.0).abs() < 1e-3);
+    assert!((3.5..3.6).contains(&at(Duration::ZERO)), "{}", at(Duration::ZERO));
+}
+
 /// The slot in the captured settings.
 fn settings_slot() -> u8 {
     bytes("pl-settings-a")[6]

@@ -284,7 +284,7 @@ fn addresses_are_passed_on_unless_they_are_masked() {
 
 /// S-27
 #[test]
-fn the_game_clock_starts_when_somebody_comes_to_an_empty_server() {
+fn the_game_clock_starts_when_a_player_comes_to_an_empty_server() {
     let mut world = World::new(Config::default());
     let time = |world: &mut World, at: usize| {
         let settings = world.take(at).into_iter().find(|payload| payload[0] == 0x00).expect("settings");

@@ -41,6 +41,47 @@ impl Raw {
         let heard = self.say(plain);
         assert_eq!(heard, expected, "\nheard    {heard:02X?}\nexpected {expected:02X?}");
     }
+
+    /// Connects, tells its name and answers the file checks but the last, as captured.
+    fn answer_checks(&mut self) {
+        // Connect: ACK, reply with id 2, request 0.
+        self.expect(
+            "FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00",
+            &["01 03 01 00 00 02 03 06 C0 00 00 02
+               32 1B 80 00 00 20 00 08 00 73 63 72 69 70 74 73 2F 07 00 41 70 70 2E 70 79 63 20"],
+        );
+        // ACKs and identity: ACK and the identity back.
+        self.expect(
+            "02 03 01 00 00 02 01 00 00 00
+             00 16 C0 01 00 02 0A 0A 0A EF 43 00 61 00 64 00 79 00 32 00 00 00",
+            &["01 02 01 01 00 02 00 16 C0 01 00 02 0A 0A 0A EF 43 00 61 00 64 00 79 00 32 00 00 00"],
+        );
+        // Reply 0: ACK and request 1, as captured.
+        self.expect(
+            "02 02 01 01 00 02 32 1A 80 00 00 21 00 43 E2 0C 7E 2F CB AF 4D 01 00 77 B6 3E 37 68 A7 A0 F8 00",
+            &["01 02 01 00 00 00 32 20 80 01 00 20 01 08 00 73 63 72 69 70 74 73 2F
+               0C 00 41 75 74 6F 65 78 65 63 2E 70 79 63 20"],
+        );
+        // Reply 1: request 2.
+        self.expect(
+            "02 02 01 01 00 00 32 16 80 01 00 21 01 2F CB AF 4D 01 00 A1 E6 01 85 49 00 93 17 00",
+            &["01 02 01 01 00 00 32 1E 80 02 00 20 02 0D 00 73 63 72 69 70 74 73 2F 73 68 69 70 73
+               05 00 2A 2E 70 79 63 21"],
+        );
+        // Reply 2 in two parts, the second first.
+        self.expect("02 02 01 02 00 00 32 0B A0 02 00 01 17 33 88 11 00", &["01 01 01 02 00 01 01"]);
+        self.expect(
+            "02 01 32 13 A0 02 00 00 02 21 02 C4 D1 17 C0 01 00 BA 3E B2 3E",
+            &["01 02 01 02 00 01 00 32 21 80 03 00 20 03 10 00 73 63 72 69 70 74 73 2F 6D 61 69 6E 6D 65 6E 75
+               05 00 2A 2E 70 79 63 20"],
+        );
+        // Reply 3, without files: request FF.
+        self.expect(
+            "02 02 01 03 00 00 32 0E 80 03 00 21 03 5D 47 09 34 00 00 00",
+            &["01 02 01 03 00 00 32 24 80 04 00 20 FF 13 00 53 63 72 69 70 74 73 2F 4D 75 6C 74 69 70 6C 61 79 65 72
+               05 00 2A 2E 70 79 63 21"],
+        );
+    }
 }
 
 /// S-01, S-03, S-20, S-25, S-30, S-31, S-40: the captured join of one client, datagram by datagram.
@@ -51,43 +92,7 @@ fn a_client_of_bare_bytes_joins_chats_and_leaves() {
         now: Time::ZERO,
         address: "10.10.10.239:22101".parse().expect("an address"),
     };
-    // Connect: ACK, reply with id 2, request 0.
-    raw.expect(
-        "FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00",
-        &["01 03 01 00 00 02 03 06 C0 00 00 02
-           32 1B 80 00 00 20 00 08 00 73 63 72 69 70 74 73 2F 07 00 41 70 70 2E 70 79 63 20"],
-    );
-    // ACKs and identity: ACK and the identity back.
-    raw.expect(
-        "02 03 01 00 00 02 01 00 00 00
-         00 16 C0 01 00 02 0A 0A 0A EF 43 00 61 00 64 00 79 00 32 00 00 00",
-        &["01 02 01 01 00 02 00 16 C0 01 00 02 0A 0A 0A EF 43 00 61 00 64 00 79 00 32 00 00 00"],
-    );
-    // Reply 0: ACK and request 1, as captured.
-    raw.expect(
-        "02 02 01 01 00 02 32 1A 80 00 00 21 00 43 E2 0C 7E 2F CB AF 4D 01 00 77 B6 3E 37 68 A7 A0 F8 00",
-        &["01 02 01 00 00 00 32 20 80 01 00 20 01 08 00 73 63 72 69 70 74 73 2F
-           0C 00 41 75 74 6F 65 78 65 63 2E 70 79 63 20"],
-    );
-    // Reply 1: request 2.
-    raw.expect(
-        "02 02 01 01 00 00 32 16 80 01 00 21 01 2F CB AF 4D 01 00 A1 E6 01 85 49 00 93 17 00",
-        &["01 02 01 01 00 00 32 1E 80 02 00 20 02 0D 00 73 63 72 69 70 74 73 2F 73 68 69 70 73
-           05 00 2A 2E 70 79 63 21"],
-    );
-    // Reply 2 in two parts, the second first.
-    raw.expect("02 02 01 02 00 00 32 0B A0 02 00 01 17 33 88 11 00", &["01 01 01 02 00 01 01"]);
-    raw.expect(
-        "02 01 32 13 A0 02 00 00 02 21 02 C4 D1 17 C0 01 00 BA 3E B2 3E",
-        &["01 02 01 02 00 01 00 32 21 80 03 00 20 03 10 00 73 63 72 69 70 74 73 2F 6D 61 69 6E 6D 65 6E 75
-           05 00 2A 2E 70 79 63 20"],
-    );
-    // Reply 3, without files: request FF.
-    raw.expect(
-        "02 02 01 03 00 00 32 0E 80 03 00 21 03 5D 47 09 34 00 00 00",
-        &["01 02 01 03 00 00 32 24 80 04 00 20 FF 13 00 53 63 72 69 70 74 73 2F 4D 75 6C 74 69 70 6C 61 79 65 72
-           05 00 2A 2E 70 79 63 21"],
-    );
+    raw.answer_checks();
     // Reply FF: 28, Settings (3.5 s, slot 0, Mission1) and 01 in one datagram.
     raw.expect(
         "02 02 01 04 00 00 32 0E 80 04 00 21 FF 3F D1 94 87 00 00 00",

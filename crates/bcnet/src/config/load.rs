@@ -267,6 +267,10 @@ impl Loaded {
     /// Sets a key by its path; `session.KEY` is that key of all sessions.
     fn set(&mut self, path: &str, value: &str, origin: Origin, problems: &mut Vec<Problem>) {
         let (name, key) = path.rsplit_once('.').unwrap_or(("server", path));
+        if is_quoted(value) {
+            let text = "here the quotes would be part of the value: leave them out, or set it in a file";
+            return problems.push(outside(&origin.to_string(), text.into()));
+        }
         let tables: Vec<String> = match name {
             "session" => (1..=self.settings.sessions.len()).map(|n| format!("session.{n}")).collect(),
             name => vec![name.into()],
@@ -347,6 +351,11 @@ impl Loaded {
 /// Returns whether a path is a name without a directory.
 pub(crate) fn is_bare(path: &Path) -> bool {
     path.parent().is_none_or(|parent| parent.as_os_str().is_empty())
+}
+
+/// Returns whether a value is written as in a file, where quotes are not part of it.
+fn is_quoted(value: &str) -> bool {
+    ['"', '\''].iter().any(|quote| value.len() > 1 && value.starts_with(*quote) && value.ends_with(*quote))
 }
 
 /// Returns each time that ends a connection, with how long it must be.

@@ -1,12 +1,12 @@
 //! Values that are text with a meaning: names, passwords, paths, addresses.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use super::value::{Value, expected, quoted};
+use super::value::{Value, Within, expected, quoted};
 
 /// Text that players see: Latin-1, as the game shows it, without what would break a GameSpy reply or a chat line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,9 +129,7 @@ impl Value for Ipv4Addr {
     fn from_text(text: &str) -> Result<Self, String> {
         match text.trim_matches(['[', ']']).parse() {
             Ok(IpAddr::V4(address)) => Ok(address),
-            Ok(IpAddr::V6(_)) => Err(format!(
-                "{text} is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address"
-            )),
+            Ok(IpAddr::V6(_)) => Err(is_ipv6(text)),
             Err(_) => Err(expected::<Self>(&quoted(text))),
         }
     }
@@ -141,10 +139,16 @@ impl Value for Ipv4Addr {
     }
 }
 
+/// Returns what to say of an IPv6 address.
+fn is_ipv6(text: &str) -> String {
+    format!("{text} is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address")
+}
+
 /// A list server. Its usual port is part of its type.
 pub(crate) type Master = HostPort<27900>;
 
-/// A host and a port, the port being `DEFAULT` if none is written. Names are looked up when they are used.
+/// A host and a port, the port being `DEFAULT` if none is written; if that is 0, one must be. Names are looked up when they
+/// are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostPort<const DEFAULT: u16> {
     pub(crate) host: String,
@@ -153,19 +157,28 @@ pub(crate) struct HostPort<const DEFAULT: u16> {
 
 impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
     fn form() -> String {
-        format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT} if none is given)")
+        match DEFAULT {
+            0 => "`\"HOST:PORT\"`".into(),
+            _ => format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT} if none is given)"),
+        }
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
+        if text.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddrV6>().is_ok() {
+            return Err(is_ipv6(text));
+        }
         let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)),
-            None => (text, Some(DEFAULT)),
+            Some((host, port)) => {
+                (host, Within::<1, 65535>::from_text(port).map_err(|why| format!("port: {why}"))?)
+            }
+            None if DEFAULT == 0 => return Err(expected::<Self>(&quoted(text))),
+            None => (text, Within::new(DEFAULT)),
         };
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
-        match port {
-            Some(port) if !host.is_empty() && host.chars().all(plain) => Ok(Self { host: host.into(), port }),
-            _ => Err(expected::<Self>(&quoted(text))),
+        if host.is_empty() || !host.chars().all(plain) {
+            return Err(expected::<Self>(&quoted(text)));
         }
+        Ok(Self { host: host.into(), port: port.get() })
     }
 
     fn to_toml(&self) -> String {

@@ -7,9 +7,9 @@ use bcnet_session::client::{Event, State};
 use bcnet_transport::Time;
 use serde_json::json;
 
+use super::Guest;
 use super::input::Input;
 use super::show::millis;
-use super::{Guest, UNHEARD};
 use crate::Verdict;
 
 /// A step that worked.
@@ -27,11 +27,10 @@ impl Guest<'_> {
         let mut failure = self.walk(start, &mut steps, out)?;
         if failure.is_none() {
             let before = self.wire.clock.now();
-            if self.wire.leave()? {
+            failure = self.leave()?.map(|(_, why)| ("leave", why));
+            if failure.is_none() {
                 let took = self.wire.clock.now().since(before);
                 self.done(Step { name: "leave", took, remark: String::new() }, &mut steps, out)?;
-            } else {
-                failure = Some(("leave", UNHEARD.into()));
             }
         }
         let all = self.wire.clock.now().since(start);

@@ -8,25 +8,26 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::iter;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use bcnet_session::Manifest;
-use bcnet_session::client::{CommandError, End, Event, Options, State};
+use bcnet_session::client::{CommandError, End, Event, MAX_CHAT, Options, State};
 use bcnet_transport::{SendError, Time};
 
 use crate::config::{HostPort, Value};
-use crate::query::{self, resolve};
-use crate::{Verdict, manifest};
+use crate::query;
+use crate::{Verdict, lookup, manifest};
 use failure::Failure;
 use input::Input;
-use wire::Wire;
+use wire::{Goodbye, Wire};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Typed lines are chat. Ctrl-C, or the end of the input, leaves the game.
+Typed lines are chat, longer ones than the game takes in several. Ctrl-C, or the end of the input, leaves the game.
 
 Exit codes: 0 it was in the game and has left, 1 it did not get in or was thrown out, 2 it could not run.
 
@@ -58,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = Duration::from_text)]
     timeout: Duration,
 
-    /// Say this, and leave
+    /// Say this, and leave; what is too long for one line of chat is said in several
     #[arg(long, value_name = "TEXT", conflicts_with = "check", value_parser = words)]
     say: Option<String>,
 
@@ -84,7 +85,7 @@ fn words(text: &str) -> Result<String, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
     let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::stand_in()), manifest::read)?;
-    let server = resolve(&args.host)?;
+    let server = lookup::first(&args.host)?;
     let options = Options { name: args.name.clone(), handshake_timeout: Some(args.timeout) };
     let wire = Wire::connect(server, &args.password, options)?;
     if !args.check && args.say.is_none() {
@@ -115,25 +116,25 @@ struct Guest<'a> {
 impl Guest<'_> {
     /// Joins, tells what happens and says what it is told to, until it leaves or is over.
     fn visit(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
-        self.lines.extend(self.args.say.clone().into_iter().map(Some));
-        if self.args.say.is_some() {
-            self.lines.push_back(None);
+        if let Some(text) = &self.args.say {
+            self.lines.extend(chat_lines(text).map(Some).chain([None]));
         }
         loop {
             while let Some((event, at)) = self.next_event()? {
-                self.tell(&event, at, out)?;
                 if let Event::Gone { step, end } = event {
                     self.wire.finish()?;
-                    return Ok(self.fail(step, end));
+                    return self.end(step, end, Some(self.why(step, end)), out);
                 }
+                self.tell(&event, at, out)?;
             }
             if self.wire.client.has_entered() && self.say_lines()? {
-                return self.leave();
+                let (end, why) = self.leave()?.map_or((End::Left, None), |(end, why)| (end, Some(why)));
+                return self.end(State::Lobby, end, why, out);
             }
             match self.wire.wait()? {
-                Some(Input::Line(line)) => self.lines.push_back(Some(line)),
+                Some(Input::Line(line)) => self.lines.extend(chat_lines(&line).map(Some)),
                 Some(Input::End) => self.lines.push_back(None),
-                Some(Input::Interrupt) => return self.interrupt(),
+                Some(Input::Interrupt) => return self.interrupt(out),
                 Some(Input::Unreachable) if self.wire.client.has_entered() && !self.args.json => {
                     writeln!(out, "* nobody listens at the server's port any more")?;
                     out.flush()?;
@@ -143,24 +144,29 @@ impl Guest<'_> {
         }
     }
 
-    /// Leaves after all was said. The goodbye follows it, so the server has all of it if it acknowledges that.
-    fn leave(&mut self) -> anyhow::Result<Verdict> {
-        if self.wire.leave()? {
-            return Ok(Verdict::Clean);
-        }
-        eprintln!("bcnet: {}: {UNHEARD}", self.server);
-        Ok(Verdict::Findings)
+    /// Leaves. The goodbye follows all that was said, so the server has all of it if it acknowledges that. Returns what went
+    /// wrong, if something did.
+    fn leave(&mut self) -> anyhow::Result<Option<(End, String)>> {
+        let step = self.wire.client.state();
+        Ok(match self.wire.leave()? {
+            Goodbye::Heard => None,
+            Goodbye::Unheard => Some((End::Left, "the server does not acknowledge the goodbye".into())),
+            Goodbye::Overtaken(end) => Some((end, self.why(step, end))),
+        })
     }
 
     /// Leaves because the user wants it to.
-    fn interrupt(&mut self) -> anyhow::Result<Verdict> {
+    fn interrupt(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
         let step = self.failure.step(self.wire.client.state());
-        self.wire.leave()?;
-        if self.args.say.is_none() && step >= State::Lobby {
-            return Ok(Verdict::Clean);
-        }
-        eprintln!("bcnet: {}: interrupted, while {step}", self.server);
-        Ok(Verdict::Findings)
+        let (end, why) = match self.wire.leave()? {
+            Goodbye::Overtaken(end) => (end, Some(self.why(step, end))),
+            // Whoever asks twice does not want to wait, and that is no fault of the server's.
+            Goodbye::Heard | Goodbye::Unheard if self.args.say.is_none() && step >= State::Lobby => {
+                (End::Left, None)
+            }
+            Goodbye::Heard | Goodbye::Unheard => (End::Left, Some(format!("interrupted, while {step}"))),
+        };
+        self.end(step, end, why, out)
     }
 
     /// Returns the next thing that happened, and when, after what a client has to do about it by itself.
@@ -184,12 +190,10 @@ impl Guest<'_> {
     fn say_lines(&mut self) -> anyhow::Result<bool> {
         while let Some(line) = self.lines.front() {
             let Some(line) = line else { return Ok(true) };
-            if !line.trim().is_empty() {
-                match self.wire.chat(line) {
-                    // Its turn comes when the server has heard what waits already.
-                    Err(CommandError::Send(SendError::QueueFull { .. })) => return Ok(false),
-                    said => said?,
-                }
+            match self.wire.chat(line) {
+                // Its turn comes when the server has heard what waits already.
+                Err(CommandError::Send(SendError::QueueFull { .. })) => return Ok(false),
+                said => said?,
             }
             self.lines.pop_front();
         }
@@ -209,10 +213,24 @@ impl Guest<'_> {
         Ok(())
     }
 
-    /// Says in one line why it is over.
-    fn fail(&self, step: State, end: End) -> Verdict {
-        eprintln!("bcnet: {}: {}", self.server, self.why(step, end));
-        Verdict::Findings
+    /// It is over. Says in one line why, if that is not what the user wanted.
+    fn end(
+        &self,
+        step: State,
+        end: End,
+        why: Option<String>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Verdict> {
+        if self.args.json {
+            let gone = Event::Gone { step: self.failure.step(step), end };
+            let mut value = show::json(&gone, self.wire.clock.now()).unwrap_or_default();
+            value["error"] = why.clone().into();
+            writeln!(out, "{value}")?;
+            out.flush()?;
+        }
+        let Some(why) = why else { return Ok(Verdict::Clean) };
+        eprintln!("bcnet: {}: {why}", self.server);
+        Ok(Verdict::Findings)
     }
 
     /// Returns why it is over, for people.
@@ -227,5 +245,35 @@ impl Guest<'_> {
     }
 }
 
-/// Why a goodbye has failed.
-const UNHEARD: &str = "the server does not acknowledge the goodbye";
+/// Returns a text in lines that fit into the game's chat, broken between words where that is possible.
+fn chat_lines(text: &str) -> impl Iterator<Item = String> {
+    let mut rest = text.trim();
+    iter::from_fn(move || {
+        let end = rest.char_indices().nth(MAX_CHAT).map_or(rest.len(), |(at, _)| at);
+        let (line, after) = rest.split_at(end);
+        let words = line.rfind(' ').filter(|_| !after.is_empty() && !after.starts_with(' '));
+        let (line, after) = rest.split_at(words.unwrap_or(end));
+        rest = after.trim_start();
+        (!line.is_empty()).then(|| line.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_for_a_line_of_chat_is_said_in_several() {
+        let lines = |text: &str| chat_lines(text).collect::<Vec<_>>();
+        assert_eq!(lines(" aye, sir "), ["aye, sir"]);
+        assert_eq!(lines(" "), [] as [&str; 0]);
+        let most = "é".repeat(MAX_CHAT);
+        assert_eq!(lines(&most), [most.as_str()]);
+        assert_eq!(lines(&format!("{most}x")), [most.as_str(), "x"]);
+        assert_eq!(lines(&format!("{most} x")), [most.as_str(), "x"]);
+        assert_eq!(lines(&format!("to {most}")), ["to", most.as_str()]);
+        let long = "make it so ".repeat(100);
+        assert_eq!(lines(&long).join(" "), long.trim());
+        assert!(lines(&long).iter().all(|line| line.chars().count() <= MAX_CHAT));
+    }
+}

@@ -5,13 +5,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_session::client::{Client, CommandError, Event, Options};
+use bcnet_session::client::{Client, CommandError, End, Event, Options};
 use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Time};
 
 use super::input::{self, Input};
 use crate::clock::Clock;
 use crate::random::unguessable;
+
+/// What became of a goodbye.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Goodbye {
+    /// The server has acknowledged it.
+    Heard,
+    /// The server has not acknowledged it.
+    Unheard,
+    /// The server has thrown the client out before.
+    Overtaken(End),
+}
 
 pub(super) struct Wire {
     pub(super) client: Client,
@@ -93,8 +104,8 @@ impl Wire {
         Ok(input)
     }
 
-    /// Says goodbye, and waits a moment until that was heard. Returns whether it was.
-    pub(super) fn leave(&mut self) -> anyhow::Result<bool> {
+    /// Says goodbye, and waits a moment until that was heard.
+    pub(super) fn leave(&mut self) -> anyhow::Result<Goodbye> {
         let end = self.clock.now() + GOODBYE;
         self.client.leave(self.clock.now());
         loop {
@@ -103,7 +114,11 @@ impl Wire {
             // Whoever asks twice does not want to wait.
             let is_over = self.client.is_closed() || self.clock.now() >= end;
             if is_over || matches!(self.wait()?, Some(Input::Interrupt)) {
-                return Ok(self.client.is_closed());
+                return Ok(match self.client.end() {
+                    Some(end @ End::Booted(_)) => Goodbye::Overtaken(end),
+                    _ if self.client.is_closed() => Goodbye::Heard,
+                    _ => Goodbye::Unheard,
+                });
             }
         }
     }

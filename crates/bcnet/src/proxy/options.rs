@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 
 use bcnet_session::Network;
 
@@ -15,53 +15,40 @@ use super::relay::Commands;
 use crate::background::Background;
 use crate::bans;
 use crate::clock::wall_now;
-use crate::config::{Master, Value as _};
+use crate::config::{HostPort, Master, Value as _};
+use crate::lookup;
 use crate::masters;
 use crate::signals::{self, Signal};
 use crate::udp::{Io, Socket};
 
 /// A server by name or address.
 #[derive(Debug, Clone)]
-pub(super) struct Upstream {
-    text: String,
-}
+pub(super) struct Upstream(HostPort<0>);
 
 impl FromStr for Upstream {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
-            Some(Ok(1..)) => Ok(Self { text: text.into() }),
-            _ => Err("expected a host and a port, such as 127.0.0.1:22101".into()),
-        }
+        HostPort::from_text(text).map(Self)
     }
 }
 
 impl Upstream {
     /// Returns its address, which must not be that of a proxy that listens at `listen`.
     pub(super) fn resolve_beside(&self, listen: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
-        let address = self.resolve()?;
+        let address = lookup::first(&self.0)?;
         // Only an address of this machine can be bound to.
         let is_here = |ip: Ipv4Addr| Socket::bind(SocketAddrV4::new(ip, 0), Io::BEST).is_ok();
         let same = listen.ip() == address.ip()
             || (listen.ip().is_unspecified() || address.ip().is_unspecified()) && is_here(*address.ip());
         ensure!(
             !same || listen.port() != address.port(),
-            "--upstream: {} is where the proxy itself listens; have one of them use another port",
-            self.text
+            "--upstream: {}:{} is where the proxy itself listens; have one of them use another port",
+            self.0.host,
+            self.0.port
         );
         Ok(address)
     }
-
-    fn resolve(&self) -> anyhow::Result<SocketAddrV4> {
-        first_ipv4(self.text.to_socket_addrs().with_context(|| self.text.clone())?).with_context(|| {
-            format!("{}: it has no IPv4 address, and the protocol knows no other", self.text)
-        })
-    }
-}
-
-fn first_ipv4(mut addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketAddrV4> {
-    addresses.find_map(|address| ipv4(address).ok())
 }
 
 /// Returns an address as the protocol carries it, which is IPv4 and nothing else.

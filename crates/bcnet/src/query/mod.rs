@@ -5,15 +5,16 @@ mod show;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use bcnet_transport::Time;
 
 use crate::Verdict;
 use crate::clock::Clock;
 use crate::config::{HostPort, Value};
+use crate::lookup;
 use reply::Assembly;
 use show::Found;
 
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let out = &mut io::stdout().lock();
     let found = match &args.host {
         Some(host) => {
-            let address = resolve(host)?;
+            let address = lookup::first(host)?;
             asking.ask_one(address, out)?;
             if asking.found.is_empty() {
                 eprintln!("bcnet: {address}: no answer within {}", args.timeout.to_toml().trim_matches('"'));
@@ -89,18 +90,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         found => show::table(found, out)?,
     }
     Ok(verdict)
-}
-
-/// Returns the IPv4 address of a host.
-pub(crate) fn resolve(host: &HostPort<22101>) -> anyhow::Result<SocketAddrV4> {
-    let name = &host.host;
-    let addresses =
-        (name.as_str(), host.port).to_socket_addrs().with_context(|| format!("{name}: unknown host"))?;
-    let v4 = |address| if let SocketAddr::V4(address) = address { Some(address) } else { None };
-    addresses
-        .into_iter()
-        .find_map(v4)
-        .ok_or_else(|| anyhow!("{name}: it has no IPv4 address, and the game knows no other"))
 }
 
 /// A question on its way and what came back.

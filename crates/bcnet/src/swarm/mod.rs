@@ -27,6 +27,7 @@ use bcnet_transport::wire::Text;
 
 use crate::Verdict;
 use crate::config::HostPort;
+use crate::lookup;
 use crate::query;
 use delay::Delays;
 use field::{Field, LinkConditions, Manner};
@@ -143,7 +144,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let server = query::resolve(&args.host)?;
+    let server = lookup::first(&args.host)?;
     if args.check {
         return check::run(server, args);
     }
@@ -182,7 +183,7 @@ fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Op
     let usage = Usage::start(args.watch_echo);
     let traffic = field.totals.traffic();
     let time = Duration::from_secs(args.seconds);
-    let echoed = yardstick::run(field, args.sessions, query::resolve(echo)?, &traffic, time);
+    let echoed = yardstick::run(field, args.sessions, lookup::first(echo)?, &traffic, time);
     Ok(Some((echoed, usage.end())))
 }
 

@@ -2,7 +2,7 @@
 
 use bcnet_lab::Rng;
 use bcnet_session::game::{
-    self, BeamFire, Chat, CompressedFloat, Created, Detail, Event, EventNumber, Exploding, Message,
+    self, BeamFire, Chat, CompressedFloat, Created, Detail, EventNumber, Exploding, GameEvent, Message,
     ObjectCreateTeam, ObjectId, Opcode, PackedVector, Position, Rule, ScaledVector, Ship, Species,
     StateFlags, StateUpdate, Text8, Text16, TorpedoFire, TorpedoFlags, TorpedoTarget, TorpedoType,
     UnitVector,
@@ -17,12 +17,12 @@ pub(super) fn write(message: &Message<'_>) -> Vec<u8> {
 
 /// Something happens to one of a player's things.
 pub(super) fn event<'a>(
-    message: fn(Event<'a>) -> Message<'a>,
+    message: fn(GameEvent<'a>) -> Message<'a>,
     event: EventNumber,
     related: ObjectId,
     detail: Detail<'a>,
 ) -> Vec<u8> {
-    write(&message(Event { event, source: ObjectId::NONE, related, detail }))
+    write(&message(GameEvent { event, source: ObjectId::NONE, related, detail }))
 }
 
 /// Returns a torpedo, with a target or without.
@@ -134,7 +134,7 @@ pub(super) fn slot_of(payload: &[u8]) -> Option<u8> {
 
 /// Of the events that a host makes itself players cause this one alone.
 fn is_explosion(payload: &[u8]) -> bool {
-    let explodes = |event: &Event<'_>| matches!(event.detail, Detail::Exploding(_));
+    let explodes = |event: &GameEvent<'_>| matches!(event.detail, Detail::Exploding(_));
     matches!(Message::parse(payload), Ok(Message::PythonEvent(event)) if explodes(&event))
 }
 

@@ -12,7 +12,7 @@ use bcnet_session::game::{
     self, ChecksumRequest, Detail, EventNumber, GameInit, Message, ObjectId, Opcode, RequestFlags, Settings,
     SettingsFlags, Text16,
 };
-use bcnet_transport::wire::PeerId;
+use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
 use serde_json::Value;
 
@@ -157,6 +157,49 @@ fn the_end_of_the_input_leaves_after_everything_was_said() {
     let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
     let expected = ["connected", "file_check", "settings", "load", "mission", "entered"];
     assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
+    let gone = events.last().expect("an end");
+    assert_eq!(
+        (&gone["event"], &gone["reason"], &gone["error"]),
+        (&"gone".into(), &"left".into(), &Value::Null)
+    );
+}
+
+/// Programs are told as much as people.
+#[test]
+fn the_last_json_object_says_what_the_error_says() {
+    let server = Server::start(&["--set", "session.password=engage"]);
+    let port = server.ports[0];
+    let output = join(port, &["--json"]);
+    assert_fails(&output, port, "it wants a password: --password");
+    let shown = text(&output.stdout);
+    let last: Value = serde_json::from_str(shown.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&last["event"], &last["step"]), (&"gone".into(), &"connecting".into()));
+    assert_eq!(
+        (&last["reason"], &last["error"]),
+        (&"booted: wrong_password".into(), &"it wants a password: --password".into())
+    );
+}
+
+#[test]
+fn who_is_thrown_out_while_it_leaves_has_not_left_by_itself() {
+    for args in [&["--say", "spam"][..], &["--json", "--say", "spam"]] {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let port = socket.local_addr().expect("bound").port();
+        let hosting = thread::spawn(move || host(&socket, leads_in));
+        assert_fails(&join(port, args), port, "kicked");
+        hosting.join().expect("it threw a client out");
+    }
+}
+
+#[test]
+fn what_is_too_long_for_a_line_of_chat_is_said_in_several() {
+    let server = Server::start(&[]);
+    let mut bob = Player::join(server.address(), "Bob");
+    let (port, say) = (server.ports[0], format!("{} {}", "x".repeat(380), "y".repeat(20)));
+    let saying = thread::spawn(move || join(port, &["--say", &say]));
+    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(&[b'x'; 380])));
+    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(&[b'y'; 20])));
+    assert_eq!(saying.join().expect("it ran").status.code(), Some(0));
 }
 
 #[test]
@@ -290,7 +333,7 @@ fn a_server_that_stops_half_way_is_told_with_the_step() {
     let why = "files: the server stopped, while file checks: no way in within 1s";
     assert_fails(&output, port, why);
     assert!(text(&output.stdout).starts_with("connect "), "{}", text(&output.stdout));
-    hosting.join().expect("it let somebody in");
+    hosting.join().expect("it let a client in");
 }
 
 #[test]
@@ -305,7 +348,7 @@ fn a_server_that_tells_what_is_played_and_then_stops_has_passed_the_files() {
     let output = join(port, &["--check", "--timeout", "1s"]);
     assert_fails(&output, port, "load: the server stopped, while loading: no way in within 1s");
     assert!(text(&output.stdout).contains(" ms  1 check\n"), "{}", text(&output.stdout));
-    hosting.join().expect("it let somebody in");
+    hosting.join().expect("it let a client in");
 }
 
 #[test]
@@ -352,7 +395,7 @@ fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
             let settings = Settings { time: 0.0, flags, slot: 0, mission, correction_data: &[] };
             vec![Message::Settings(settings), Message::GameInit(GameInit {})]
         }
-        Some(Opcode::NEW_PLAYER_IN_GAME) => vec![Message::PlayerListEvent(game::Event {
+        Some(Opcode::NEW_PLAYER_IN_GAME) => vec![Message::PlayerListEvent(game::GameEvent {
             event: EventNumber::NEW_PLAYER_IN_GAME,
             source: ObjectId::NONE,
             related: ObjectId::NONE,
@@ -363,7 +406,7 @@ fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
 }
 
 /// Lets one client in and says what `answer` says to that, where nothing was heard, and to each message, until the client
-/// says goodbye.
+/// says goodbye. Whoever chats is thrown out.
 fn host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'static>>) {
     let mut host = Endpoint::host(Config::default());
     #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
@@ -379,6 +422,9 @@ fn host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'stati
         while let Some(event) = host.poll_event(&mut payload) {
             match event {
                 Event::Request { from, .. } => drop(host.admit(from, now)),
+                Event::Received { peer, .. } if Opcode::of(&payload) == Some(Opcode::CHAT) => {
+                    host.boot(peer, BootReason::KICKED, now).expect("it is there");
+                }
                 Event::Joined { peer } | Event::Received { peer, .. } => {
                     for message in answer(peer, &payload) {
                         let mut bytes = Vec::new();
@@ -412,9 +458,19 @@ fn what_cannot_be_tried_is_one_line_and_exit_code_2() {
         assert_eq!((output.status.code(), shown.lines().count()), (Some(2), 1), "{shown}");
         assert!(shown.contains(part), "{shown}");
     }
+    let only_ipv4 = "is IPv6, but the game's protocol carries IPv4 addresses only";
+    for (address, why) in [
+        ("::1", only_ipv4),
+        ("[::1]:22101", only_ipv4),
+        ("127.0.0.1:0", "port: expected a number from 1 to 65535, not 0"),
+        ("127.0.0.1:70000", "port: expected a number from 1 to 65535, not 70000"),
+        ("a b", "expected `\"HOST\"` or `\"HOST:PORT\"`"),
+    ] {
+        let output = run(&[address]);
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(why), "{output:?}");
+    }
     for args in [
-        &["127.0.0.1:0"][..],
-        &["127.0.0.1", "--name", " "],
+        &["127.0.0.1", "--name", " "][..],
         &["127.0.0.1", "--say", " "],
         &["127.0.0.1", "--say", "x", "--check"],
         &[],

@@ -332,7 +332,7 @@ fn what_cannot_run_says_so_in_one_line() {
     for (args, part) in [
         (&["--upstream", "127.0.0.1:1", "--listen", &taken][..], "cannot listen at 127.0.0.1:"),
         (&["--upstream", "127.0.0.1:1", "--listen", "[::1]:0"], "carries IPv4 addresses"),
-        (&["--upstream", "no.such.host.invalid:1"], "no.such.host.invalid:1"),
+        (&["--upstream", "no.such.host.invalid:1"], "no.such.host.invalid: unknown host"),
         (
             &["--upstream", "127.0.0.1:1", "--upstream-source", "192.0.2.0/30"],
             "192.0.2.1 is no address of this machine",
@@ -354,7 +354,9 @@ fn what_cannot_run_says_so_in_one_line() {
         assert!(output.stdout.is_empty());
     }
     for (args, part) in [
-        (&["--upstream", "server"][..], "expected a host and a port"),
+        (&["--upstream", "server"][..], "expected `\"HOST:PORT\"`, not \"server\""),
+        (&["--upstream", "server:0"], "port: expected a number from 1 to 65535, not 0"),
+        (&["--upstream", "[::1]:22101"], "is IPv6"),
         (&["--upstream", "a:1", "--upstream-source", "127.1.0.1/16"], "did you mean 127.1.0.0/16?"),
         (&["--upstream", "a:1", "--heal", "--observe"], "cannot be used with"),
         (&["--upstream", "a:1", "--advertise", "22101"], "--master"),

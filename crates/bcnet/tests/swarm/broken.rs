@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::process::{Command, Output};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,7 +100,7 @@ fn start_session(config: Config, fault: Fault) -> String {
     watch_session(config, fault, |_| {})
 }
 
-/// The same, with somebody who looks at it after every turn.
+/// The same, and `watch` looks at it after every turn.
 fn watch_session(config: Config, fault: Fault, mut watch: impl FnMut(&Session) + Send + 'static) -> String {
     let mut session = Session::new(config, 1);
     let mut said = HashSet::new();
@@ -256,24 +255,25 @@ fn chat_that_is_lost_is_told_from_chat_under_a_wrong_id() {
 
 #[test]
 fn the_number_that_failed_is_named_and_nobody_is_left_behind() {
-    let (players, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let seen = (Arc::clone(&players), Arc::clone(&most));
+    let (changed, changes) = mpsc::channel();
+    let mut before = 0;
     let no_acks: Fault = |message, _| keep_unless(message, message[0] == 0x01 && message[2] > 0);
     let server = watch_session(Config::default(), no_acks, move |session| {
-        seen.0.store(session.players().count(), Relaxed);
-        seen.1.fetch_max(session.players().count(), Relaxed);
+        let players = session.players().count();
+        if players != before {
+            before = players;
+            let _ = changed.send(players);
+        }
     });
     let (verdicts, _) = verdicts(&check(&server, &["--rules", "T-24"]));
     assert!(verdicts[0].1.contains("number 256 is not acknowledged"), "{verdicts:?}");
-    assert_eq!(most.load(Relaxed), 2);
-    // Without a goodbye it would be 45 seconds.
-    for _ in 0..1000 {
-        if players.load(Relaxed) == 0 {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
+    let counts: Vec<usize> = changes.try_iter().collect();
+    assert_eq!(counts.iter().max(), Some(&2), "{counts:?}");
+    // The last goodbye may be under way. Without one it would be 45 seconds.
+    let mut players = *counts.last().expect("two came");
+    while players > 0 {
+        players = changes.recv_timeout(Duration::from_secs(20)).expect("players were left behind");
     }
-    panic!("players were left behind");
 }
 
 #[test]

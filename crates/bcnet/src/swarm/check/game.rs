@@ -14,9 +14,13 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::quick("S-25", "28, 00 and 01 come in one datagram after the last round", start),
     Probe::quick("S-31", "35 comes before the join event of the newcomer", enter),
     Probe::quick("S-03", "two players know each other's names before they hear of each other", names),
-    Probe::quick("S-33", "an order is passed on unchanged, doubles too, but not to its sender", relay),
+    Probe::quick(
+        "S-33",
+        "a reliable message is passed on unchanged, doubles too, but not to its sender",
+        relay,
+    ),
     Probe::quick("S-34", "target changes and collisions are not passed on", absorbed),
-    Probe::quick("S-32", "what is about somebody else's object is not passed on", ownership),
+    Probe::quick("S-32", "what is about another player's object is not passed on", ownership),
     Probe::quick("S-37", "states are passed on unreliably and without their hash", state),
     Probe::quick("S-40", "chat goes to everyone, its sender too", chat),
     Probe::quick("S-42", "chat has the true id of its sender, whatever it says", chat_id),
@@ -139,12 +143,12 @@ fn knows(visitor: &Visitor, peer: u8) -> (Option<usize>, Option<usize>) {
 /// Says something in a game of two, and how often each of them hears `copy` within a moment.
 fn say_to_two(
     target: &Target,
-    orders: fn(&Visitor, &Visitor) -> Vec<Vec<u8>>,
+    payloads: fn(&Visitor, &Visitor) -> Vec<Vec<u8>>,
 ) -> anyhow::Result<Option<Said>> {
     let Some([mut one, mut other]) = target.players()? else { return Ok(None) };
-    let said = orders(&one, &other);
-    let messages: Vec<Vec<u8>> = said.iter().map(|order| one.order(order)).collect();
-    let fence = one.order(&raw::chat(one.id, FENCE));
+    let said = payloads(&one, &other);
+    let messages: Vec<Vec<u8>> = said.iter().map(|payload| one.reliable(payload)).collect();
+    let fence = one.reliable(&raw::chat(one.id, FENCE));
     one.say(&[messages, vec![fence]].concat());
     // Messages are passed on in order: when this one comes, nothing of what was said before it is still to come.
     let fenced = |it: &Visitor| it.heard.iter().any(|heard| heard.bytes.ends_with(FENCE.as_bytes()));
@@ -164,20 +168,20 @@ struct Said {
 }
 
 impl Said {
-    /// Returns what a visitor has heard with the opcode of the first order.
+    /// Returns what a visitor has heard with the opcode of what was said first.
     fn heard_by(&self, visitor: &Visitor) -> Vec<Vec<u8>> {
-        let opcode = self.said.first().and_then(|order| order.first());
+        let opcode = self.said.first().and_then(|payload| payload.first());
         let alike = visitor.payloads().into_iter().filter(|payload| payload.first() == opcode);
         alike.map(<[u8]>::to_vec).collect()
     }
 }
 
 fn relay(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |one: &Visitor, _: &Visitor| {
+    let payloads = |one: &Visitor, _: &Visitor| {
         let fire = raw::event(0x07, 0x8128, 0xD8, raw::first_object(one.slot) + 7, &[1, 2, 3, 4, 5, 6, 7, 8]);
         vec![fire.clone(), fire]
     };
-    let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let Some(said) = say_to_two(target, payloads)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let (others, own) = (said.heard_by(&said.other), said.heard_by(&said.one));
     let evidence =
         format!("said twice, heard {} times by another, {} by its sender", others.len(), own.len());
@@ -185,11 +189,11 @@ fn relay(target: &Target) -> anyhow::Result<Outcome> {
 }
 
 fn absorbed(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |one: &Visitor, _: &Visitor| {
+    let payloads = |one: &Visitor, _: &Visitor| {
         let thing = raw::first_object(one.slot) + 7;
         vec![raw::event(0x0D, 0x010C, 0x58, thing, &[0; 4]), raw::event(0x15, 0x8124, 0x50, thing, &[0; 9])]
     };
-    let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let Some(said) = say_to_two(target, payloads)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let heard: Vec<u8> =
         [0x0D, 0x15].into_iter().filter(|opcode| said.other.has_payload(&[*opcode])).collect();
     Ok(Outcome::when(
@@ -199,10 +203,10 @@ fn absorbed(target: &Target) -> anyhow::Result<Outcome> {
 }
 
 fn ownership(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |_: &Visitor, other: &Visitor| {
+    let payloads = |_: &Visitor, other: &Visitor| {
         vec![raw::event(0x08, 0x0101, 0xDA, raw::first_object(other.slot) + 7, &[])]
     };
-    let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let Some(said) = say_to_two(target, payloads)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let heard = said.heard_by(&said.other).len();
     Ok(Outcome::when(heard == 0, format!("heard {heard} times")))
 }
@@ -233,8 +237,8 @@ fn ids_of(visitor: &Visitor, line: &str) -> Vec<u8> {
 }
 
 fn chat(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |one: &Visitor, _: &Visitor| vec![raw::chat(one.id, HONEST)];
-    let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let payloads = |one: &Visitor, _: &Visitor| vec![raw::chat(one.id, HONEST)];
+    let Some(said) = say_to_two(target, payloads)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let [others, own] = [&said.other, &said.one].map(|it| ids_of(it, HONEST).len());
     Ok(Outcome::when(
         (others, own) == (1, 1),
@@ -243,9 +247,9 @@ fn chat(target: &Target) -> anyhow::Result<Outcome> {
 }
 
 fn chat_id(target: &Target) -> anyhow::Result<Outcome> {
-    let orders =
+    let payloads =
         |one: &Visitor, other: &Visitor| vec![raw::chat(one.id, HONEST), raw::chat(other.id, SPOOFED)];
-    let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let Some(said) = say_to_two(target, payloads)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let [honest, spoofed] = [HONEST, SPOOFED].map(|line| ids_of(&said.other, line));
     if honest.is_empty() {
         return Ok(Outcome::Unclear("chat is not passed on at all: see S-40".into()));
@@ -274,9 +278,9 @@ fn ship_of(visitor: &Visitor) -> Vec<u8> {
 fn ships(target: &Target) -> anyhow::Result<Outcome> {
     let Some([mut one]) = target.players()? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let ship = ship_of(&one);
-    let order = one.order(&ship);
-    one.say(std::slice::from_ref(&order));
-    one.listen(SOON, |it| it.is_acknowledged(&order));
+    let created = one.reliable(&ship);
+    one.say(std::slice::from_ref(&created));
+    one.listen(SOON, |it| it.is_acknowledged(&created));
     let mut late = target.stranger()?;
     let joined = target.join(&mut late, std::slice::from_mut(&mut one));
     late.listen(SOON, |it| it.payloads().contains(&ship.as_slice()));
@@ -290,8 +294,8 @@ fn ships(target: &Target) -> anyhow::Result<Outcome> {
 }
 
 fn self_destruct(target: &Target) -> anyhow::Result<Outcome> {
-    let orders = |one: &Visitor, _: &Visitor| vec![ship_of(one), vec![0x13]];
-    let Some(said) = say_to_two(target, orders)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
+    let payloads = |one: &Visitor, _: &Visitor| vec![ship_of(one), vec![0x13]];
+    let Some(said) = say_to_two(target, payloads)? else { return Ok(Outcome::Unclear(NOT_IN_GAME.into())) };
     let event = raw::exploding(raw::first_object(said.one.slot));
     let both = [&said.one, &said.other].map(|it| it.has_payload(&event) && it.has_payload(&[0x36]));
     Ok(Outcome::when(both == [true; 2], format!("(its player, another): {both:?}")))

@@ -193,7 +193,7 @@ fn answered(target: &Target) -> anyhow::Result<Option<(Visitor, Vec<u8>)>> {
     if !guest.listen(SOON, |it| it.has_payload(&[0x20, 0])) {
         return Ok(None);
     }
-    let reply = guest.order(&files::answer(0).unwrap_or_default());
+    let reply = guest.reliable(&files::answer(0).unwrap_or_default());
     guest.say(std::slice::from_ref(&reply));
     let went_on = guest.listen(SOON, |it| it.has_payload(&[0x20, 1]) && it.has(&[0x01, 0, 0, 0]));
     Ok(went_on.then_some((guest, reply)))
@@ -205,7 +205,7 @@ fn once(target: &Target) -> anyhow::Result<Outcome> {
     };
     let [line, fence] = [b"swarm once", b"swarm more"];
     let [order, last] =
-        [line, fence].map(|text| one.order(&raw::chat(one.id, &String::from_utf8_lossy(text))));
+        [line, fence].map(|text| one.reliable(&raw::chat(one.id, &String::from_utf8_lossy(text))));
     for _ in 0..3 {
         one.say(std::slice::from_ref(&order));
         one.listen(MOMENT, |it| it.is_acknowledged(&order));
@@ -225,7 +225,7 @@ fn in_order(target: &Target) -> anyhow::Result<Outcome> {
     let Some(mut guest) = target.guest()? else { return Ok(Outcome::Unclear(NOT_LET_IN.into())) };
     guest.identify();
     guest.listen(SOON, |it| it.has_payload(&[0x20, 0]));
-    let replies = [0, 1].map(|round| guest.order(&files::answer(round).unwrap_or_default()));
+    let replies = [0, 1].map(|round| guest.reliable(&files::answer(round).unwrap_or_default()));
     let [first, second] = replies;
     guest.say(&[second]);
     let early = guest.listen(MOMENT, |it| it.has_payload(&[0x20, 1]));
@@ -277,7 +277,7 @@ fn numbers(target: &Target) -> anyhow::Result<Outcome> {
     let mut orders = Vec::new();
     for ten in 0..30 {
         let wanted: Vec<Vec<u8>> = (0..10).map(|n| numbered(one.slot, 10 * ten + n)).collect();
-        let ten: Vec<Vec<u8>> = wanted.iter().map(|order| one.order(order)).collect();
+        let ten: Vec<Vec<u8>> = wanted.iter().map(|payload| one.reliable(payload)).collect();
         one.say(&ten);
         one.listen(SOON, |it| ten.iter().all(|order| it.is_acknowledged(order)));
         other.listen(Duration::from_millis(30), |_| false);
@@ -357,7 +357,7 @@ fn foreign_id(target: &Target) -> anyhow::Result<Outcome> {
     let mut thief = target.stranger()?;
     thief.id = one.id;
     // Both have the same number, so only one of them can count.
-    let honest = one.order(&raw::chat(one.id, "honest"));
+    let honest = one.reliable(&raw::chat(one.id, "honest"));
     let text = honest.len().saturating_sub("honest".len());
     thief.say(&[[honest.get(..text).unwrap_or_default(), b"stolen"].concat()]);
     let heard = |it: &Visitor, text: &[u8]| it.heard.iter().any(|heard| heard.bytes.ends_with(text));

@@ -102,7 +102,7 @@ impl Visitor {
     }
 
     /// Returns a reliable game message with the next number.
-    pub(super) fn order(&mut self, payload: &[u8]) -> Vec<u8> {
+    pub(super) fn reliable(&mut self, payload: &[u8]) -> Vec<u8> {
         let [low, high] = (0x8000 | (5 + payload.len()) as u16).to_le_bytes();
         let [seq_low, seq_high] = self.game.to_le_bytes();
         self.game += 1;
@@ -272,7 +272,7 @@ impl Visitor {
             self.say(&parts);
             self.say(&last);
         } else {
-            let reply = self.order(&reply);
+            let reply = self.reliable(&reply);
             self.say(&[reply]);
         }
         asked
@@ -294,7 +294,7 @@ impl Visitor {
         }
         let settings = self.payloads().into_iter().find(|payload| payload.first() == Some(&0x00));
         self.slot = settings.and_then(|settings| settings.get(6)).copied().unwrap_or(0);
-        let ready = self.order(&[0x2A, 0x20]);
+        let ready = self.reliable(&[0x2A, 0x20]);
         self.say(&[ready]);
         self.listen(ENTERING, |it| {
             it.payloads().iter().any(|event| event.first() == Some(&0x17) && event.last() == Some(&it.id))
