@@ -111,6 +111,31 @@ pub(super) struct Volume {
     pub(super) bytes_out: u64,
 }
 
+/// What passed through a socket so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Traffic {
+    pub(super) datagrams_in: u64,
+    pub(super) datagrams_out: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    /// Datagrams that came and were longer than any of the protocol.
+    pub(super) oversized: u64,
+    /// Datagrams that the system did not take.
+    pub(super) unsent: u64,
+    /// Datagrams that the system has dropped because its buffer was full.
+    pub(super) overflowed: u64,
+}
+
+impl Traffic {
+    /// Returns the bytes that a line has carried for it.
+    pub(super) const fn volume(&self) -> Volume {
+        Volume {
+            bytes_in: self.bytes_in + HEADERS * self.datagrams_in,
+            bytes_out: self.bytes_out + HEADERS * self.datagrams_out,
+        }
+    }
+}
+
 /// The figures of one session.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -177,6 +202,8 @@ impl Figures {
     }
 }
 
+/// The headers of IPv4 and UDP of each datagram, in bytes.
+const HEADERS: u64 = 28;
 const EIGHTHS: u64 = 8;
 /// Enough for a minute.
 const BUCKETS: usize = 200;

@@ -9,7 +9,7 @@ use bcnet_transport::{Cause, Time};
 
 use super::containment::contain;
 use super::event_log::EventLog;
-use super::figures::{Figures, Volume};
+use super::figures::{Figures, Traffic, Volume};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::random::unguessable;
@@ -76,31 +76,6 @@ type Ineffective = [u64; Cause::ALL.len() + OTHER_CAUSES.len()];
 
 /// Longer than any of the protocol; too many who ask to be let in; too many questions of browsers.
 const OTHER_CAUSES: [&str; 3] = ["oversized", "too_many_requests", "too_many_queries"];
-
-/// What passed through a socket so far.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Traffic {
-    pub(super) datagrams_in: u64,
-    pub(super) datagrams_out: u64,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
-    /// Datagrams that came and were longer than any of the protocol.
-    pub(super) oversized: u64,
-    /// Datagrams that the system did not take.
-    pub(super) unsent: u64,
-    /// Datagrams that the system has dropped because its buffer was full.
-    pub(super) overflowed: u64,
-}
-
-impl Traffic {
-    /// Returns the bytes that a line has carried for it.
-    pub(super) const fn volume(&self) -> Volume {
-        Volume {
-            bytes_in: self.bytes_in + HEADERS * self.datagrams_in,
-            bytes_out: self.bytes_out + HEADERS * self.datagrams_out,
-        }
-    }
-}
 
 impl SessionHost {
     pub(super) fn new(
@@ -443,8 +418,6 @@ pub(super) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// The headers of IPv4 and UDP of each datagram, in bytes.
-const HEADERS: u64 = 28;
 /// Moments of arrival that are told apart until copies leave.
 const MAX_ARRIVALS: usize = 64;
 /// How long players may take to hear that their session has failed.
