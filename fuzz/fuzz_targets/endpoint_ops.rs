@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
 use libfuzzer_sys::fuzz_target;
 
@@ -52,7 +52,7 @@ impl Pair {
         let join = |address: SocketAddrV4| {
             Endpoint::connect(
                 Config { address: *address.ip(), ..config.clone() },
-                Connect { host: HOST, nonce: 1, password: Text::default() },
+                Connect { host: HOST, nonce: 1, password: "" },
                 now,
             )
         };

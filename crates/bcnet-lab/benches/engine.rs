@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bcnet_transport::wire::{MAX_DATAGRAM, PeerId, Text};
+use bcnet_transport::wire::{MAX_DATAGRAM, PeerId};
 use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Quality, Time};
 use runner::Workload;
 
@@ -127,7 +127,7 @@ impl World {
             let (host, own) = (address(HOSTS, client % hosts), *address(CLIENTS, client).ip());
             Endpoint::connect(
                 Config { address: own, ..config.clone() },
-                Connect { host, nonce: 1, password: Text::default() },
+                Connect { host, nonce: 1, password: "" },
                 Time::ZERO,
             )
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Time};
 
 use crate::behavior::NodeBehavior;
@@ -126,7 +126,7 @@ impl World {
         let own = *address(number).ip();
         Endpoint::connect(
             Config { address: own, ..config },
-            Connect { host: address(0), nonce, password: Text::default() },
+            Connect { host: address(0), nonce, password: "" },
             self.now,
         )
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, Event, Options};
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Time};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -20,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let clock = || Time::ZERO + started.elapsed();
     // A real client takes a random number.
     let nonce = std::process::id();
-    let connect = Connect { host: server, nonce, password: Text::default() };
+    let connect = Connect { host: server, nonce, password: "" };
     let mut client = Client::connect(Config::default(), connect, Options::named("Guest"), clock());
     let (files, leaves) = (Manifest::stand_in(), clock() + Duration::from_secs(10));
     let (mut payload, mut buffer) = (Vec::new(), [0; 2048]);

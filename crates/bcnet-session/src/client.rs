@@ -13,12 +13,11 @@
 //!
 //! use bcnet_session::client::{Client, Event, Options};
 //! use bcnet_session::{Config, Manifest, Session};
-//! use bcnet_transport::wire::Text;
 //! use bcnet_transport::{Connect, Time};
 //!
 //! let [server, own] = [1, 2].map(|n| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101));
 //! let mut now = Time::ZERO;
-//! let connect = Connect { host: server, nonce: 0x0A5F /* a random number */, password: Text::default() };
+//! let connect = Connect { host: server, nonce: 0x0A5F /* a random number */, password: "" };
 //! let mut client = Client::connect(Default::default(), connect, Options::named("Kirk"), now);
 //! let mut session = Session::new(Config::default(), 1701);
 //!

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bcnet_session::client::{Client, Event, Options};
 use bcnet_session::{Config, Session};
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Connect, Quality, Time};
 
 #[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
@@ -52,7 +51,7 @@ impl Hall {
         let own = *address.ip();
         let client = Client::connect(
             bcnet_transport::Config { address: own, ..bcnet_transport::Config::default() },
-            Connect { host: HOST, nonce: n, password: Text::default() },
+            Connect { host: HOST, nonce: n, password: "" },
             Options::named("Player"),
             self.now,
         );

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::process::{self, ExitCode};
 use std::time::{Duration, Instant};
 
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
 
 fn main() -> ExitCode {
@@ -41,7 +41,7 @@ fn run() -> io::Result<()> {
             let own = Ipv4Addr::LOCALHOST;
             let client = Endpoint::connect(
                 Config { address: own, ..Config::default() },
-                Connect { host: address, nonce, password: Text::default() },
+                Connect { host: address, nonce, password: "" },
                 clock.now(),
             );
             drive(client, &socket, &clock, talk)

@@ -70,8 +70,8 @@ pub struct Connect<'a> {
     pub host: SocketAddrV4,
     /// A random number, which differs from attempt to attempt.
     pub nonce: u32,
-    /// The password, UTF-16LE; see [`Text::encode`]. What does not fit one message (198 characters) is cut.
-    pub password: Text<'a>,
+    /// The password, or nothing. What does not fit one message (198 characters) is cut, and so is what follows a NUL.
+    pub password: &'a str,
 }
 
 impl Endpoint {
@@ -87,7 +87,9 @@ impl Endpoint {
         let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
         let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
         peer.nonce = nonce;
-        let (address, password) = (endpoint.config.address, cut(password, MAX_PASSWORD));
+        let units = password.encode_utf16().take_while(|unit| *unit != 0);
+        let password: Vec<u8> = units.flat_map(u16::to_le_bytes).take(MAX_PASSWORD).collect();
+        let (address, password) = (endpoint.config.address, Text::new(&password).unwrap_or_default());
         peer.queue_control(Body::ConnectRequest { address, nonce, password }, now);
         endpoint.add(peer);
         endpoint

@@ -24,14 +24,14 @@
 //! use std::net::{Ipv4Addr, SocketAddrV4};
 //! use std::time::Duration;
 //!
-//! use bcnet_transport::wire::{PeerId, Text};
+//! use bcnet_transport::wire::PeerId;
 //! use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
 //!
 //! let mut now = Time::ZERO;
 //! let [host_address, client_address] = [1, 2].map(|n| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101));
 //! let mut host = Endpoint::host(Config::default());
 //! // The nonce is a random number.
-//! let request = Connect { host: host_address, nonce: 0x0A5F, password: Text::default() };
+//! let request = Connect { host: host_address, nonce: 0x0A5F, password: "" };
 //! let mut client = Endpoint::connect(Config::default(), request, now);
 //!
 //! let (mut buffer, mut payload, mut heard) = ([0; 512], Vec::new(), Vec::new());

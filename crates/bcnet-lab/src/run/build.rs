@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Endpoint, Time};
 
 use crate::engine::LabEngine;
@@ -31,7 +30,7 @@ pub(super) fn build(
             Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
         }
         (NodeRole::Client, EngineKind::Bcnet) => {
-            let connect = Connect { host, nonce, password: Text::default() };
+            let connect = Connect { host, nonce, password: "" };
             Box::new(Endpoint::connect(Config { address: own, ..config(node) }, connect, now))
         }
     }

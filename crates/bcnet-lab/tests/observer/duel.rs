@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior, Rng};
 use bcnet_observe::Queues;
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Event, Quality, Time, cipher};
 
 /// One end.
@@ -40,10 +40,10 @@ impl Node {
                 Self::Stock(Box::new(Stock::connect(Params::default(), HOST, own, nonce, &[], Time::ZERO)))
             }
             Engine::Bcnet => {
-                let (config, text) = (Config::default(), Text::default());
+                let config = Config::default();
                 Self::Bcnet(Box::new(Endpoint::connect(
                     Config { address: own, ..config },
-                    Connect { host: HOST, nonce, password: text },
+                    Connect { host: HOST, nonce, password: "" },
                     Time::ZERO,
                 )))
             }

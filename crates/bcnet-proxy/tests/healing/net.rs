@@ -9,7 +9,7 @@ use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior};
 use bcnet_observe::MessageBuffer;
 use bcnet_proxy::{Config, Event, Inbound, Leg, Output, Proxy};
-use bcnet_transport::wire::{Datagram, Message, PeerId, Role, Text};
+use bcnet_transport::wire::{Datagram, Message, PeerId, Role};
 use bcnet_transport::{Connect, Endpoint, Engine as _, Quality, Time, cipher};
 
 pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
@@ -167,7 +167,7 @@ impl Net {
         let own = *Self::address(self.nodes.len()).ip();
         let endpoint = Endpoint::connect(
             bcnet_transport::Config { address: own, ..config },
-            Connect { host: LISTEN, nonce: 5, password: Text::default() },
+            Connect { host: LISTEN, nonce: 5, password: "" },
             self.now,
         );
         self.add(Engine::Bcnet(Box::new(endpoint)), tick)

@@ -7,7 +7,7 @@ use bcnet_lab::Rng;
 use bcnet_session::client::{Client, CommandError, End, Event, Options, State};
 use bcnet_session::game::{ObjectId, Ship, Species, StateUpdate, Text8};
 use bcnet_session::{Checksums, Config, Manifest, Score};
-use bcnet_transport::wire::{BootReason, PeerId, Text};
+use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{self as transport, Connect, Endpoint, Engine, Quality, Time};
 
 use crate::vectors::{bytes, hex};
@@ -31,7 +31,7 @@ struct Duo {
 
 impl Duo {
     fn new(handshake_timeout: Option<Duration>) -> Self {
-        let connect = Connect { host: HOST, nonce: 1, password: Text::default() };
+        let connect = Connect { host: HOST, nonce: 1, password: "" };
         let options = Options { name: "Kirk".into(), handshake_timeout };
         Self {
             now: Time::ZERO,

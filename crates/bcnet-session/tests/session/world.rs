@@ -6,7 +6,7 @@ use std::time::Duration;
 use bcnet_lab::{Faults, Link};
 use bcnet_session::client::{self, End, Nonsense, Options};
 use bcnet_session::{Config, Event, Manifest, Session};
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{self as transport, Connect, Leave, Quality, Time, cipher};
 
 pub(crate) const TICK: Duration = Duration::from_millis(5);
@@ -99,8 +99,6 @@ impl World {
     fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> Client {
         self.seed += 2;
         let nonce = u32::try_from(self.seed).expect("small");
-        let password = Text::encode(password).expect("no NUL");
-        let password = Text::new(&password).expect("whole units");
         let transport = transport::Config { address: *address.ip(), ..transport::Config::default() };
         let connect = Connect { host: HOST, nonce, password };
         // Whoever is to time out here is the server.

@@ -19,8 +19,7 @@ use crate::net::{
 #[test]
 fn a_password_too_long_for_one_message_is_cut() {
     for (characters, kept) in [(198, 198), (199, 198), (5000, 198)] {
-        let password = utf16(&"x".repeat(characters));
-        let password = Text::new(&password).expect("UTF-16LE");
+        let password = &"x".repeat(characters);
         let mut client = Endpoint::connect(
             Config { address: Ipv4Addr::LOCALHOST, ..plain() },
             Connect { host: HOST, nonce: 7, password },
@@ -115,20 +114,21 @@ fn a_newcomer_is_told_every_known_identity() {
 /// T-51: the password is handed to the caller as it came.
 #[test]
 fn a_request_carries_its_password_to_the_caller() {
-    let password = utf16("naïve");
-    let text = Text::new(&password).expect("UTF-16LE");
-    let mut client = Endpoint::connect(
-        Config { address: Ipv4Addr::LOCALHOST, ..plain() },
-        Connect { host: HOST, nonce: 7, password: text },
-        START,
-    );
-    let mut buffer = [0; 512];
-    let sent = client.poll_transmit(&mut buffer, START).expect("a request");
-    assert_eq!(sent.to, HOST);
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &buffer[..sent.len], START);
-    let asked = Event::Request { from: address(1), address: Ipv4Addr::LOCALHOST };
-    assert_eq!(host.events(), [(asked, password)]);
+    // A NUL ends a text on the wire.
+    for (password, heard) in [("naïve", "naïve"), ("", ""), ("se\0cret", "se")] {
+        let mut client = Endpoint::connect(
+            Config { address: Ipv4Addr::LOCALHOST, ..plain() },
+            Connect { host: HOST, nonce: 7, password },
+            START,
+        );
+        let mut buffer = [0; 512];
+        let sent = client.poll_transmit(&mut buffer, START).expect("a request");
+        assert_eq!(sent.to, HOST);
+        let mut host = End::host(plain());
+        host.hear_from(address(1), &buffer[..sent.len], START);
+        let asked = Event::Request { from: address(1), address: Ipv4Addr::LOCALHOST };
+        assert_eq!(host.events(), [(asked, utf16(heard))]);
+    }
 }
 
 /// Lets the `n`th forged client in and acknowledges the reply in its name.

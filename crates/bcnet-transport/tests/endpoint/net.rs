@@ -89,7 +89,7 @@ impl End {
     pub(crate) fn client_at(config: Config, address: SocketAddrV4, nonce: u32, now: Time) -> Self {
         let endpoint = Endpoint::connect(
             Config { address: *address.ip(), ..config },
-            Connect { host: HOST, nonce, password: Text::default() },
+            Connect { host: HOST, nonce, password: "" },
             now,
         );
         Self { endpoint, address, buffer: [0; 2048] }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bcnet_transport::wire::{BootReason, Channel, Message, PeerId, Text};
+use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
 use bcnet_transport::{Cause, Config, Connect, Endpoint, Engine, Event, Leave, Quality, SendError, Time};
 
 use crate::heap;
@@ -269,7 +269,7 @@ fn hear(config: &Config, ticks: u64, mut speak: impl FnMut(&mut Endpoint, Time))
     let mut host = Endpoint::host(config.clone());
     let mut client = Endpoint::connect(
         Config { address: Ipv4Addr::LOCALHOST, ..config.clone() },
-        Connect { host: HOST, nonce: 7, password: Text::default() },
+        Connect { host: HOST, nonce: 7, password: "" },
         START,
     );
     let (mut received, mut bytes, mut buffer) = (Vec::new(), Vec::new(), vec![0; 65_536]);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_session::client::{Client, CommandError, End, Event, Options};
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Time};
 
 use super::input::{self, Input};
@@ -48,8 +47,6 @@ impl Wire {
         input::receive(socket.try_clone()?, sender.clone())?;
         input::listen_to_signals(sender.clone())?;
         let clock = Clock::start();
-        let password = Text::encode(password).context("--password: it must not have a NUL")?;
-        let password = Text::new(&password).unwrap_or_default();
         let connect = Connect { host: server, nonce: unguessable() as u32, password };
         let client = Client::connect(Config { address, ..Config::default() }, connect, options, clock.now());
         Ok(Self { client, clock, server, socket, sender, inputs, payload: Vec::new(), unreachable: false })

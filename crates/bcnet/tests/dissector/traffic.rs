@@ -162,7 +162,7 @@ fn engine(number: usize, mix: Mix) -> Box<dyn LabEngine> {
     }
     Box::new(Endpoint::connect(
         Config { address: own, ..Config::default() },
-        Connect { host, nonce, password: Text::default() },
+        Connect { host, nonce, password: "" },
         Time::ZERO,
     ))
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bcnet_session::client::{Client, End, Event, Options};
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Config, Connect, Engine, Quality, Time};
 
 use crate::server::PATIENCE;
@@ -30,8 +30,7 @@ impl Player {
     pub(crate) fn connect_with(to: SocketAddrV4, name: &str, password: &str) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let nonce = u32::from(socket.local_addr().expect("bound").port());
-        let password = Text::encode(password).expect("no NUL");
-        let connect = Connect { host: to, nonce, password: Text::new(&password).expect("whole units") };
+        let connect = Connect { host: to, nonce, password };
         let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
         let client = Client::connect(config, connect, Options::named(name), Time::ZERO);
         #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use bcnet_lab::Rng;
 use bcnet_session::client::End;
-use bcnet_transport::wire::{BootReason, PeerId, Text};
+use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Config, Connect, Endpoint, Engine, Time};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -220,7 +220,7 @@ fn request() -> Vec<u8> {
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
     let mut endpoint = Endpoint::connect(
         Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
-        Connect { host: to, nonce: 7, password: Text::default() },
+        Connect { host: to, nonce: 7, password: "" },
         Time::ZERO,
     );
     let mut buffer = [0; 512];

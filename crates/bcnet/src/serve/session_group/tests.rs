@@ -6,7 +6,6 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, End, Event, Options};
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Quality};
 
 use super::*;
@@ -82,8 +81,7 @@ impl World {
         let server = self.group.hosts[session as usize].address;
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         socket.set_nonblocking(true).expect("a socket");
-        let connect =
-            Connect { host: server, nonce: self.players.len() as u32 + 7, password: Text::default() };
+        let connect = Connect { host: server, nonce: self.players.len() as u32 + 7, password: "" };
         let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
         let client = Client::connect(config, connect, Options::named("Kirk"), self.now);
         let (heard, datagrams, is_in_game, gone) = (Vec::new(), 0, false, None);
@@ -256,7 +254,7 @@ fn under_load_nothing_else_waits_and_state_updates_ride_along() {
     world.turn();
     assert!(browser.recv(&mut [0; 2048]).is_ok());
     let sent = world.group.hosts[0].traffic.datagrams_out;
-    let connect = Connect { host: world.players[kirk].server, nonce: 99, password: Text::default() };
+    let connect = Connect { host: world.players[kirk].server, nonce: 99, password: "" };
     let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
     let mut stranger = Endpoint::connect(config, connect, world.now);
     let mut request = [0; 512];
@@ -357,7 +355,7 @@ fn a_datagram_costs_no_allocation() {
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let mut player = Endpoint::connect(
             Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
-            Connect { host: address, nonce: 7, password: Text::default() },
+            Connect { host: address, nonce: 7, password: "" },
             Time::ZERO,
         );
         let mut hello = [0; 512];
