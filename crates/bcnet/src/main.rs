@@ -9,6 +9,7 @@ mod bans;
 mod capture;
 mod clock;
 mod config;
+mod connections;
 mod control;
 mod ctl;
 mod event_loop;

@@ -224,6 +224,29 @@ fn floods_leave_the_list_and_its_readers_alone() {
     assert!(log.lines().count() < 200, "{} lines", log.lines().count());
 }
 
+/// More than there is room for, none of which says a word.
+#[test]
+fn idle_connections_do_not_keep_others_from_the_list() {
+    let (master, server) = (Master::start(), Server::new());
+    server.announce(master.udp);
+    Server::settled(master.udp);
+    let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(master.tcp).expect("connected")).collect();
+    let expected = [&[127, 0, 0, 1], &server.port().to_be_bytes()[..], b"\\final\\"].concat();
+    assert_eq!(master.list("cmp"), expected);
+    drop(idle);
+}
+
+#[test]
+fn a_server_that_says_goodbye_is_not_listed_any_more() {
+    let (master, server) = (Master::start(), Server::new());
+    server.announce(master.udp);
+    Server::settled(master.udp);
+    assert_ne!(master.list("cmp"), b"\\final\\");
+    server.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander\\final\\", server.port()));
+    assert_eq!(server.hear(), "\\status\\", "it may be somebody else who says so");
+    assert_eq!(master.list("cmp"), b"\\final\\");
+}
+
 #[test]
 fn a_port_in_use_is_one_clear_line() {
     let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");

@@ -1,6 +1,7 @@
 //! `bcnet master`: a small list server, for local networks and friends. Servers announce themselves by UDP ([`server`]),
 //! games ask for the list by TCP ([`client`]).
 
+mod challenge;
 mod client;
 mod list;
 mod server;
@@ -24,8 +25,8 @@ use server::ListServer;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Servers find it with `masters = [\"HOST\"]` in their configuration, games with HOST in their masterserver.txt. A server \
-is listed when it has answered the challenge and is reachable at the port it names, and for half an hour after its \
-last answer.
+is listed when it has answered the challenge and is reachable at the port it names. It is asked again every minute, \
+and gone after three questions without an answer, or when it says goodbye.
 
 `master ready udp=… tcp=…` on standard output tells that it listens; the log is on standard error. SIGTERM and SIGINT \
 end it.

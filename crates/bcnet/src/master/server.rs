@@ -1,12 +1,12 @@
 //! The UDP side: servers announce themselves.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bcnet_session::{Bucket, Rate};
 use bcnet_transport::Time;
 
-use super::list::{List, Note};
+use super::list::{List, Note, Outgoing};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::log::LineLimit;
 use crate::random::unguessable;
@@ -20,7 +20,6 @@ pub(super) struct ListServer {
     is_unread: bool,
     inbound: Batch,
     outbound: Batch,
-    answers: Bucket,
     lines: LineLimit,
     /// When the list is looked through next.
     housekeeping: Time,
@@ -45,7 +44,10 @@ impl Service for ListServer {
             self.send();
         }
         if now >= self.housekeeping {
-            self.list.expire(now);
+            for question in self.list.look_through(now) {
+                self.push(question, None);
+            }
+            self.send();
             self.housekeeping = now + HOUSEKEEPING;
         }
         for note in self.list.take_notes() {
@@ -64,12 +66,11 @@ impl ListServer {
     pub(super) fn new(mut socket: Socket, registrar: &Registrar) -> io::Result<Self> {
         registrar.add(&mut socket, 0)?;
         Ok(Self {
-            list: List::default(),
+            list: List::new(unguessable()),
             socket,
             is_unread: false,
             inbound: Batch::new(),
             outbound: Batch::new(),
-            answers: Bucket::new(ANSWERS, Time::ZERO),
             lines: LineLimit::new(20, Duration::from_secs(1)),
             housekeeping: Time::ZERO,
             is_over: false,
@@ -88,18 +89,25 @@ impl ListServer {
             // The network complains of something sent earlier; behind that, there may be datagrams.
             Err(error) => tracing::debug!(event = "receive_failed", %error),
         }
-        for (head, bytes) in self.inbound.iter_mut().filter(|(head, _)| !head.cut) {
-            let Some((to, text)) = self.list.handle_datagram(head.remote, bytes, unguessable(), now) else {
-                continue;
-            };
-            if self.answers.take(1, ANSWERS, now) {
-                self.outbound.push(|room| {
-                    room.get_mut(..text.len())?.copy_from_slice(&text);
-                    Some(Head { owner: 0, remote: to, local: head.local, len: text.len(), cut: false })
-                });
+        let mut inbound = std::mem::take(&mut self.inbound);
+        for (head, bytes) in inbound.iter_mut().filter(|(head, _)| !head.cut) {
+            if let Some(answer) = self.list.handle_datagram(head.remote, bytes, now) {
+                self.push(answer, head.local);
             }
         }
-        self.inbound.clear();
+        inbound.clear();
+        self.inbound = inbound;
+    }
+
+    /// Adds a datagram to what is to leave.
+    fn push(&mut self, (to, text): Outgoing, local: Option<Ipv4Addr>) {
+        if self.outbound.is_nearly_full() {
+            self.send();
+        }
+        self.outbound.push(|room| {
+            room.get_mut(..text.len())?.copy_from_slice(&text);
+            Some(Head { owner: 0, remote: to, local, len: text.len(), cut: false })
+        });
     }
 
     fn send(&mut self) {
@@ -115,12 +123,12 @@ fn tell(note: Note, held_back: u64) {
     match note {
         Note::Listed(address) => tracing::info!(event = "listed", %address, held_back),
         Note::Expired(address) => tracing::info!(event = "expired", %address, held_back),
+        Note::Left(address) => tracing::info!(event = "left", %address, held_back),
+        Note::GaveWay(address) => tracing::info!(event = "gave_way", %address, held_back),
         Note::WrongAnswer(address) => tracing::warn!(event = "wrong_answer", %address, held_back),
         Note::Full(address) => tracing::warn!(event = "list_full", %address, held_back),
     }
 }
 
-/// How many datagrams leave per second at the most.
-const ANSWERS: Rate = Rate::per_second(500, 500);
 /// How often the list is looked through.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);

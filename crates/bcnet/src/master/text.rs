@@ -15,6 +15,11 @@ impl<'a> Pairs<'a> {
         let at = self.0.iter().position(|token| *token == key.as_bytes())?;
         self.0.get(at + 1).copied()
     }
+
+    /// Returns whether there is such a key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.contains(&key.as_bytes())
+    }
 }
 
 /// A status has less than a hundred.

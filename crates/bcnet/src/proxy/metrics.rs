@@ -1,15 +1,18 @@
 //! What the proxy has counted, for Prometheus: its text format, and the small HTTP server that gives it out.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bcnet_proxy::{Healed, Leg, Output, Proxy, Refusal};
+use bcnet_transport::Time;
 
 use super::relay::Commands;
 use super::watch::Watch;
+use crate::clock::Clock;
+use crate::connections::{self, read_request};
 
 /// Datagrams and their bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -131,27 +134,22 @@ impl Page {
     }
 }
 
-/// Answers `GET /metrics`, one connection after the other, for ever. Nobody is waited for long.
-pub(super) fn serve(listener: &TcpListener, commands: &Commands) {
-    loop {
-        match listener.accept() {
-            // Whoever does not listen to the answer has none.
-            Ok((stream, _)) => drop(answer(stream, commands)),
-            Err(error) => {
-                tracing::warn!(event = "metrics_failed", %error);
-                thread::sleep(PATIENCE);
-            }
-        }
-    }
+/// Answers `GET /metrics` for ever.
+pub(super) fn serve(listener: &TcpListener, commands: &Commands, clock: Clock) {
+    let (commands, latest) = (commands.clone(), Arc::new(Mutex::new(None)));
+    // Whoever does not listen to the answer has none.
+    connections::serve(listener, clock, move |stream| drop(answer(stream, &commands, &latest, clock)));
 }
 
-fn answer(mut stream: TcpStream, commands: &Commands) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+/// What was given out last, and when it was asked for.
+type Latest = Mutex<Option<(Time, String)>>;
+
+fn answer(mut stream: TcpStream, commands: &Commands, latest: &Latest, clock: Clock) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let request = read_head(&mut stream)?;
+    let request =
+        read_request(&mut stream, clock, PATIENCE, |head| head.windows(4).any(|end| end == b"\r\n\r\n"))?;
     let (status, body) = if request.starts_with(b"GET /metrics ") {
-        let text = commands.ask(|relay, _| relay.render_metrics());
-        ("200 OK", text.ok_or(io::ErrorKind::TimedOut)?)
+        ("200 OK", render_again(commands, latest, clock.now()).ok_or(io::ErrorKind::TimedOut)?)
     } else {
         ("404 Not Found", "only GET /metrics is here\n".into())
     };
@@ -163,18 +161,18 @@ fn answer(mut stream: TcpStream, commands: &Commands) -> io::Result<()> {
     stream.write_all(body.as_bytes())
 }
 
-/// Returns the head of a request, or as much of it as comes in a few reads.
-fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let (mut head, mut chunk) = (Vec::new(), [0; 1024]);
-    for _ in 0..MAX_READS {
-        let len = stream.read(&mut chunk)?;
-        head.extend_from_slice(&chunk[..len]);
-        if len == 0 || head.windows(4).any(|end| end == b"\r\n\r\n") {
-            break;
-        }
+/// Returns the figures, which the relay is not asked for more often than it has time for.
+fn render_again(commands: &Commands, latest: &Latest, now: Time) -> Option<String> {
+    let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, text)) = latest.as_ref().filter(|(at, _)| now.since(*at) < FRESH) {
+        return Some(text.clone());
     }
-    Ok(head)
+    let text = commands.ask(|relay, _| relay.render_metrics())?;
+    *latest = Some((now, text.clone()));
+    Some(text)
 }
 
+/// How long a client may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-const MAX_READS: usize = 4;
+/// For how long figures are good for others who ask.
+const FRESH: Duration = Duration::from_millis(50);

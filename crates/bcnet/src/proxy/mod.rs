@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
         ready.push_str(&format!(" metrics={}", listener.local_addr()?));
-        give_out(listener, event_loop.commands())?;
+        give_out(listener, event_loop.commands(), clock)?;
     }
     ready.push('\n');
     // Whoever started the proxy may not be interested in its output.
@@ -146,8 +146,8 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
     })
 }
 
-fn give_out(listener: TcpListener, commands: Commands) -> io::Result<()> {
-    let serve = move || metrics::serve(&listener, &commands);
+fn give_out(listener: TcpListener, commands: Commands, clock: Clock) -> io::Result<()> {
+    let serve = move || metrics::serve(&listener, &commands, clock);
     thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
 }
 

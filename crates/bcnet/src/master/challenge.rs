@@ -1,0 +1,107 @@
+//! How a server proves that it is where it says, without anything being kept until it has.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_transport::Time;
+
+use super::text::Challenge;
+
+/// The challenges of this list server: each address has its own, which nobody else can know, and another one every minute.
+#[derive(Debug)]
+pub(super) struct Challenges {
+    secret: u64,
+}
+
+impl Challenges {
+    pub(super) const fn new(secret: u64) -> Self {
+        Self { secret }
+    }
+
+    /// Returns what `from` is to answer.
+    pub(super) fn of(&self, from: SocketAddrV4, now: Time) -> Challenge {
+        self.at(from, minute(now))
+    }
+
+    /// Returns what `from` was asked within the last minute.
+    pub(super) fn recent(&self, from: SocketAddrV4, now: Time) -> impl Iterator<Item = Challenge> + use<> {
+        let present = minute(now);
+        [Some(present), present.checked_sub(1)]
+            .map(|minute| minute.map(|minute| self.at(from, minute)))
+            .into_iter()
+            .flatten()
+    }
+
+    fn at(&self, from: SocketAddrV4, minute: u64) -> Challenge {
+        Challenge::new(hash((self.secret, from, minute)))
+    }
+}
+
+/// The ports that heartbeats have named, a fixed table from which newer ones push older ones out. Whoever finds its own
+/// gone is reached where its heartbeats come from, as nearly all servers are.
+#[derive(Debug)]
+pub(super) struct PortHints {
+    secret: u64,
+    places: Vec<Option<(SocketAddrV4, u16)>>,
+}
+
+impl PortHints {
+    pub(super) fn new(secret: u64) -> Self {
+        Self { secret, places: vec![None; PLACES] }
+    }
+
+    pub(super) fn note(&mut self, from: SocketAddrV4, port: u16) {
+        let place = self.place(from);
+        self.places[place] = Some((from, port));
+    }
+
+    pub(super) fn find(&self, from: SocketAddrV4) -> Option<u16> {
+        self.places[self.place(from)].filter(|(owner, _)| *owner == from).map(|(_, port)| port)
+    }
+
+    fn place(&self, from: SocketAddrV4) -> usize {
+        hash((self.secret, from)) as usize % PLACES
+    }
+}
+
+fn minute(now: Time) -> u64 {
+    now.since(Time::ZERO).as_secs() / EPOCH.as_secs()
+}
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+const EPOCH: Duration = Duration::from_secs(60);
+const PLACES: usize = 1 << 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_has_its_own_challenge_for_a_minute_or_two() {
+        let challenges = Challenges::new(7);
+        let [one, other] = [1, 2].map(|port| SocketAddrV4::new([192, 0, 2, 1].into(), port));
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let asked = challenges.of(one, at(59));
+        let is_known =
+            |from, seconds| challenges.recent(from, at(seconds)).any(|challenge| challenge == asked);
+        assert_eq!([59, 60, 119, 120].map(|seconds| is_known(one, seconds)), [true, true, true, false]);
+        assert!(!is_known(other, 59));
+        assert_ne!(Challenges::new(8).of(one, at(59)), asked);
+    }
+
+    #[test]
+    fn ports_are_remembered_until_newer_ones_push_them_out() {
+        let mut hints = PortHints::new(7);
+        let address = |n: u32| SocketAddrV4::new((0x0B00_0000 + n).into(), 40_000);
+        hints.note(address(0), 22_150);
+        assert_eq!((hints.find(address(0)), hints.find(address(1))), (Some(22_150), None));
+        (1..200_000).for_each(|n| hints.note(address(n), 1));
+        assert_eq!(hints.find(address(0)), None);
+    }
+}
