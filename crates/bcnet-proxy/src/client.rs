@@ -10,13 +10,6 @@ use bcnet_transport::wire::{Body, Control, Message, PeerId};
 use crate::heal::{Direction, Healed, Healer, Inbound};
 use crate::output::Source;
 
-/// The clients of one address.
-#[derive(Debug)]
-pub(crate) struct Neighbours {
-    pub(crate) count: usize,
-    pub(crate) bucket: Bucket,
-}
-
 /// One client, and what is known of its conversation.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -31,6 +24,14 @@ pub(crate) struct Client {
     pub(crate) parted: Option<Time>,
     /// Whether the server has said anything to it.
     pub(crate) answered: bool,
+    /// The id that the server gave it.
+    pub(crate) assigned: Option<PeerId>,
+    /// Whether it has used that id, so that it must have heard of it.
+    pub(crate) proved: bool,
+    /// Bytes that it may be sent before that, and those of them that it has paid for with its own.
+    pub(crate) room: usize,
+    pub(crate) credit: usize,
+    pub(crate) since: Time,
     pub(crate) bucket: Bucket,
 }
 
@@ -39,14 +40,37 @@ impl Client {
         self.healer.as_ref().map(|healer| healer.healed(direction)).unwrap_or_default()
     }
 
+    /// Returns whether a player proves with this datagram that it hears the server.
+    pub(crate) fn proves_itself(&mut self, inbound: Inbound<'_>) -> bool {
+        if self.proved || !self.player {
+            return false;
+        }
+        self.room = MAX_FACTOR * inbound.wire.len();
+        self.credit = self.room.min(self.credit + inbound.wire.len());
+        self.proved = self.assigned.is_some() && inbound.wire.first().copied().map(PeerId) == self.assigned;
+        self.proved
+    }
+
     /// A datagram passes. Returns whether it is the one that ends the conversation.
     pub(crate) fn note(&mut self, direction: Direction, inbound: Inbound<'_>, now: Time) -> bool {
-        self.heard = now;
-        self.answered |= direction == Direction::Down;
-        if let (Direction::Up, Some(sender)) = (direction, inbound.wire.first()) {
-            self.id = PeerId(*sender);
-            // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
-            self.parted = self.parted.filter(|_| !inbound.asks_to_join()).map(|_| now);
+        match direction {
+            Direction::Up => {
+                self.heard = now;
+                if let Some(sender) = inbound.wire.first() {
+                    self.id = PeerId(*sender);
+                    // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
+                    self.parted = self.parted.filter(|_| !inbound.asks_to_join()).map(|_| now);
+                }
+            }
+            Direction::Down => {
+                self.answered = true;
+                // What the server says shows that the client is there only once it has shown it itself.
+                if self.proved || !self.player {
+                    self.heard = now;
+                } else {
+                    self.assigned = assigned(inbound).or(self.assigned);
+                }
+            }
         }
         let parts = self.player && self.parted.is_none() && says_goodbye(self.id, direction, inbound);
         if parts {
@@ -54,6 +78,15 @@ impl Client {
         }
         parts
     }
+}
+
+/// Returns the id that the server gives a client with this datagram.
+pub(crate) fn assigned(inbound: Inbound<'_>) -> Option<PeerId> {
+    let messages = inbound.content.datagram().map(Parsed::messages).unwrap_or_default();
+    messages.iter().find_map(|message| match message {
+        Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(*assigned),
+        Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
+    })
 }
 
 /// Returns whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when
@@ -69,3 +102,6 @@ fn says_goodbye(own: PeerId, direction: Direction, inbound: Inbound<'_>) -> bool
         Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => false,
     })
 }
+
+/// How many times the bytes of its last datagram a client is sent that has proved nothing.
+const MAX_FACTOR: usize = 3;

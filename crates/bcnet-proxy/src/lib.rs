@@ -6,15 +6,17 @@
 //! does not have to change passes as it came, to the byte.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+mod admission;
 mod client;
 mod heal;
 mod output;
 mod proxy;
 mod tracker;
 
+pub use admission::{MAX_PER_ADDRESS, MAX_PER_NETWORK};
 pub use heal::{Bytes, Direction, Healed, Healer, Inbound, Passed};
 pub use output::{Event, Leg, Output, Player, Refusal, Source};
-pub use proxy::{Config, MAX_PER_ADDRESS, Proxy};
+pub use proxy::{Config, Proxy};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

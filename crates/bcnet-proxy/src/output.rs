@@ -33,10 +33,19 @@ pub enum Refusal {
     Flood,
     /// There is no source address left for another player.
     NoSource,
-    /// Its address has [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) sources already.
+    /// Its address has [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) sources already, or its /24 network
+    /// [`MAX_PER_NETWORK`](crate::MAX_PER_NETWORK).
     AddressFull,
+    /// Too many ask to be let in. Who asks again is heard.
+    Busy,
     /// Too many browsers wait.
     Crowded,
+    /// Too many questions are asked, or its network has been answered enough (S-07).
+    Queries,
+    /// It is an answer to a question that nobody asked (S-05).
+    Answer,
+    /// It would be more than an address is sent that has proved nothing.
+    Unproved,
     /// It is not a player and does not ask to become one.
     Stranger,
     /// It is not well formed.
@@ -45,12 +54,16 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason there is.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Banned,
         Self::Flood,
         Self::NoSource,
         Self::AddressFull,
+        Self::Busy,
         Self::Crowded,
+        Self::Queries,
+        Self::Answer,
+        Self::Unproved,
         Self::Stranger,
         Self::Malformed,
     ];
@@ -63,7 +76,11 @@ impl Refusal {
             Self::Flood => "flood",
             Self::NoSource => "no_source",
             Self::AddressFull => "address_full",
+            Self::Busy => "busy",
             Self::Crowded => "crowded",
+            Self::Queries => "queries",
+            Self::Answer => "answer",
+            Self::Unproved => "unproved",
             Self::Stranger => "stranger",
             Self::Malformed => "malformed",
         }
@@ -74,7 +91,14 @@ impl Refusal {
         match self {
             Self::Banned => Some(BootReason::BANNED),
             Self::NoSource | Self::AddressFull => Some(BootReason::FULL),
-            Self::Flood | Self::Crowded | Self::Stranger | Self::Malformed => None,
+            Self::Flood
+            | Self::Busy
+            | Self::Crowded
+            | Self::Queries
+            | Self::Answer
+            | Self::Unproved
+            | Self::Stranger
+            | Self::Malformed => None,
         }
     }
 }
@@ -91,6 +115,13 @@ pub enum Event {
         /// Whether it is a player; otherwise it is a browser that asks for the status.
         player: bool,
     },
+    /// A player uses the id that the server gave it, so it is where it says.
+    Proved {
+        /// Who.
+        client: SocketAddrV4,
+        /// From which source.
+        source: Source,
+    },
     /// A socket is not needed any more.
     Closed {
         /// Whose.
@@ -99,6 +130,8 @@ pub enum Event {
         source: Source,
         /// Whether it was a player.
         player: bool,
+        /// Whether it has [`Proved`](Self::Proved) itself; otherwise its address may have been forged.
+        proved: bool,
         /// What was healed of what the client sent.
         up: Healed,
         /// What was healed of what the server sent.

@@ -1,15 +1,15 @@
 //! Who talks through the proxy, and from which source address toward the server.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_session::{Bucket, Network, Rate, any_contains};
+use bcnet_session::{Bucket, Network, any_contains};
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::client::{Client, Neighbours};
+use crate::admission::{Admission, per_second, take};
+use crate::client::Client;
 use crate::heal::{Bytes, Direction, Inbound};
 use crate::output::{Event, Leg, Output, Player, Refusal, Source};
 
@@ -31,6 +31,12 @@ pub struct Config {
     pub idle: Duration,
     /// How many browsers may wait for an answer at the same time.
     pub browsers: usize,
+    /// How many questions of browsers pass per second; beyond that who asks again (S-07).
+    pub query_rate: u32,
+    /// Networks to which no limit by address applies but that of sources.
+    pub trusted: Vec<Network>,
+    /// A number that nobody can guess.
+    pub seed: u64,
 }
 
 impl Default for Config {
@@ -42,7 +48,10 @@ impl Default for Config {
             rate: 0,
             drop_malformed: false,
             idle: Duration::from_secs(60),
-            browsers: 64,
+            browsers: 256,
+            query_rate: 100,
+            trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
+            seed: 0,
         }
     }
 }
@@ -54,8 +63,7 @@ pub struct Proxy {
     clients: Vec<Option<Client>>,
     /// Players and browsers have sources of their own, so one address may be both.
     by_address: HashMap<(SocketAddrV4, bool), u32>,
-    /// Those of one address, which has no entry without any.
-    neighbours: HashMap<(Ipv4Addr, bool), Neighbours>,
+    admission: Admission,
     free: Vec<u32>,
     /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
     pool: VecDeque<Option<Ipv4Addr>>,
@@ -75,10 +83,10 @@ impl Proxy {
             config.sources.iter().copied().map(Some).collect()
         };
         Self {
+            admission: Admission::new(config.seed),
             config,
             clients: Vec::new(),
             by_address: HashMap::new(),
-            neighbours: HashMap::new(),
             free: Vec::new(),
             pool,
             expiry: Deadlines::new(),
@@ -136,6 +144,17 @@ impl Proxy {
         true
     }
 
+    /// These list servers were named by the host: their questions always pass (S-07).
+    pub fn set_list_servers(&mut self, addresses: Vec<Ipv4Addr>) {
+        self.admission.set_list_servers(addresses);
+    }
+
+    /// Returns whether a question that the caller answers itself may be answered, by so many bytes.
+    pub fn may_answer(&mut self, from: Ipv4Addr, question: &[u8], bytes: usize, now: Time) -> bool {
+        let asked = self.admission.ask(&self.config, from, question, now);
+        asked.is_ok() && self.admission.may_hear(&self.config, from, bytes, now)
+    }
+
     /// Returns what happened, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -187,8 +206,25 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
+        let may_pass = match direction {
+            Direction::Up => true,
+            Direction::Down if client.player => {
+                self.admission.may_receive(&self.config, client, inbound, now)
+            }
+            Direction::Down => {
+                self.admission.may_hear(&self.config, *client.address.ip(), inbound.wire.len(), now)
+            }
+        };
+        if direction == Direction::Up && client.proves_itself(inbound) {
+            self.events.push_back(Event::Proved { client: client.address, source: client.source });
+        }
         if client.note(direction, inbound, now) {
             self.expiry.set(number, Some(now + GOODBYE));
+        }
+        if !may_pass {
+            let refusal = if client.player { Refusal::Unproved } else { Refusal::Queries };
+            count(&mut self.refused, refusal);
+            return Output { refusal: Some(refusal), ..Output::default() };
         }
         let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
         let (ahead, back) = match direction {
@@ -212,6 +248,9 @@ impl Proxy {
             return Err(Refusal::Banned);
         }
         let player = !inbound.is_text();
+        if !player {
+            self.admission.ask(&self.config, *from.ip(), inbound.wire, now)?;
+        }
         if let Some(number) = self.by_address.get(&(from, player)).copied() {
             self.check_rate(number, now)?;
             if player && self.config.drop_malformed && inbound.content.datagram().is_none() {
@@ -226,17 +265,13 @@ impl Proxy {
     }
 
     fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
-        if let Some(neighbours) = self.neighbours.get_mut(&(*address.ip(), player)) {
-            take(&mut neighbours.bucket, self.config.rate, now)?;
-            if neighbours.count >= MAX_PER_ADDRESS {
-                return Err(Refusal::AddressFull);
-            }
-        }
         let own = if player {
-            self.pool.pop_front().ok_or(Refusal::NoSource)?
+            let again = self.admission.request(&self.config, *address.ip(), now)?;
+            self.take_source(again, now)?
         } else {
-            let browsers = self.clients.iter().flatten().filter(|client| !client.player).count();
-            (browsers < self.config.browsers).then_some(None).ok_or(Refusal::Crowded)?
+            self.admission.check_share(&self.config, *address.ip(), false, now)?;
+            self.make_room_for_browser(now)?;
+            None
         };
         let number = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
@@ -256,6 +291,11 @@ impl Proxy {
             id: PeerId::UNASSIGNED,
             parted: None,
             answered: false,
+            assigned: None,
+            proved: false,
+            room: 0,
+            credit: 0,
+            since: now,
             bucket,
         };
         self.expiry.set(number, Some(self.due(&client)));
@@ -263,29 +303,52 @@ impl Proxy {
             *place = Some(client);
         }
         self.by_address.insert((address, player), number);
-        let first = || Neighbours { count: 0, bucket };
-        self.neighbours.entry((*address.ip(), player)).or_insert_with(first).count += 1;
+        self.admission.enter(*address.ip(), player, bucket);
         self.events.push_back(Event::Opened { client: address, source, player });
         Ok(number)
+    }
+
+    /// Returns a source for a new player. If there is none, who has proved nothing for a while gives way to one that has
+    /// asked before. While there is such a client, nobody is told that the game is full: it is not.
+    fn take_source(&mut self, has_asked: bool, now: Time) -> Result<Option<Ipv4Addr>, Refusal> {
+        if let Some(source) = self.pool.pop_front() {
+            return Ok(source);
+        }
+        let unproved = |client: &&Client| client.player && !client.proved;
+        let oldest = self.clients.iter().flatten().filter(unproved).min_by_key(|client| client.since);
+        let Some(oldest) = oldest else { return Err(Refusal::NoSource) };
+        if !has_asked || now.since(oldest.since) < TENURE {
+            return Err(Refusal::Busy);
+        }
+        self.close(oldest.source.number as usize);
+        self.pool.pop_front().ok_or(Refusal::NoSource)
+    }
+
+    /// A browser that was answered, or has waited for a while, gives way to a new one.
+    fn make_room_for_browser(&mut self, now: Time) -> Result<(), Refusal> {
+        let browsers = || self.clients.iter().flatten().filter(|client| !client.player);
+        if browsers().count() < self.config.browsers {
+            return Ok(());
+        }
+        let may_go = |client: &&Client| client.answered || now.since(client.since) >= BROWSING;
+        let oldest = browsers().filter(may_go).min_by_key(|client| client.heard);
+        let number = oldest.ok_or(Refusal::Crowded)?.source.number;
+        self.close(number as usize);
+        Ok(())
     }
 
     fn close(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index).and_then(Option::take) else { return };
         let (up, down) = (client.healed(Direction::Up), client.healed(Direction::Down));
-        let Client { address, source, player, .. } = client;
+        let Client { address, source, player, proved, .. } = client;
         self.by_address.remove(&(address, player));
-        if let Entry::Occupied(mut neighbours) = self.neighbours.entry((*address.ip(), player)) {
-            neighbours.get_mut().count -= 1;
-            if neighbours.get().count == 0 {
-                neighbours.remove();
-            }
-        }
+        self.admission.leave(*address.ip(), player);
         self.expiry.set(source.number, None);
         self.free.push(source.number);
         if player {
             self.pool.push_back(source.address);
         }
-        self.events.push_back(Event::Closed { client: address, source, player, up, down });
+        self.events.push_back(Event::Closed { client: address, source, player, proved, up, down });
     }
 
     fn check_rate(&mut self, number: u32, now: Time) -> Result<(), Refusal> {
@@ -296,9 +359,7 @@ impl Proxy {
     }
 
     fn refuse(&mut self, client: SocketAddrV4, inbound: Inbound<'_>, refusal: Refusal) -> Output<'_> {
-        if let Some(count) = self.refused.get_mut(refusal as usize) {
-            *count += 1;
-        }
+        count(&mut self.refused, refusal);
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(Event::Refused { client, refusal });
         }
@@ -310,19 +371,16 @@ impl Proxy {
 
     /// Returns when a client is forgotten if nothing else happens.
     fn due(&self, client: &Client) -> Time {
-        let patience = if client.player && client.answered { self.config.idle } else { UNANSWERED };
+        let patience = if client.proved { self.config.idle } else { UNPROVED };
         let idle = client.heard + patience;
         client.parted.map_or(idle, |parted| idle.min(parted + GOODBYE))
     }
 }
 
-/// Counts something that may happen `rate` times a second; 0 is any number.
-fn take(bucket: &mut Bucket, rate: u32, now: Time) -> Result<(), Refusal> {
-    if rate == 0 || bucket.take(1, per_second(rate), now) { Ok(()) } else { Err(Refusal::Flood) }
-}
-
-const fn per_second(rate: u32) -> Rate {
-    Rate::per_second(rate, rate)
+fn count(refused: &mut [u64; Refusal::ALL.len()], refusal: Refusal) {
+    if let Some(count) = refused.get_mut(refusal as usize) {
+        *count += 1;
+    }
 }
 
 /// Returns the datagram that turns away who has no id (T-54).
@@ -333,10 +391,12 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
-/// As many players of one address may be there at the same time, and as many browsers: a household, not a flood.
-pub const MAX_PER_ADDRESS: usize = 16;
-/// How long a client whom the server has not answered may wait, and how long a browser is remembered.
-const UNANSWERED: Duration = Duration::from_secs(10);
+/// How long a player who has not proved itself is remembered after its last word, and a browser after the last word of
+/// either side.
+const UNPROVED: Duration = Duration::from_secs(10);
+/// A player who has not proved itself has its source at least for so long, and a browser its own.
+const TENURE: Duration = Duration::from_secs(3);
+const BROWSING: Duration = Duration::from_secs(1);
 /// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Refusals are told only while fewer events wait.

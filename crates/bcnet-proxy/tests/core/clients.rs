@@ -8,13 +8,13 @@ use bcnet_proxy::{Bytes, Config, Event, Leg, MAX_PER_ADDRESS, Proxy, Refusal};
 use bcnet_session::Network;
 use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Role, Writer};
 
-use crate::{Both, ack, at, boot, connect, data, disconnect, news, told};
+use crate::{Both, ack, at, boot, connect, data, disconnect, news, reply, told};
 
-fn client(number: u8) -> SocketAddrV4 {
+pub(crate) fn client(number: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, number), 22101)
 }
 
-fn pool(size: u8) -> Vec<Ipv4Addr> {
+pub(crate) fn pool(size: u8) -> Vec<Ipv4Addr> {
     (1..=size).map(|n| Ipv4Addr::new(127, 1, 0, n)).collect()
 }
 
@@ -25,7 +25,7 @@ fn send(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> Option<(Leg, V
     sent.map(|(leg, bytes)| (leg, bytes.to_wire()))
 }
 
-fn events(proxy: &mut Proxy) -> Vec<Event> {
+pub(crate) fn events(proxy: &mut Proxy) -> Vec<Event> {
     std::iter::from_fn(|| proxy.poll_event()).collect()
 }
 
@@ -37,6 +37,15 @@ fn joined(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
         [Event::Opened { client: who, source, player: true }] if *who == client(from) => source.address,
         other => panic!("{other:?}"),
     }
+}
+
+/// A client that joins and then uses the id that the server gives it; its number is that of its source.
+fn proved(proxy: &mut Proxy, from: u8, source: u32, millis: u64) {
+    joined(proxy, from, millis);
+    let id = PeerId(from + 1);
+    assert!(proxy.handle_server(source, reply(id).from(Role::Host), at(millis)).forward.is_some());
+    assert!(send(proxy, from, &Both::new(id, &[ack(0)]), millis).is_some());
+    assert!(matches!(events(proxy).as_slice(), [Event::Proved { client: who, .. }] if *who == client(from)));
 }
 
 fn refused(proxy: &mut Proxy, from: u8, both: &Both, millis: u64) -> (Refusal, Option<Vec<String>>) {
@@ -174,17 +183,21 @@ fn a_stranger_must_ask_first() {
 #[test]
 fn without_a_free_source_a_player_is_told_that_the_game_is_full() {
     let mut proxy = Proxy::new(Config { sources: pool(2), ..Config::default() });
-    joined(&mut proxy, 1, 0);
+    proved(&mut proxy, 1, 0, 0);
     joined(&mut proxy, 2, 0);
-    let (refusal, told) = refused(&mut proxy, 3, &connect(3), 0);
+    let request = refused(&mut proxy, 3, &connect(3), 0);
+    assert_eq!(request, (Refusal::Busy, None), "one of them may be nobody");
+    proxy.handle_timeout(at(10_000));
+    events(&mut proxy);
+    proved(&mut proxy, 2, 1, 10_000);
+    let (refusal, told) = refused(&mut proxy, 3, &connect(3), 10_000);
     assert!(refusal == Refusal::NoSource && says(told, BootReason::FULL));
 }
 
 #[test]
 fn browsers_have_sources_of_their_own_but_not_too_many() {
     let mut proxy = Proxy::new(Config { browsers: 2, ..Config::default() });
-    joined(&mut proxy, 1, 0);
-    proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).from(Role::Host), at(0));
+    proved(&mut proxy, 1, 0, 0);
     let query = Both::from_wire(b"\\status\\");
     // A player's machine may ask too.
     for from in [1, 2] {
@@ -197,10 +210,16 @@ fn browsers_have_sources_of_their_own_but_not_too_many() {
     let output = proxy.handle_server(2, reply.from(Role::Host), at(5));
     assert_eq!(output.forward, Some((Leg::Client(client(2)), Bytes::Wire(&reply.wire))));
     assert_eq!(proxy.players().count(), 1);
+    // Who was answered gives way.
+    assert!(send(&mut proxy, 4, &query, 6).is_some());
+    assert!(matches!(
+        events(&mut proxy).as_slice(),
+        [Event::Closed { client: who, player: false, .. }, Event::Opened { .. }] if *who == client(2)
+    ));
     // They are forgotten soon, and there is room again.
-    proxy.handle_timeout(at(10_005));
+    proxy.handle_timeout(at(10_006));
     assert_eq!(events(&mut proxy).len(), 2);
-    assert!(send(&mut proxy, 3, &query, 10_005).is_some());
+    assert!(send(&mut proxy, 3, &query, 10_006).is_some());
 }
 
 #[test]
@@ -218,7 +237,7 @@ fn malformed_datagrams_of_players_pass_unless_told_otherwise() {
 #[test]
 fn who_is_silent_both_ways_is_forgotten() {
     let mut proxy = Proxy::new(Config { idle: Duration::from_secs(60), ..Config::default() });
-    joined(&mut proxy, 1, 0);
+    proved(&mut proxy, 1, 0, 0);
     let reply = Both::new(PeerId::HOST, &[news()]);
     assert!(proxy.handle_server(0, reply.from(Role::Host), at(1)).forward.is_some());
     send(&mut proxy, 1, &Both::new(PeerId(2), &[news()]), 30_000);
@@ -235,7 +254,7 @@ fn who_is_silent_both_ways_is_forgotten() {
 /// A player that joined at 0 and whose id is 2.
 fn playing(heal: bool) -> Proxy {
     let mut proxy = Proxy::new(Config { heal, ..Config::default() });
-    joined(&mut proxy, 1, 0);
+    proved(&mut proxy, 1, 0, 0);
     send(&mut proxy, 1, &Both::new(PeerId(2), &[data(0)]), 100);
     proxy.handle_server(0, Both::new(PeerId::HOST, &[ack(0)]).from(Role::Host), at(100));
     proxy

@@ -1,6 +1,7 @@
 //! The core of the proxy, one datagram at a time.
 
 mod clients;
+mod floods;
 mod healer;
 
 use std::net::Ipv4Addr;
@@ -79,6 +80,12 @@ fn news() -> Message<'static> {
 fn connect(nonce: u32) -> Both {
     let body = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce, password: Text::default() };
     Both::new(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
+}
+
+/// What gives a client its id.
+fn reply(assigned: PeerId) -> Both {
+    let body = Body::ConnectReply { assigned };
+    Both::new(PeerId::HOST, &[Message::Control(Control::new(Seq(0), body))])
 }
 
 fn disconnect(peer: PeerId) -> Message<'static> {

@@ -39,6 +39,8 @@ pub(super) struct Metrics {
     pub(super) oversized: u64,
     /// Datagrams to a source that the server did not send.
     pub(super) foreign: u64,
+    /// Challenges in the name of list servers that were too many to be answered.
+    pub(super) unanswered: u64,
 }
 
 impl Metrics {
@@ -75,10 +77,15 @@ pub(super) fn render(metrics: &Metrics, proxy: &Proxy, watch: &Watch, unsent: u6
         "Datagrams to a source that the server did not send",
         [("", metrics.foreign)],
     );
+    page.counter(
+        "unanswered_challenges",
+        "Challenges of list servers that were too many to be answered",
+        [("", metrics.unanswered)],
+    );
     page.counter("unsent_datagrams", "Datagrams that the system did not take", [("", unsent)]);
     page.family("players", "gauge", "Players now", [("", proxy.players().count() as u64)]);
     let refused = Refusal::ALL.map(|why| (format!("reason=\"{}\"", why.name()), proxy.refused(why)));
-    page.counter("refused_datagrams", "Datagrams of clients that were turned away", refused);
+    page.counter("refused_datagrams", "Datagrams that were turned away", refused);
     let found = watch.found().map(|(kind, count)| (format!("kind=\"{kind}\""), count));
     page.counter("findings", "Faults that were seen in what passed", found);
     for (name, help, figure) in HEALED {

@@ -23,6 +23,7 @@ use tracing::level_filters::LevelFilter;
 use crate::clock::{Clock, wall_now};
 use crate::config::{Master, Value as _};
 use crate::event_loop::EventLoop;
+use crate::random::unguessable;
 use crate::recorder::{Recorder, Ring};
 use crate::{Verdict, bans, log};
 use options::{Pool, Upstream};
@@ -82,6 +83,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate: u32,
 
+    /// The most questions of browsers a second, of all networks together; beyond that only who asks again within five
+    /// seconds is heard
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    query_rate: u32,
+
     /// Do not pass on what players send malformed
     #[arg(long)]
     drop_malformed: bool,
@@ -138,6 +144,8 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
             bans: read_bans(args)?,
             rate: args.rate,
             drop_malformed: args.drop_malformed,
+            query_rate: args.query_rate,
+            seed: unguessable(),
             ..bcnet_proxy::Config::default()
         },
         queues: args.queues.map(|seconds| Duration::from_secs(seconds.into())),

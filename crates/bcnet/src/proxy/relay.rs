@@ -55,6 +55,8 @@ pub(super) struct Relay {
     recorder: Option<Recorder>,
     commands: Commands,
     refusals: LineLimit,
+    arrivals: LineLimit,
+    strangers: LineLimit,
     /// What has arrived, as it came and deciphered.
     inbound: Batch,
     plain: Batch,
@@ -118,6 +120,8 @@ impl Relay {
             listen,
             metrics: Metrics::default(),
             refusals: LineLimit::new(5, LOG_EVERY),
+            arrivals: LineLimit::new(100, Duration::from_secs(1)),
+            strangers: LineLimit::new(5, LOG_EVERY),
             sockets,
             upstream,
             name,
@@ -208,6 +212,10 @@ impl Relay {
             tracing::info!(event = "master_seen", %master);
         }
         let Some(answer) = answer_challenge(bytes) else { return false };
+        if !self.proxy.may_answer(*from.ip(), bytes, answer.len(), now) {
+            self.metrics.unanswered += 1;
+            return true;
+        }
         self.sockets.push(Leg::Client(from), self.upstream, Bytes::Wire(&answer));
         if self.sockets.is_nearly_full() {
             self.settle(now);
@@ -220,10 +228,24 @@ impl Relay {
     fn settle(&mut self, now: Time) {
         while let Some(event) = self.proxy.poll_event() {
             match event {
-                Event::Opened { client, source, player } => self.open(client, source, player, now),
-                Event::Closed { client, source, player, up, down } => {
+                Event::Opened { client, source, .. } => self.open(client, source, now),
+                Event::Proved { client, source } => {
+                    if let Some(held_back) = self.arrivals.pass(now) {
+                        let source = self.own_address(source);
+                        tracing::info!(event = "player", %client, %source, held_back);
+                    }
+                    continue;
+                }
+                Event::Closed { client, source, player, proved, up, down } => {
                     self.sockets.detach(source.number + 1, now);
-                    if player {
+                    if player
+                        && !proved
+                        && let Some(held_back) = self.strangers.pass(now)
+                    {
+                        tracing::info!(event = "not_joined", %client, held_back);
+                    }
+                    // Who goes is told whatever else is.
+                    if player && proved {
                         let (acks, repeats) = (up.acks + down.acks, up.repeats + down.repeats);
                         let bytes = up.bytes + down.bytes;
                         tracing::info!(event = "player_gone", %client, healed_acks = acks, healed_repeats = repeats, healed_bytes = bytes);
@@ -241,24 +263,23 @@ impl Relay {
         }
     }
 
-    fn open(&mut self, client: SocketAddrV4, source: Source, player: bool, now: Time) {
+    fn open(&mut self, client: SocketAddrV4, source: Source, now: Time) {
         let own = SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), 0);
-        let opened = Socket::connect(own, self.upstream, Io::BEST).and_then(|socket| {
-            let port = socket.local()?.port();
-            self.sockets.attach(source.number + 1, socket)?;
-            Ok(SocketAddrV4::new(*own.ip(), port))
-        });
-        match opened {
-            Ok(source) if player => tracing::info!(event = "player", %client, %source),
-            Ok(_) => {}
-            Err(error) => {
-                // Whoever asks again may have more luck.
-                self.proxy.forget(source.number);
-                if let Some(held_back) = self.refusals.pass(now) {
-                    tracing::error!(event = "no_source", %client, source = %own.ip(), %error, held_back);
-                }
+        let opened = Socket::connect(own, self.upstream, Io::BEST)
+            .and_then(|socket| self.sockets.attach(source.number + 1, socket));
+        if let Err(error) = opened {
+            // Whoever asks again may have more luck.
+            self.proxy.forget(source.number);
+            if let Some(held_back) = self.refusals.pass(now) {
+                tracing::error!(event = "no_source", %client, source = %own.ip(), %error, held_back);
             }
         }
+    }
+
+    /// Returns where the server sees a source.
+    fn own_address(&self, source: Source) -> SocketAddrV4 {
+        let port = self.sockets.port(source.number + 1).unwrap_or(0);
+        SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), port)
     }
 
     /// A server that is silent although clients talk to it may have moved: its name is looked up again, elsewhere,
@@ -284,7 +305,7 @@ impl Relay {
         self.upstream = address;
         // The old sockets are connected to where it was.
         let sources: Vec<_> = self.proxy.sources().collect();
-        sources.into_iter().for_each(|(client, source)| self.open(client, source, false, now));
+        sources.into_iter().for_each(|(client, source)| self.open(client, source, now));
     }
 
     /// Ends the proxy.
@@ -309,6 +330,7 @@ impl Relay {
     pub(super) fn set_masters(&mut self, resolved: &Resolved) {
         self.master_addresses = resolved.or_keep(&self.master_addresses);
         self.masters.set(&self.master_addresses);
+        self.proxy.set_list_servers(self.master_addresses.iter().map(|master| *master.ip()).collect());
     }
 
     /// Returns what was counted, in the text format of Prometheus.
@@ -338,9 +360,13 @@ const fn explain(refusal: Refusal) -> &'static str {
             "a stock server tells players apart by their IPv4 address; give the proxy more of them with --upstream-source"
         }
         Refusal::Banned => "its address is banned",
-        Refusal::AddressFull => "its address has as many clients as one may have",
+        Refusal::AddressFull => "its address or its network has as many clients as one may have",
+        Refusal::Busy => "too many ask to be let in; who asks again is heard",
         Refusal::Flood => "it sends more than --rate allows",
         Refusal::Crowded => "too many browsers ask at the same time",
+        Refusal::Queries => "too many questions are asked, or its network has been answered enough",
+        Refusal::Answer => "it is an answer to a question that nobody asked",
+        Refusal::Unproved => "it has not shown that it hears the server",
         Refusal::Stranger => "it talks without having asked to be let in",
         Refusal::Malformed => "it is not well formed",
     }

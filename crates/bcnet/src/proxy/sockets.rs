@@ -152,6 +152,12 @@ impl Sockets {
         Ok(())
     }
 
+    /// Returns the port that a socket is bound to.
+    pub(super) fn port(&self, number: u32) -> Option<u16> {
+        let socket = self.sockets.get(number as usize)?.as_ref()?;
+        socket.local().ok().map(|address| address.port())
+    }
+
     /// What is to leave through it leaves first.
     pub(super) fn detach(&mut self, number: u32, now: Time) {
         self.send(now);

@@ -1,0 +1,208 @@
+//! Forged addresses: they take nobody's place, and nobody is flooded through the proxy.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_lab::Rng;
+use bcnet_proxy::{Config, Event, Leg, Proxy, Refusal};
+use bcnet_transport::wire::{Body, Control, Message, PeerId, Role, Seq};
+
+use crate::clients::{client, events, pool};
+use crate::{Both, ack, at, connect, data, news, reply};
+
+fn forged(rng: &mut Rng) -> SocketAddrV4 {
+    let number = u32::try_from(rng.between(0, 65_000 * 256 - 1)).expect("small");
+    SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + number), 22101)
+}
+
+/// What the server says to whoever asks to be let in: its id, and the first question.
+fn welcome(proxy: &mut Proxy, source: u32, id: u8, millis: u64) -> bool {
+    proxy.handle_server(source, reply(PeerId(id)).from(Role::Host), at(millis)).forward.is_some()
+}
+
+/// 150 forged requests a second for a minute. Every ten seconds somebody real comes, asks every second as games do, and
+/// needs a fifth of a second to answer.
+#[test]
+fn forged_requests_do_not_empty_the_pool() {
+    for size in [1, 8, 250] {
+        let mut proxy = Proxy::new(Config { sources: pool(size), ..Config::default() });
+        let (mut rng, request) = (Rng::new(7), connect(1));
+        let mut waits = Vec::new();
+        let (mut source, mut is_in) = (None, false);
+        for step in 0..9_000_u64 {
+            let millis = step * 1000 / 150;
+            proxy.handle_timeout(at(millis));
+            proxy.handle_client(forged(&mut rng), request.from(Role::Client), at(millis));
+            let (round, elapsed) = (millis / 10_000, millis % 10_000);
+            let who = client(u8::try_from(round).expect("few"));
+            if elapsed == 0 {
+                (source, is_in) = (None, false);
+            }
+            if elapsed % 1_000 == 0 && source.is_none() {
+                let output = proxy.handle_client(who, request.from(Role::Client), at(millis));
+                if let Some((Leg::Server(number), _)) = output.forward {
+                    assert!(welcome(&mut proxy, number, 2, millis));
+                    source = Some((number, millis));
+                }
+            }
+            if let Some((number, since)) = source
+                && millis >= since + 200
+                && !is_in
+            {
+                assert_eq!(proxy.client(number), Some(who), "it keeps its source until it has answered");
+                proxy.handle_client(who, Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(millis));
+                let proves = |event: &Event| matches!(event, Event::Proved { client, .. } if *client == who);
+                assert!(events(&mut proxy).iter().any(proves));
+                is_in = true;
+                waits.push(elapsed);
+                // Others are to have their turn.
+                proxy.forget(number);
+            }
+            events(&mut proxy);
+        }
+        assert!(waits.len() == 6 && waits.iter().all(|wait| *wait <= 4_300), "pool of {size}: {waits:?}");
+    }
+}
+
+/// Whoever forges requests has the server's answers sent to somebody else.
+#[test]
+fn who_has_proved_nothing_is_sent_little_more_than_it_sends() {
+    let mut proxy = Proxy::new(Config { sources: pool(8), ..Config::default() });
+    let (request, victim) = (connect(1), client(9));
+    let answer = Both::new(PeerId::HOST, &[data(1), news(), data(2), news()]);
+    let mut sent: Vec<(u64, usize, usize)> = Vec::new();
+    for second in 0..3_600_u64 {
+        // Now and then it falls silent until the proxy has forgotten it.
+        if second % 100 > 80 {
+            proxy.handle_timeout(at(second * 1000));
+            continue;
+        }
+        let output = proxy.handle_client(victim, request.from(Role::Client), at(second * 1000));
+        let Some((Leg::Server(number), _)) = output.forward else { continue };
+        let mut out = 0;
+        for _ in 0..20 {
+            let passed = proxy.handle_server(number, answer.from(Role::Host), at(second * 1000));
+            out += passed.forward.map_or(0, |(_, bytes)| bytes.as_slice().len());
+        }
+        sent.push((second, request.wire.len(), out));
+        events(&mut proxy);
+    }
+    for (end, ..) in &sent {
+        let last: Vec<_> = sent.iter().filter(|(at, ..)| at <= end && at + 10 > *end).collect();
+        let (bytes_in, out) = last.iter().fold((0, 0), |(i, o), (_, bytes, out)| (i + bytes, o + out));
+        assert!(out <= 3 * bytes_in, "{out} for {bytes_in}");
+    }
+    let (bytes_in, out) = sent.iter().fold((0, 0), |(i, o), (_, bytes, out)| (i + bytes, o + out));
+    assert!(out <= bytes_in + 7 * 1200, "{out} for {bytes_in} in an hour");
+    assert!(proxy.refused(Refusal::Unproved) > 10_000);
+}
+
+/// A stock server puts the names of all players into the datagram that gives a client its id.
+#[test]
+fn an_id_comes_through_whatever_there_is_with_it_but_not_again_and_again() {
+    let mut proxy = Proxy::new(Config { sources: pool(1), ..Config::default() });
+    let id = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(2) }));
+    let long = Both::new(PeerId::HOST, &[vec![data(1); 40], vec![id]].concat());
+    assert!((300..=400).contains(&long.wire.len()));
+    let mut passed = 0;
+    for round in 0..100 {
+        proxy.handle_client(client(9), connect(round).from(Role::Client), at(0));
+        for _ in 0..2 {
+            passed += u32::from(proxy.handle_server(0, long.from(Role::Host), at(0)).forward.is_some());
+        }
+        assert!(welcome(&mut proxy, 0, 2, 0), "a small one passes after every request");
+    }
+    assert!((2..=4).contains(&passed), "{passed} in ten minutes");
+}
+
+#[test]
+fn who_uses_its_id_hears_everything() {
+    let mut proxy = Proxy::new(Config { sources: pool(8), ..Config::default() });
+    proxy.handle_client(client(1), connect(1).from(Role::Client), at(0));
+    // An id that it was not given proves nothing.
+    proxy.handle_client(client(1), Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(1));
+    assert!(welcome(&mut proxy, 0, 7, 2));
+    proxy.handle_client(client(1), Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(3));
+    assert_eq!(events(&mut proxy).len(), 1);
+    proxy.handle_client(client(1), Both::new(PeerId(7), &[ack(0)]).from(Role::Client), at(4));
+    assert!(matches!(events(&mut proxy).as_slice(), [Event::Proved { .. }]));
+    let long = Both::from_plain(&[PeerId::HOST.0; 500]);
+    for millis in 5..100 {
+        assert!(proxy.handle_server(0, long.from(Role::Host), at(millis)).forward.is_some());
+    }
+}
+
+/// S-07: through the proxy a network gets no more of answers than from a server, and in a flood who asks again is
+/// answered.
+#[test]
+fn forged_questions_flood_nobody_and_keep_nobody_from_an_answer() {
+    let mut proxy = Proxy::new(Config::default());
+    let (question, answer) = (Both::from_wire(b"\\status\\"), Both::from_wire(&[b'\\'; 420]));
+    let (mut rng, mut answered) = (Rng::new(3), 0);
+    let mut to_victims: Vec<(u64, usize)> = Vec::new();
+    let mut waits = false;
+    for step in 0..400_000_u64 {
+        let millis = step / 20;
+        let mut ask = |from: SocketAddrV4| {
+            let output = proxy.handle_client(from, question.from(Role::Client), at(millis));
+            let Some((Leg::Server(number), _)) = output.forward else { return 0 };
+            let passed = proxy.handle_server(number, answer.from(Role::Host), at(millis));
+            let bytes = passed.forward.map_or(0, |(_, bytes)| bytes.as_slice().len());
+            while proxy.poll_event().is_some() {}
+            bytes
+        };
+        ask(forged(&mut rng));
+        if step % 10 == 0 {
+            let victim = SocketAddrV4::new([198, 51, 100, (step % 251) as u8].into(), 53);
+            let bytes = ask(victim);
+            to_victims.extend((bytes > 0).then_some((millis, bytes)));
+        }
+        // Three times, and then a pause.
+        if step % 20 == 0 && [0, 1_700, 3_400].contains(&(millis % 5_000)) {
+            waits |= millis % 5_000 == 0;
+            if waits && ask(client(1)) > 0 {
+                (waits, answered) = (false, answered + 1);
+            }
+        }
+    }
+    assert_eq!(answered, 4, "each time");
+    let most = to_victims.iter().map(|(end, _)| {
+        let inside = |(time, _): &&(u64, usize)| time <= end && time + 10_000 > *end;
+        to_victims.iter().filter(inside).map(|(_, bytes)| bytes).sum::<usize>()
+    });
+    assert!(most.max().is_some_and(|most| most <= 2_000));
+    assert!(proxy.refused(Refusal::Queries) > 300_000);
+}
+
+/// S-05: two that are told to ask each other would never end.
+#[test]
+fn answers_do_not_pass_to_the_server() {
+    let mut proxy = Proxy::new(Config::default());
+    let answer = Both::from_wire(b"\\echo\\status\\final\\\\queryid\\1.1");
+    let output = proxy.handle_client(client(1), answer.from(Role::Client), at(0));
+    assert_eq!((output.forward, output.answer, output.refusal), (None, None, Some(Refusal::Answer)));
+    assert_eq!(proxy.next_timeout(), None, "nothing is kept of it");
+}
+
+/// S-07
+#[test]
+fn list_servers_that_the_host_named_always_get_through() {
+    let mut proxy = Proxy::new(Config::default());
+    let master = client(200);
+    proxy.set_list_servers(vec![*master.ip()]);
+    let question = Both::from_wire(b"\\status\\");
+    let mut rng = Rng::new(3);
+    for millis in 0..20_000 {
+        proxy.handle_client(forged(&mut rng), question.from(Role::Client), at(millis));
+        if millis % 1_000 == 0 {
+            let output = proxy.handle_client(master, question.from(Role::Client), at(millis));
+            assert!(output.forward.is_some(), "{millis} ms: {:?}", output.refusal);
+            assert!(proxy.may_answer(*master.ip(), b"\\secure\\ABCDEF", 90, at(millis)));
+        }
+        proxy.handle_timeout(at(millis));
+        events(&mut proxy);
+    }
+    let stranger = Ipv4Addr::new(198, 51, 100, 1);
+    let answered =
+        (0..1_000).filter(|_| proxy.may_answer(stranger, b"\\secure\\ABCDEF", 90, at(40_000))).count();
+    assert_eq!(answered, 22, "of 90 bytes each");
+}
