@@ -46,10 +46,7 @@ impl EventLog {
 
     /// Writes an event down, if not too many are.
     pub(super) fn write(&mut self, event: Event, now: Time) {
-        if let Some(held_back) = self.lines.pass(now) {
-            if held_back > 0 {
-                tracing::warn!(event = "log_flood", port = self.port, held_back);
-            }
+        if self.has_line(&event, now) {
             self.log(&event);
         }
         match event {
@@ -74,6 +71,18 @@ impl EventLog {
             | Event::RoundEnded { .. }
             | Event::MasterSeen { .. } => {}
         }
+    }
+
+    /// Returns whether there is a line for an event. There always is for a player who goes, whatever else happens.
+    fn has_line(&mut self, event: &Event, now: Time) -> bool {
+        if matches!(event, Event::Left { name, .. } if !name.is_empty()) {
+            return true;
+        }
+        let passed = self.lines.pass(now);
+        if let Some(held_back @ 1..) = passed {
+            tracing::warn!(event = "log_flood", port = self.port, held_back);
+        }
+        passed.is_some()
     }
 
     fn log(&self, event: &Event) {
@@ -140,3 +149,30 @@ const MISFITS: usize = 16;
 /// As many lines at once, and after that one in this time.
 const LINES_AT_ONCE: u32 = 200;
 const LINE_EVERY: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use bcnet_transport::wire::PeerId;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_lines_leaves_no_departure_out() {
+        let mut log = EventLog::new(22101);
+        let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
+        let left = |name: &str| Event::Left {
+            peer: PeerId(2),
+            name: name.into(),
+            address,
+            reason: Leave::Silent,
+        };
+        let joining = Event::Joining { peer: PeerId(2), address };
+        let lines = (0..10_000).filter(|_| log.has_line(&joining, Time::ZERO)).count();
+        assert_eq!(lines, usize::try_from(LINES_AT_ONCE).expect("few"));
+        assert!(!log.has_line(&left(""), Time::ZERO), "who has no name was never a player");
+        assert!((0..1_000).all(|_| log.has_line(&left("Cady"), Time::ZERO)));
+        assert!(!log.has_line(&joining, Time::ZERO));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
 use bcnet_lab::Rng;
@@ -212,6 +212,23 @@ fn a_server_that_was_restarted_is_found_again() {
     let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
     chat(&mut alice, &mut bob, "back again");
     server.logged(&["event=\"in_game\"", "player=\"Bob\""]);
+    proxy.stop();
+}
+
+/// Connections that ask for nothing, more than one address may have.
+#[test]
+fn slow_connections_do_not_delay_the_metrics() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
+    let metrics = proxy.metrics.expect("metrics");
+    let mut slow: Vec<TcpStream> =
+        (0..60).map(|_| TcpStream::connect(metrics).expect("connected")).collect();
+    for stream in &mut slow {
+        // Some of them have had to give way.
+        drop(stream.write_all(b"GET /metrics HT"));
+    }
+    assert_eq!(proxy.get("/metrics").0, "HTTP/1.1 200 OK");
+    drop(slow);
     proxy.stop();
 }
 
