@@ -162,12 +162,8 @@ mod tests {
     fn a_flood_of_lines_leaves_no_departure_out() {
         let mut log = EventLog::new(22101);
         let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
-        let left = |name: &str| Event::Left {
-            peer: PeerId(2),
-            name: name.into(),
-            address,
-            reason: Leave::Silent,
-        };
+        let left =
+            |name: &str| Event::Left { peer: PeerId(2), name: name.into(), address, reason: Leave::Silent };
         let joining = Event::Joining { peer: PeerId(2), address };
         let lines = (0..10_000).filter(|_| log.has_line(&joining, Time::ZERO)).count();
         assert_eq!(lines, usize::try_from(LINES_AT_ONCE).expect("few"));

@@ -221,8 +221,7 @@ fn slow_connections_do_not_delay_the_metrics() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
     let metrics = proxy.metrics.expect("metrics");
-    let mut slow: Vec<TcpStream> =
-        (0..60).map(|_| TcpStream::connect(metrics).expect("connected")).collect();
+    let mut slow: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(metrics).expect("connected")).collect();
     for stream in &mut slow {
         // Some of them have had to give way.
         drop(stream.write_all(b"GET /metrics HT"));
