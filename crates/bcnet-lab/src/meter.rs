@@ -51,6 +51,18 @@ struct Payload {
     delivered: bool,
 }
 
+/// A datagram of a run, in the clear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenDatagram {
+    /// Which it is, and when it was seen. A proxy has the number behind the last node's, and one for each address toward the
+    /// host behind that.
+    pub meta: DatagramMeta,
+    /// Whether it is sent now, or arrives.
+    pub sent: bool,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// How long a reliable payload took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delay {
@@ -103,8 +115,8 @@ pub(crate) struct Meter {
     taken: Vec<(usize, PeerId, MessageId)>,
     pub(crate) log: Option<Vec<Log>>,
     pub(crate) trace: Option<Vec<(usize, HandledAck)>>,
-    /// The first datagrams, as many as it has room for.
-    pub(crate) captured: Vec<(DatagramMeta, Vec<u8>)>,
+    /// What was sent and has arrived since it was last taken away, if anybody asks.
+    pub(crate) seen: Option<Vec<SeenDatagram>>,
 }
 
 impl Meter {
@@ -121,7 +133,7 @@ impl Meter {
             taken: Vec::new(),
             log: None,
             trace: None,
-            captured: Vec::new(),
+            seen: None,
         }
     }
 
@@ -142,6 +154,13 @@ impl Meter {
             if let Some(payload) = self.payloads.last_mut().filter(|_| stamped) {
                 payload.delivered = true;
             }
+        }
+    }
+
+    /// Keeps a datagram for whoever asks.
+    pub(crate) fn see(&mut self, meta: DatagramMeta, sent: bool, bytes: &[u8]) {
+        if let Some(seen) = &mut self.seen {
+            seen.push(SeenDatagram { meta, sent, bytes: bytes.to_vec() });
         }
     }
 
@@ -252,9 +271,7 @@ impl Observer<dyn LabEngine> for Meter {
             self.handle_taken(from, now);
         }
         self.note_log(meta, bytes.len(), Sent::Datagram);
-        if self.captured.len() < self.captured.capacity() {
-            self.captured.push((meta, bytes.to_vec()));
-        }
+        self.see(meta, true, bytes);
         let mut sum = Totals { datagrams: 1, bytes: bytes.len() as u64, ..Totals::default() };
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
         for message in datagram.messages() {
@@ -289,6 +306,7 @@ impl Observer<dyn LabEngine> for Meter {
     }
 
     fn on_passed(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        self.see(meta, true, bytes);
         if let Some(proxy) = self.proxy.as_mut().filter(|_| meta.now >= self.start) {
             let (acks, ack_bytes) = acks_of(bytes);
             let bytes = bytes.len() as u64;
@@ -297,6 +315,7 @@ impl Observer<dyn LabEngine> for Meter {
     }
 
     fn on_arrival(&mut self, meta: DatagramMeta, bytes: &[u8]) {
+        self.see(meta, false, bytes);
         let at_proxy = meta.to >= self.present.len() && meta.now >= self.start;
         if let Some(proxy) = self.proxy.as_mut().filter(|_| at_proxy) {
             proxy.ack_bytes_taken += acks_of(bytes).1;

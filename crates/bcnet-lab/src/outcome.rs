@@ -70,6 +70,8 @@ pub struct DumpRecord {
     pub asked: Option<PeerRef>,
     /// The queues.
     pub dump: Dump,
+    /// What the node had done by then.
+    pub totals: Totals,
 }
 
 /// The state at one moment.

@@ -10,7 +10,7 @@ use bcnet_transport::Time;
 use crate::battle::Battle;
 use crate::engine::LabEngine;
 use crate::link::Faults;
-use crate::meter::Meter;
+use crate::meter::{Meter, SeenDatagram};
 use crate::observer::DatagramMeta;
 use crate::outcome::{DumpRecord, NodeOutcome, NodeSample, Outcome, ProxyOutcome, Sample};
 use crate::scenario::{DumpAt, EngineKind, NodeRole, ProxySetup, Scenario, TimedAction};
@@ -40,18 +40,32 @@ pub fn run(scenario: &Scenario, options: &Options) -> Outcome {
     runner.finish()
 }
 
+/// Runs a scenario and shows every datagram that is sent or arrives in it, those before the experiment too.
+pub fn watch(scenario: &Scenario, options: &Options, mut see: impl FnMut(SeenDatagram)) -> Outcome {
+    let mut runner = Runner::new(scenario, options);
+    runner.meter.seen = Some(Vec::new());
+    runner.see = Some(&mut see);
+    runner.settle();
+    runner.experiment();
+    runner.finish()
+}
+
 /// Runs a scenario and gives the first datagrams that were sent in it, at most `max`, in the clear.
 #[must_use]
 pub fn capture(scenario: &Scenario, options: &Options, max: usize) -> Vec<(DatagramMeta, Vec<u8>)> {
-    let mut runner = Runner::new(scenario, options);
-    runner.meter.captured.reserve_exact(max);
-    runner.settle();
-    runner.experiment();
-    runner.meter.captured
+    let mut captured = Vec::new();
+    drop(watch(scenario, options, |SeenDatagram { meta, sent, bytes }| {
+        if sent && meta.from != meta.to && captured.len() < max {
+            captured.push((meta, bytes));
+        }
+    }));
+    captured
 }
 
 struct Runner<'a> {
     scenario: &'a Scenario,
+    /// Who is shown every datagram.
+    see: Option<&'a mut dyn FnMut(SeenDatagram)>,
     engine: EngineKind,
     seed: u64,
     start: Time,
@@ -104,6 +118,7 @@ impl<'a> Runner<'a> {
         };
         Self {
             scenario,
+            see: None,
             engine,
             seed,
             start,
@@ -122,6 +137,7 @@ impl<'a> Runner<'a> {
     /// Lets the nodes find each other, then lets the links do what they are to do.
     fn settle(&mut self) {
         self.world.watch_before(self.start, &mut self.meter);
+        self.show();
         let nodes = self.scenario.nodes.len();
         self.compared = (0..nodes).map(|node| self.world.node(node).comparisons()).collect();
         (0..nodes).for_each(|node| self.world.engine_mut(node).forget_longest_ack());
@@ -161,8 +177,17 @@ impl<'a> Runner<'a> {
                 }
                 _ => break,
             }
+            self.show();
         }
         self.world.watch(end, &mut self.meter);
+        self.show();
+    }
+
+    /// Shows what was seen.
+    fn show(&mut self) {
+        if let (Some(see), Some(seen)) = (&mut self.see, &mut self.meter.seen) {
+            seen.drain(..).for_each(see);
+        }
     }
 
     fn next_action(&self) -> Option<Time> {
@@ -209,7 +234,8 @@ impl<'a> Runner<'a> {
         for id in peers {
             if let Some(mut dump) = self.world.node(node).dump(id, now) {
                 dump.at = at;
-                self.taken.push(DumpRecord { at, node, asked: peer, dump });
+                let totals = self.finished(node, &self.meter.totals[node]);
+                self.taken.push(DumpRecord { at, node, asked: peer, dump, totals });
             }
         }
     }

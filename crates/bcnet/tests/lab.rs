@@ -213,6 +213,79 @@ fn a_comparison_that_cannot_be_made_says_why() {
     );
 }
 
+#[test]
+fn a_run_can_be_kept_as_a_capture_and_as_a_page() {
+    let (capture, page) = (scratch("run.pcapng", ""), scratch("run.html", ""));
+    let (capture, page) = (capture.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
+    let run =
+        lab(&["run", "battle-loss5", "--write", capture, "--report", page, "--window", "10..10.5", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let sent: u64 = run.json()[0]["datagrams"].as_u64().expect("datagrams");
+    let summary = inspect(&["--summary", capture]);
+    assert!(summary.contains("10.0.0.1:22101") && summary.contains("10.0.0.4:22101"), "{summary}");
+    let all =
+        inspect(&["--json", capture]).lines().filter(|line| line.starts_with("{\"packet\":")).count() as u64;
+    assert!(all >= sent, "{all} datagrams in the capture, {sent} sent in the experiment");
+    let html = fs::read_to_string(page).expect("written");
+    // The queues of four nodes, the delays, the window.
+    assert_eq!(html.matches("<svg").count(), 6);
+    assert!(
+        html.contains("Datagram by datagram") && html.contains(">kirk<") && html.contains("one in a hundred")
+    );
+    assert!(html.ends_with("</main></body></html>\n") && !html.contains("http") && !html.contains("<script"));
+    // At one node, only its own, and what is lost on the way to it is not there.
+    let at = lab(&["run", "battle-loss5", "--write", capture, "--at", "kirk"]);
+    assert_eq!(at.code, 0, "{}", at.stderr);
+    let own = inspect(&["--summary", capture]);
+    assert!(own.contains("10.0.0.2:22101") && !own.contains("10.0.0.3:22101"), "{own}");
+    for (args, part) in [
+        (&["run", "p03", "--write", capture, "--at", "nobody"][..], "--at nobody: there are host, client"),
+        (&["run", "p03", "p04", "--write", capture], "one scenario at a time"),
+        (&["run", "p03", "--write", "/nowhere/x.pcapng"], "/nowhere/x.pcapng"),
+        (&["run", "p03", "--report", page, "--window", "3..1"], "FROM..TO is wanted"),
+    ] {
+        let run = lab(args);
+        assert!(run.code == 2 && run.stderr.contains(part), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn growth_is_measured_for_every_cure() {
+    let page = scratch("growth.html", "");
+    let run = lab(&["growth", "--hours", "0.5", "--json", "--report", page.to_str().expect("UTF-8")]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let [object] = &run.json()[..] else { panic!("one object") };
+    let rows = object["rows"].as_array().expect("rows");
+    assert_eq!((rows[0]["variant"].as_str(), rows.len()), (Some("the original"), 11));
+    let at = |row: usize, figure: &str| rows[row]["moments"][1][figure].as_u64().expect("a number");
+    assert_eq!(rows[0]["moments"].as_array().map(Vec::len), Some(2), "2 and 30 minutes");
+    // Seed 001 expects 600 entries after half an hour.
+    assert!((10..70).contains(&at(0, "peak")) && at(0, "entries") <= at(0, "peak"));
+    assert!(at(10, "ack_bytes") * 8 < at(0, "ack_bytes") && at(10, "comparisons") == 0);
+    let html = fs::read_to_string(page).expect("written");
+    assert_eq!(html.matches("<svg").count(), 3);
+    let table = lab(&["growth", "--hours", "0.1"]).stdout;
+    assert!(table.contains("seed 001 expects") && table.contains("forget after one"), "{table}");
+    let run = lab(&["growth", "--hours", "1000"]);
+    assert!(run.code == 2 && run.stderr.contains("0.05 to 720"), "{}", run.stderr);
+}
+
+/// A tour over somebody's own scenarios is about those.
+#[test]
+fn own_scenarios_get_a_table_and_a_page_of_their_own() {
+    let text = "title = \"Mine\"\nduration = 5\nsettle = 2\n\
+        node = [{ name = \"a\", role = \"host\" }, { name = \"b\", role = \"client\" }]\n\
+        send = [{ at = 1, from = \"a\", size = 20 }]\n";
+    let path = scratch("own/scenarios/mine.toml", text);
+    let directory = path.parent().and_then(Path::parent).expect("a directory");
+    let run = lab_in(&["tour", "--report", "page.html"], directory);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("mine") && !run.stdout.contains("fault"), "{}", run.stdout);
+    let html = fs::read_to_string(directory.join("page.html")).expect("written");
+    assert!(html.contains("<h2>Mine</h2>") && !html.contains("two faults"), "{html}");
+    assert_eq!(html.matches("<svg").count(), 1);
+}
+
 /// The tour meets all expectations, and its report is whole, alone, and made of the figures of the table.
 #[test]
 fn the_tour_makes_one_table_and_one_report() {
@@ -239,6 +312,11 @@ fn the_tour_makes_one_table_and_one_report() {
     assert_eq!((seeds("battle"), seeds("battle-loss5")), (Some(&json!(1)), Some(&json!(5))));
     let thousands = format!("{},{:03}", stock as u64 / 1000, stock as u64 % 1000);
     assert!(html.contains(&thousands), "{thousands}");
+}
+
+fn inspect(args: &[&str]) -> String {
+    let command = Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("inspect").args(args).output();
+    String::from_utf8(command.expect("the program runs").stdout).expect("UTF-8")
 }
 
 fn lab(args: &[&str]) -> Run {

@@ -8,6 +8,7 @@ use bcnet_transport::wire::{PeerId, Text};
 use super::Runner;
 use crate::battle::Shot;
 use crate::engine::SendMode;
+use crate::observer::DatagramMeta;
 use crate::scenario::{Action, Content, NodeRole, PeerRef, Target};
 use crate::world::address;
 
@@ -42,6 +43,9 @@ impl Runner<'_> {
                 let mut source = address(*from);
                 source.set_port(port.unwrap_or(source.port()));
                 self.world.put(source, *into, datagram);
+                let meta = DatagramMeta { from: *from, to: *into, number: INJECTED, now };
+                self.meter.see(meta, true, datagram);
+                self.meter.see(meta, false, datagram);
             }
             Action::Leave { node } => self.world.node_mut(*node).leave(now),
             Action::SetWritable { node, peer, writable } => {
@@ -111,5 +115,7 @@ impl Runner<'_> {
 
 /// T-67: 412 bytes with a header of three.
 const LARGEST_UNRELIABLE: usize = 409;
+/// The number of what no engine sent.
+const INJECTED: u64 = u64::MAX;
 /// A ship's state, for all that matters here.
 const STATE: [u8; 64] = [0x1C; 64];

@@ -347,6 +347,7 @@ impl Checker<'_> {
             finding: claim.finding.clone(),
             label: claim.label.clone(),
             unit: claim.unit.clone(),
+            has_factor: claim.factor.unwrap_or(true),
             measurement: self.measurement(&claim.figure)?,
         })
     }

@@ -46,6 +46,7 @@ pub(super) struct Claim {
     pub(super) label: String,
     #[serde(default)]
     pub(super) unit: String,
+    pub(super) factor: Option<bool>,
     pub(super) figure: Spanned<MeasurementText>,
 }
 

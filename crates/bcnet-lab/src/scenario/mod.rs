@@ -114,6 +114,8 @@ pub struct Claim {
     pub label: String,
     /// Its unit.
     pub unit: String,
+    /// Whether it says something how many times as much it is on one engine as on the other.
+    pub has_factor: bool,
     /// The measurement that shows it.
     pub measurement: Measurement,
 }
@@ -420,6 +422,12 @@ impl Scenario {
     /// Returns the names of its nodes.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// Returns the name of its proxy.
+    #[must_use]
+    pub fn proxy_name(&self) -> Option<&str> {
+        self.proxy.as_ref().map(|proxy| proxy.name.as_str())
     }
 
     /// Returns whether a link leaves anything to chance, so that one run says little about the rare delays.

@@ -94,6 +94,11 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
     paths.iter().map(|path| entry(stem(path), path.display().to_string(), &read(path)?)).collect()
 }
 
+/// Returns whether a scenario of the project has this name.
+pub(super) fn is_built_in(name: &str) -> bool {
+    BUILT_IN.iter().any(|(known, _)| *known == name)
+}
+
 /// Returns the built-in scenarios.
 fn built_in() -> anyhow::Result<Vec<Entry>> {
     let parsed =

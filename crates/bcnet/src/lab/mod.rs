@@ -4,26 +4,32 @@
 
 mod compare;
 mod compare_page;
+mod growth;
 mod json;
 mod library;
 mod number;
 mod page;
 mod plot;
+mod record;
 mod report;
+mod run_page;
 mod text;
 mod tour;
 mod work;
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use bcnet_lab::scenario::EngineKind;
 use bcnet_lab::{Options, Outcome};
 use bcnet_transport::Time;
 
 use crate::Verdict;
 use library::Entry;
+use record::{Record, Window};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -35,6 +41,8 @@ Examples:
   bcnet lab run p01 p02 p03 --json
   bcnet lab run battle-loss5 --engine bcnet --seed 7
   bcnet lab dump p01 --at 2.77
+  bcnet lab run starvation --write starvation.pcapng --at host --report starvation.html
+  bcnet lab growth --report growth.html
   bcnet lab compare cures --report cures.html
   bcnet lab tour --report tour.html
 
@@ -54,6 +62,8 @@ enum Command {
     Dump(DumpArgs),
     /// Run variants of a scenario side by side: a table, and a page with plots
     Compare(compare::Args),
+    /// Run a session for hours, with the original, each cure and bcnet: does it get dearer?
+    Growth(growth::Args),
     /// Run everything on both engines: one table, and a report with plots
     Tour(tour::Args),
 }
@@ -78,6 +88,22 @@ struct RunArgs {
     /// Print every expectation and what was seen, not only those that were missed
     #[arg(long)]
     expectations: bool,
+
+    /// Write all datagrams of the run to a capture, enciphered as they are in the game
+    #[arg(long, value_name = "FILE.pcapng")]
+    write: Option<PathBuf>,
+
+    /// Only what this node, or the proxy, sends and receives
+    #[arg(long, value_name = "NODE", requires = "write")]
+    at: Option<String>,
+
+    /// Write a page about the run: queues over time, delays, datagram by datagram
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+
+    /// The seconds that the page shows datagram by datagram
+    #[arg(long, value_name = "FROM..TO", requires = "report")]
+    window: Option<Window>,
 }
 
 #[derive(clap::Args)]
@@ -117,6 +143,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::List => list(&mut out)?,
         Command::Dump(args) => dump(args, &mut out)?,
         Command::Compare(args) => compare::run(args, &mut out)?,
+        Command::Growth(args) => growth::run(args, &mut out)?,
         Command::Tour(args) => tour::run(args, &mut out)?,
     };
     out.flush()?;
@@ -126,9 +153,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
     // All are read before the first is run: a mistake in the last one should not take minutes to show.
     let entries = args.files.iter().map(|name| library::find(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let kept = args.write.is_some() || args.report.is_some();
+    ensure!(!kept || entries.len() == 1, "--write and --report are for one scenario at a time");
     let mut verdict = Verdict::Clean;
     for entry in &entries {
-        let outcome = timed(entry, args);
+        let outcome = timed(entry, args)?;
         let missed = outcome.missed(&entry.scenario);
         if !missed.is_empty() {
             verdict = Verdict::Findings;
@@ -144,13 +173,32 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
 
 /// Runs a scenario and tells on standard error how much faster than real time that went.
 #[allow(clippy::disallowed_methods, reason = "how long a run takes is for people only")]
-fn timed(entry: &Entry, args: &RunArgs) -> Outcome {
+fn timed(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
     let start = Instant::now();
-    let outcome = perform(entry, args.choice, args.trace, None);
+    let outcome = if args.write.is_some() || args.report.is_some() {
+        recorded(entry, args)?
+    } else {
+        perform(entry, args.choice, args.trace, None)
+    };
     let (took, virtually) = (start.elapsed().as_secs_f64(), outcome.duration + entry.scenario.settle);
     let factor = virtually.as_secs_f64() / took.max(1e-9);
     eprintln!("{}: {:.0} s in {took:.2} s, {factor:.0} times real time", entry.name, virtually.as_secs_f64());
-    outcome
+    Ok(outcome)
+}
+
+/// Runs a scenario and keeps what was asked for.
+fn recorded(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
+    let mut record = Record::new(&entry.scenario, args.write.as_deref(), args.at.as_deref(), args.window)?;
+    let Choice { engine, seed } = args.choice;
+    let options = Options { engine, seed, trace: args.trace, dump: None };
+    let outcome = bcnet_lab::watch(&entry.scenario, &options, |seen| record.see(seen));
+    let hops = record.finish()?;
+    if let Some(path) = &args.report {
+        let name = || path.display().to_string();
+        fs::write(path, run_page::html(entry, &outcome, &hops)).with_context(name)?;
+        eprintln!("bcnet: report written to {}", name());
+    }
+    Ok(outcome)
 }
 
 fn perform(entry: &Entry, choice: Choice, trace: bool, dump: Option<Time>) -> Outcome {

@@ -44,5 +44,7 @@ rect.stock{fill:var(--stock)}rect.bcnet{fill:var(--bcnet)}rect.stock-light{fill:
 .label{font-size:13.5px;color:var(--dim);min-height:40px}.pair{font-size:21px}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:14px;width:100%}th,td{text-align:left;vertical-align:top;padding:8px 10px;border-bottom:1px solid var(--rule)}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}.tag{font-size:12px;padding:2px 8px;border-radius:99px;border:1px solid currentColor}
+rect.c0,circle.c0{fill:#c8501c}.line.c0{stroke:#c8501c}rect.c1,circle.c1{fill:#11795f}.line.c1{stroke:#11795f}rect.c2,circle.c2{fill:#5b7fb5}.line.c2{stroke:#5b7fb5}rect.c3,circle.c3{fill:#8e62a8}.line.c3{stroke:#8e62a8}rect.c4,circle.c4{fill:#b58900}.line.c4{stroke:#b58900}rect.c5,circle.c5{fill:#2aa1b3}.line.c5{stroke:#2aa1b3}rect.c6,circle.c6{fill:#d0568a}.line.c6{stroke:#d0568a}rect.c7,circle.c7{fill:#6b8e23}.line.c7{stroke:#6b8e23}rect.c8,circle.c8{fill:#9a6b4f}.line.c8{stroke:#9a6b4f}rect.c9,circle.c9{fill:#555fd0}.line.c9{stroke:#555fd0}rect.c10,circle.c10{fill:#7a7f87}.line.c10{stroke:#7a7f87}rect.c11,circle.c11{fill:#c0392b}.line.c11{stroke:#c0392b}
+.lane{stroke:var(--dim);stroke-width:1.5}.hop{stroke-width:1.3}.hop.acks{stroke:var(--acks)}.hop.game{stroke:var(--game)}.hop.lost{stroke:var(--dim)}.line.acks{stroke:var(--acks)}.line.game{stroke:var(--game)}.line.again{stroke:var(--again)}.hop.lost{stroke-dasharray:4 3}.ladder text{font-size:11px}
 .holds{color:var(--bcnet)}.refuted{color:var(--stock)}.partly{color:var(--again)}
 "#;

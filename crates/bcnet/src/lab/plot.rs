@@ -20,10 +20,19 @@ pub(super) struct Axes<'a> {
 
 /// Returns a line for each series.
 pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
+    draw(axes, series, Marks::Lines)
+}
+
+/// Returns a dot for each point.
+pub(super) fn dots(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
+    draw(axes, series, Marks::Dots)
+}
+
+fn draw(axes: &Axes<'_>, series: &[Series<'_>], marks: Marks) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let right = points().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
     let scale = Scale::new(points().map(|(_, y)| *y).fold(0.0, f64::max));
-    let mut svg = open(axes);
+    let mut svg = open(axes, extra(series));
     scale.draw(&mut svg);
     for tick in ticks(right) {
         let x = LEFT + tick / right * PLOT_WIDTH;
@@ -34,21 +43,40 @@ pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
             number(tick)
         );
     }
-    for series in series {
-        let place =
-            |(x, y): &(f64, f64)| format!("{:.1},{:.1}", LEFT + x / right * PLOT_WIDTH, scale.place(*y));
-        let path: Vec<String> = series.points.iter().map(place).collect();
-        let _ = write!(svg, r#"<polyline class="line {}" points="{}"/>"#, series.class, path.join(" "));
+    // The first on top, because the others are held against it.
+    for series in series.iter().rev() {
+        let place = |(x, y): &(f64, f64)| (LEFT + x / right * PLOT_WIDTH, scale.place(*y));
+        let points = series.points.iter().map(place);
+        match marks {
+            Marks::Lines => {
+                let path: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                let _ =
+                    write!(svg, r#"<polyline class="line {}" points="{}"/>"#, series.class, path.join(" "));
+            }
+            Marks::Dots => {
+                for (x, y) in points {
+                    let _ =
+                        write!(svg, r#"<circle class="{}" cx="{x:.1}" cy="{y:.1}" r="1.6"/>"#, series.class);
+                }
+            }
+        }
     }
     legend(&mut svg, series);
     svg + "</svg>"
+}
+
+/// What stands for the points of a series.
+#[derive(Clone, Copy)]
+enum Marks {
+    Lines,
+    Dots,
 }
 
 /// Returns a group of bars for each name, a bar for each series in it.
 pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> String {
     let max = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let scale = Scale::new(max * 1.08);
-    let mut svg = open(axes);
+    let mut svg = open(axes, extra(series));
     scale.draw(&mut svg);
     let group = PLOT_WIDTH / groups.len().max(1) as f64;
     let count = series.len().max(1) as f64;
@@ -119,13 +147,18 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: 
                 part.class,
                 ROW - 12.0
             );
-            if width > 34.0 {
+            let (text, middle) = (number(*value), y + ROW / 2.0 - 2.0);
+            if width > 10.0 + 7.0 * text.len() as f64 {
                 let _ = write!(
                     svg,
-                    r#"<text x="{:.1}" y="{:.1}" class="inside" text-anchor="middle">{}</text>"#,
-                    x + width / 2.0,
-                    y + ROW / 2.0 - 2.0,
-                    number(*value)
+                    r#"<text x="{:.1}" y="{middle:.1}" class="inside" text-anchor="middle">{text}</text>"#,
+                    x + width / 2.0
+                );
+            } else if parts.len() == 1 {
+                let _ = write!(
+                    svg,
+                    r#"<text x="{:.1}" y="{middle:.1}" class="value">{text}</text>"#,
+                    x + width + 5.0
                 );
             }
             from += value;
@@ -184,8 +217,8 @@ fn ticks(max: f64) -> Vec<f64> {
     (0..=10).map(|i| f64::from(i) * step).take_while(|tick| *tick <= max * 1.0001).collect()
 }
 
-fn open(axes: &Axes<'_>) -> String {
-    let mut svg = format!(r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">"#);
+fn open(axes: &Axes<'_>, above: f64) -> String {
+    let mut svg = format!(r#"<svg viewBox="0 {} {WIDTH} {}" role="img">"#, -above, HEIGHT + above);
     let _ = write!(
         svg,
         r#"<text x="{:.1}" y="{:.1}" class="axis" text-anchor="middle">{}</text>"#,
@@ -203,14 +236,35 @@ fn open(axes: &Axes<'_>) -> String {
 }
 
 fn legend(svg: &mut String, series: &[Series<'_>]) {
-    let mut x = LEFT;
+    let (mut x, mut y) = (LEFT, TOP - 28.0 - extra(series));
     for Series { name, class, .. } in series {
-        let _ = write!(svg, r#"<rect class="{class}" x="{x:.1}" y="6" width="14" height="14" rx="2"/>"#);
-        let _ = write!(svg, r#"<text x="{:.1}" y="18" class="legend">{name}</text>"#, x + 20.0);
-        x += 44.0 + 7.2 * name.chars().count() as f64;
+        if x + wide(name) > WIDTH + 44.0 && x > LEFT {
+            (x, y) = (LEFT, y + LEGEND_ROW);
+        }
+        let _ = write!(svg, r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="14" height="14" rx="2"/>"#);
+        let _ = write!(svg, r#"<text x="{:.1}" y="{:.1}" class="legend">{name}</text>"#, x + 20.0, y + 12.0);
+        x += wide(name);
     }
 }
 
+/// Returns how high the rows of a legend are but the first.
+fn extra(series: &[Series<'_>]) -> f64 {
+    let (mut x, mut rows) = (LEFT, 0.0);
+    for Series { name, .. } in series {
+        if x + wide(name) > WIDTH + 44.0 && x > LEFT {
+            (x, rows) = (LEFT, rows + 1.0);
+        }
+        x += wide(name);
+    }
+    rows * LEGEND_ROW
+}
+
+/// Returns how wide a name is in a legend, with its mark and the room behind it.
+fn wide(name: &str) -> f64 {
+    44.0 + 7.2 * name.chars().count() as f64
+}
+
+const LEGEND_ROW: f64 = 20.0;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 78.0;

@@ -34,6 +34,53 @@ pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
     page + page::TAIL
 }
 
+/// Returns the page of somebody's own scenarios: a plot for each, and the claims that they put to the test.
+pub(super) fn own_html(stops: &[Stop], checked: usize, missed: usize) -> String {
+    let mut page = page::head("Experiments on both engines");
+    let _ = write!(
+        page,
+        "<p class=\"lead\">{} scenarios of <code>./scenarios</code>, each on the original engine and on bcnet's. \
+         <span class=\"stock-text\">Orange is the original</span>, <span class=\"bcnet-text\">green is bcnet</span>.</p>\
+         <p class=\"small\">{} of {checked} expectations met.</p>",
+        stops.len(),
+        checked - missed
+    );
+    page.extend(stops.iter().map(own_section));
+    if stops.iter().any(|stop| stop.row().is_some()) {
+        page += &claims(stops);
+    }
+    page + page::TAIL
+}
+
+fn own_section(stop: &Stop) -> String {
+    let line = |outcome: &Outcome| {
+        let points = outcome.samples.iter().map(|sample| {
+            let owed: usize =
+                sample.nodes.iter().map(|node| node.queues.acks + node.queues.retx + node.queues.first).sum();
+            (seconds(sample.at), owed as f64)
+        });
+        points.collect()
+    };
+    let series = [
+        Series { name: "stock", class: "stock", points: line(stop.stock.first()) },
+        Series { name: "bcnet", class: "bcnet", points: line(stop.bcnet.first()) },
+    ];
+    let plot = plot::lines(&Axes { x: "seconds", y: "entries in all queues" }, &series);
+    let figures = |runs: &Runs| {
+        let delay = runs.delay(None, 0.99).map_or_else(|| "–".into(), number);
+        format!("{} bytes of ACKs, p99 {delay} ms", number(runs.total().ack_bytes as f64))
+    };
+    let scenario = &stop.entry.scenario;
+    let text = format!(
+        "{} Original: {}. bcnet: {}.",
+        escape(scenario.about.trim()),
+        figures(&stop.stock),
+        figures(&stop.bcnet)
+    );
+    let command = format!("bcnet lab run {} --report page.html", escape(&stop.entry.path));
+    section(&escape(&scenario.title), &text, &plot, &command)
+}
+
 /// Returns the few figures that matter most.
 fn key_figures(stops: &[Stop]) -> String {
     let chosen = ["battle", "battle-loss5", "p12", "starvation", "mixing", "forced-reliable"];

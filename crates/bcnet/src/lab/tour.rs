@@ -84,6 +84,7 @@ impl Row<'_> {
     /// Returns the factor for people.
     pub(super) fn factor_text(&self) -> String {
         match (self.stock, self.bcnet) {
+            _ if !self.claim.has_factor => String::new(),
             (Some(stock), Some(bcnet)) if stock == bcnet => "=".into(),
             (Some(_), Some(0.0)) => "gone".into(),
             _ => self.factor().map_or_else(|| "-".into(), |factor| format!("{}x", number(factor))),
@@ -114,20 +115,31 @@ impl Stop {
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let mut entries = library::all()?;
-    // What claims and expects nothing is there to be measured by others.
-    entries.retain(|entry| entry.scenario.claim.is_some() || !entry.scenario.expects.is_empty());
+    let own = entries.iter().any(|entry| !library::is_built_in(&entry.name));
+    // What of the project's claims and expects nothing is there to be measured by others.
+    entries.retain(|entry| own || entry.scenario.claim.is_some() || !entry.scenario.expects.is_empty());
     let stops = travel(entries, args.seed);
     let (checked, missed) =
         stops.iter().map(Stop::checked).fold((0, 0), |(all, bad), (a, b)| (all + a, bad + b));
     if let Some(path) = &args.report {
         let name = || path.display().to_string();
-        fs::write(path, report::html(&stops, checked, missed)).with_context(name)?;
+        let page = if own {
+            report::own_html(&stops, checked, missed)
+        } else {
+            report::html(&stops, checked, missed)
+        };
+        fs::write(path, page).with_context(name)?;
         eprintln!("bcnet: report written to {}", name());
     }
     if args.json {
         writeln!(out, "{}", summary(&stops, checked, missed))?;
     } else {
-        table(out, &stops)?;
+        if stops.iter().any(|stop| stop.row().is_some()) {
+            table(out, &stops)?;
+        }
+        if own {
+            plain_table(out, &stops)?;
+        }
         complaints(out, &stops)?;
         let runs = stops.iter().flat_map(Stop::runs).count();
         writeln!(out, "* from {CHANCES} seeds together")?;
@@ -197,6 +209,32 @@ fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
             row.factor_text(),
             row.claim.verdict.to_string(),
             row.name,
+        )?;
+    }
+    Ok(())
+}
+
+/// What can be told of any scenario, whether it claims something or not.
+fn plain_table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
+    let width = stops.iter().map(|stop| stop.entry.name.len()).max().unwrap_or(0).max(8);
+    writeln!(
+        out,
+        "{:width$}  {:>14}  {:>14}  {:>12}  {:>12}  {:>9}",
+        "scenario", "ACK B, stock", "bcnet", "p99 ms, stock", "bcnet", "missed"
+    )?;
+    for stop in stops {
+        let bytes = |runs: &Runs| number(runs.total().ack_bytes as f64);
+        let delay = |runs: &Runs| runs.delay(None, 0.99).map_or_else(|| "-".into(), number);
+        let (stock, bcnet) = (&stop.stock, &stop.bcnet);
+        writeln!(
+            out,
+            "{:width$}  {:>14}  {:>14}  {:>13}  {:>12}  {:>9}",
+            stop.entry.name,
+            bytes(stock),
+            bytes(bcnet),
+            delay(stock),
+            delay(bcnet),
+            stop.checked().1
         )?;
     }
     Ok(())

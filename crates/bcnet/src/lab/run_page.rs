@@ -1,0 +1,220 @@
+//! The page of one run: what was expected, the queues over time, how long each message took, and the datagrams of a window.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use bcnet_lab::{CheckedExpectation, NodeOutcome, Outcome};
+
+use super::library::Entry;
+use super::number::number;
+use super::page::{self, escape, section};
+use super::plot::{self, Axes, Series};
+use super::record::Hop;
+
+pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
+    let scenario = &entry.scenario;
+    let mut page = page::head(&scenario.title);
+    let _ = write!(
+        page,
+        "<p class=\"lead\">{}</p><p class=\"small\"><code>{}</code>, {}, seed {}, {} s.</p>",
+        escape(scenario.about.trim()),
+        escape(&entry.name),
+        outcome.engine,
+        outcome.seed,
+        number(outcome.duration.as_secs_f64())
+    );
+    if let Some(claim) = &scenario.claim {
+        let verdict = claim.verdict.to_string();
+        let _ = write!(
+            page,
+            "<p>“{}” <span class=\"small\">({})</span> <span class=\"tag {verdict}\">{verdict}</span> {}</p>",
+            escape(&claim.says),
+            escape(&claim.source),
+            escape(&claim.finding)
+        );
+    }
+    page += &totals(outcome);
+    for (number, node) in
+        outcome.nodes.iter().enumerate().filter(|(_, node)| node.engine.is_some()).take(MAX_NODES)
+    {
+        page += &queues(number, node, outcome);
+    }
+    if !outcome.delays.is_empty() {
+        page += &delays(outcome);
+    }
+    if !hops.is_empty() {
+        let names: Vec<&str> = outcome.nodes.iter().map(|node| node.name.as_str()).collect();
+        let proxy = outcome.proxy.as_ref().map(|proxy| proxy.name.as_str());
+        page += &ladder(&names.into_iter().chain(proxy).collect::<Vec<_>>(), hops);
+    }
+    page += &expectations(&outcome.expectations(scenario));
+    page + page::TAIL
+}
+
+fn totals(outcome: &Outcome) -> String {
+    let titles =
+        ["datagrams", "bytes", "ACKs", "ACK bytes", "useful", "useless", "sent again", "oldest ACK, s"];
+    let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th>node</th>");
+    for title in titles {
+        let _ = write!(html, "<th class=\"n\">{title}</th>");
+    }
+    html += "</tr></thead><tbody>";
+    for NodeOutcome { name, totals, .. } in &outcome.nodes {
+        let _ = write!(html, "<tr><td>{}</td>", escape(name));
+        let counts = [
+            totals.datagrams,
+            totals.bytes,
+            totals.acks,
+            totals.ack_bytes,
+            totals.useful_acks,
+            totals.useless_acks,
+            totals.retransmits,
+        ];
+        for value in counts.map(|count| count as f64).into_iter().chain([totals.longest_ack.as_secs_f64()]) {
+            let _ = write!(html, "<td class=\"n\">{}</td>", number(value));
+        }
+        html += "</tr>";
+    }
+    html + "</tbody></table></div>"
+}
+
+fn queues(place: usize, node: &NodeOutcome, outcome: &Outcome) -> String {
+    let line = |name, class, length: fn(&bcnet_lab::NodeSample) -> usize| {
+        let points = outcome.samples.iter();
+        let points =
+            points.map(|sample| (seconds(sample.at.as_micros()), length(&sample.nodes[place]) as f64));
+        Series { name, class, points: points.collect() }
+    };
+    let series = [
+        line("ACKs in the outbox", "acks", |sample| sample.queues.acks),
+        line("waiting for an ACK", "game", |sample| sample.queues.retx),
+        line("never sent", "again", |sample| sample.queues.first),
+    ];
+    let queues = &node.totals.queues;
+    let text = format!(
+        "Of all peers together. The longest queue for one of them had {} ACKs, {} messages that waited for theirs, and {} that were never sent.",
+        queues.peak_acks, queues.peak_retx, queues.peak_first
+    );
+    let plot = plot::lines(&Axes { x: "seconds", y: "entries" }, &series);
+    section(&format!("The queues of {}", escape(&node.name)), &text, &plot, "")
+}
+
+fn delays(outcome: &Outcome) -> String {
+    // The slowest are shown whatever there are of them; of the others, enough to see where they are.
+    let step = outcome.delays.len().div_ceil(MAX_DOTS);
+    let slowest = outcome.delays.len().saturating_sub(MAX_DOTS / 4);
+    let shown = outcome.delays.iter().enumerate().filter(|(i, _)| *i >= slowest || i % step == 0);
+    let classes: Vec<String> = (0..outcome.nodes.len()).map(|i| format!("c{}", i % 11)).collect();
+    let mut series: Vec<Series<'_>> = outcome
+        .nodes
+        .iter()
+        .zip(&classes)
+        .map(|(node, class)| Series { name: &node.name, class, points: Vec::new() })
+        .collect();
+    for (_, delay) in shown {
+        series[delay.from].points.push((seconds(delay.at.as_micros()), f64::from(delay.micros) / 1e3));
+    }
+    series.retain(|series| !series.points.is_empty());
+    let delay = |share| number(outcome.delay(None, share).unwrap_or(0.0));
+    let text = format!(
+        "Each reliable message, by when it was sent and who sent it: {} of them, half within {} ms, all but one in a hundred within {} ms, the slowest after {} ms.",
+        number(outcome.delays.len() as f64),
+        delay(0.5),
+        delay(0.99),
+        delay(1.0)
+    );
+    let plot = plot::dots(&Axes { x: "seconds", y: "milliseconds to delivery" }, &series);
+    section("How long each message took", &text, &plot, "")
+}
+
+fn ladder(names: &[&str], hops: &[Hop]) -> String {
+    let lane = |node: usize| {
+        let width = (WIDTH - MARGIN - 60.0) / (names.len().max(2) - 1) as f64;
+        MARGIN + node as f64 * width
+    };
+    let height = TOP + hops.len() as f64 * ROW + 12.0;
+    let mut svg = format!(r#"<svg class="ladder" viewBox="0 0 {WIDTH} {height}" role="img">"#);
+    for (node, name) in names.iter().enumerate() {
+        let x = lane(node);
+        let _ = write!(svg, r#"<line class="lane" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{height}"/>"#);
+        let _ = write!(svg, r#"<text x="{x:.1}" y="16" text-anchor="middle">{}</text>"#, escape(name));
+    }
+    for (row, hop) in hops.iter().enumerate() {
+        let y = TOP + (row as f64 + 1.0) * ROW;
+        let (from, to) = (lane(hop.from), lane(hop.to));
+        let (end, class) = match hop.took {
+            Some(_) => (to, if hop.only_acks { "acks" } else { "game" }),
+            None => (from + (to - from) * 0.6, "lost"),
+        };
+        let _ = write!(
+            svg,
+            r#"<line class="hop {class}" x1="{from:.1}" y1="{y:.1}" x2="{end:.1}" y2="{:.1}"/>"#,
+            y + 4.0
+        );
+        let tip = if end > from { end - 6.0 } else { end + 6.0 };
+        let _ = write!(
+            svg,
+            r#"<path class="hop {class}" fill="none" d="M{tip:.1} {:.1}L{end:.1} {:.1}L{tip:.1} {:.1}"/>"#,
+            y,
+            y + 4.0,
+            y + 8.0
+        );
+        let took = hop.took.map_or_else(|| "lost".into(), |took| format!("{} ms", millis(took)));
+        let _ = write!(
+            svg,
+            r#"<text x="4" y="{:.1}">{:.4} s</text><text x="{:.1}" y="{:.1}" text-anchor="middle">{} ({took})</text>"#,
+            y + 4.0,
+            hop.sent.as_secs_f64(),
+            f64::midpoint(from, to),
+            y - 1.0,
+            escape(&hop.label)
+        );
+    }
+    let text = format!(
+        "{} datagrams, from {:.3} to {:.3} s: what is in each, and how long it was under way. Orange are those with nothing but ACKs. <code>--window FROM..TO</code> shows others.",
+        hops.len(),
+        hops.first().map_or(0.0, |hop| hop.sent.as_secs_f64()),
+        hops.last().map_or(0.0, |hop| hop.sent.as_secs_f64())
+    );
+    section("Datagram by datagram", &text, &(svg + "</svg>"), "")
+}
+
+fn expectations(checked: &[CheckedExpectation]) -> String {
+    if checked.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from(
+        "<section><h2>What was expected</h2><div class=\"scroll\"><table><thead><tr><th></th><th>figure</th><th>expected</th>\
+         <th>seen</th></tr></thead><tbody>",
+    );
+    for CheckedExpectation { says, met, measurement, expected, seen, .. } in checked {
+        let word = if *met { "met" } else { "missed" };
+        let class = if *met { "holds" } else { "refuted" };
+        let says = says.as_ref().map(|says| format!("{}<br>", escape(says))).unwrap_or_default();
+        let _ = write!(
+            html,
+            "<tr><td><span class=\"tag {class}\">{word}</span></td><td>{says}<span class=\"small\">{}</span></td><td>{}</td><td>{}</td></tr>",
+            escape(measurement),
+            escape(expected),
+            escape(seen)
+        );
+    }
+    html + "</tbody></table></div></section>"
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+fn millis(length: Duration) -> String {
+    number(length.as_secs_f64() * 1e3)
+}
+
+/// Nodes whose queues are drawn, and dots in a plot.
+const MAX_NODES: usize = 4;
+const MAX_DOTS: usize = 2000;
+/// Of the ladder.
+const WIDTH: f64 = 860.0;
+const MARGIN: f64 = 110.0;
+const TOP: f64 = 24.0;
+const ROW: f64 = 22.0;
