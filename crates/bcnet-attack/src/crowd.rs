@@ -1,0 +1,244 @@
+//! Honest players who chat and fly, and measure what becomes of that.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use anyhow::ensure;
+use bcnet_session::client::Event;
+use bcnet_session::game::{Message, StateUpdate};
+use bcnet_transport::Time;
+
+use crate::delays::Delays;
+use crate::player::{Player, Ticket, wait};
+use crate::{Setting, process::Process};
+
+/// Honest players in one game.
+pub(crate) struct Crowd {
+    players: Vec<Player>,
+    setting: Setting,
+    /// When states were said, by ship and game clock.
+    states: HashMap<(u32, u32), Time>,
+    clocks: Vec<f32>,
+    lines: u64,
+}
+
+/// What a crowd has seen in one go.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Chat that should have been heard, one for each listener.
+    pub(crate) chat_expected: u64,
+    pub(crate) chat: Delays,
+    pub(crate) states_expected: u64,
+    pub(crate) states: Delays,
+    /// Chat that no honest player has said.
+    pub(crate) strange: u64,
+    /// Players who were there at the beginning and are not at the end, as they or the server see it.
+    pub(crate) lost: u64,
+}
+
+impl Seen {
+    /// Returns the share of chat that was not heard.
+    pub(crate) fn chat_loss(&self) -> f64 {
+        share(self.chat_expected, self.chat.count())
+    }
+
+    pub(crate) fn state_loss(&self) -> f64 {
+        share(self.states_expected, self.states.count())
+    }
+}
+
+fn share(expected: u64, heard: usize) -> f64 {
+    if expected == 0 { 0.0 } else { (1.0 - heard as f64 / expected as f64).max(0.0) }
+}
+
+impl Crowd {
+    /// Lets `count` players join, each from a network of its own.
+    pub(crate) fn join(setting: &Setting, process: &Process, count: u16) -> anyhow::Result<Self> {
+        Self::join_at(setting, process.address(), process.password(), count)
+    }
+
+    /// The same at another place than the server's: a proxy, say.
+    pub(crate) fn join_at(
+        setting: &Setting,
+        server: SocketAddrV4,
+        password: &str,
+        count: u16,
+    ) -> anyhow::Result<Self> {
+        let mut crowd = Self {
+            players: Vec::new(),
+            setting: setting.clone(),
+            states: HashMap::new(),
+            clocks: Vec::new(),
+            lines: 0,
+        };
+        for number in 0..count {
+            let ticket = Ticket {
+                server,
+                from: setting.arena.honest(number),
+                name: &format!("Honest {number}"),
+                password,
+                nonce: 0x1000 + u32::from(number),
+            };
+            crowd.players.push(Player::connect(setting.arena, setting.clock, ticket)?);
+            let end = setting.clock.now() + JOINING;
+            let newcomer = usize::from(number);
+            let is_in =
+                |crowd: &Self| crowd.players.get(newcomer).is_some_and(|one| one.client.has_entered());
+            while !is_in(&crowd) && setting.clock.now() < end {
+                crowd.turn(end, &mut Seen::default());
+            }
+            let joined = crowd.players.get_mut(newcomer).filter(|one| one.client.has_entered());
+            let Some(joined) = joined else {
+                anyhow::bail!("an honest player cannot join, without any attack")
+            };
+            joined.take_ship()?;
+            joined.send();
+            crowd.clocks.push(1.0);
+        }
+        crowd.listen(SETTLING);
+        ensure!(
+            crowd.players.iter().all(|player| player.over.is_none()),
+            "an honest player is thrown out, without any attack"
+        );
+        Ok(crowd)
+    }
+
+    pub(crate) fn players(&self) -> &[Player] {
+        &self.players
+    }
+
+    /// Plays, and then waits until all that was said has been heard, or as long as anyone would.
+    pub(crate) fn play(&mut self, process: &Process, time: Duration) -> anyhow::Result<Seen> {
+        let mut seen = Seen::default();
+        let clock = self.setting.clock;
+        let present = self.present(process)?;
+        let start = clock.now();
+        let end = start + time;
+        let (mut chats, mut states) = (0, 0);
+        let [chat_every, state_every] =
+            [CHAT_EVERY, STATE_EVERY].map(|pause| pause / self.players.len().max(1) as u32);
+        while clock.now() < end {
+            let since = clock.now().since(start);
+            while since >= chat_every * chats {
+                self.chat(chats as usize, &mut seen);
+                chats += 1;
+            }
+            while since >= state_every * states {
+                self.fly(states as usize, &mut seen);
+                states += 1;
+            }
+            let due = (start + chat_every * chats).min(start + state_every * states).min(end);
+            self.turn(due, &mut seen);
+        }
+        self.drain(&mut seen);
+        seen.lost = present.saturating_sub(self.present(process)?);
+        Ok(seen)
+    }
+
+    /// Stays without a word of its own.
+    pub(crate) fn listen(&mut self, time: Duration) {
+        let end = self.setting.clock.now() + time;
+        while self.setting.clock.now() < end {
+            self.turn(end, &mut Seen::default());
+        }
+    }
+
+    /// Flies on for a moment, and does not measure.
+    pub(crate) fn chatter(&mut self, time: Duration) {
+        let turn = self.lines as usize;
+        self.lines += 1;
+        self.fly(turn, &mut Seen::default());
+        self.states.clear();
+        self.listen(time);
+    }
+
+    /// Returns how many of its players are in the game, as they and the server see it.
+    pub(crate) fn present(&self, process: &Process) -> anyhow::Result<u64> {
+        let listed = process.players()?;
+        let is_there = |player: &&Player| {
+            player.over.is_none()
+                && listed.iter().any(|(name, id)| *name == player.name && *id == player.client.id().0)
+        };
+        Ok(self.players.iter().filter(is_there).count() as u64)
+    }
+
+    /// Takes the last player out of the crowd.
+    pub(crate) fn take_last(&mut self) -> Option<Player> {
+        self.players.pop()
+    }
+
+    fn drain(&mut self, seen: &mut Seen) {
+        let end = self.setting.clock.now() + DRAINING;
+        while self.setting.clock.now() < end && (seen.chat.count() as u64) < seen.chat_expected {
+            let look = self.setting.clock.now() + LOOK;
+            self.turn(look.min(end), seen);
+        }
+        self.states.clear();
+    }
+
+    fn chat(&mut self, turn: usize, seen: &mut Seen) {
+        let (count, now) = (self.players.len().max(1), self.setting.clock.now());
+        self.lines += 1;
+        let text = format!("{MARK}{} {}", self.lines, now.as_micros());
+        let Some(player) = self.players.get_mut(turn % count) else { return };
+        // What cannot be said is not heard, which is what counts: everyone else is waiting for it.
+        let _ = player.client.chat(&text, now);
+        player.send();
+        // Its sender hears it, too.
+        seen.chat_expected += count as u64;
+    }
+
+    fn fly(&mut self, turn: usize, seen: &mut Seen) {
+        let (count, now) = (self.players.len().max(1), self.setting.clock.now());
+        let at = turn % count;
+        let (Some(player), Some(time)) = (self.players.get_mut(at), self.clocks.get_mut(at)) else { return };
+        let Some(object) = player.ship else { return };
+        *time += 0.125;
+        self.states.insert((object.0, time.to_bits()), now);
+        let update =
+            StateUpdate { object, time: *time, power: Some(&[[0, 204]; 3]), ..StateUpdate::default() };
+        let _ = player.client.update(update, now);
+        player.send();
+        seen.states_expected += count as u64 - 1;
+    }
+
+    fn turn(&mut self, until: Time, seen: &mut Seen) {
+        wait(self.setting.clock, &self.players, until);
+        for player in &mut self.players {
+            player.turn(|event, payload, now| match event {
+                Event::Chat { text, .. } => match said_at(text) {
+                    Some(said) => seen.chat.add(now.since(said)),
+                    None => seen.strange += 1,
+                },
+                Event::Received { reliable: false } => {
+                    if let Ok(Message::StateUpdate(update)) = Message::parse(payload)
+                        && let Some(said) = self.states.get(&(update.object.0, update.time.to_bits()))
+                    {
+                        seen.states.add(now.since(*said));
+                    }
+                }
+                _ => {}
+            });
+        }
+    }
+}
+
+/// Returns when a line was said, which stands in it.
+fn said_at(text: &str) -> Option<Time> {
+    let (_, micros) = text.strip_prefix(MARK)?.split_once(' ')?;
+    micros.parse().ok().map(Time::from_micros)
+}
+
+/// How lines of honest players begin.
+const MARK: &str = "honest ";
+/// How long a join may take when there is no attack.
+const JOINING: Duration = Duration::from_secs(20);
+/// How long everyone's ships take to be known.
+const SETTLING: Duration = Duration::from_millis(500);
+/// How long what was said last may take to be heard.
+const DRAINING: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(50);
+/// How often each of them says something, as often as the server takes it, and tells where it is.
+const CHAT_EVERY: Duration = Duration::from_millis(400);
+const STATE_EVERY: Duration = Duration::from_millis(100);

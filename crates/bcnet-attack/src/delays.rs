@@ -1,0 +1,39 @@
+//! How long things took.
+
+use std::time::Duration;
+
+/// Times that were measured. There are not so many that each could not be kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Delays(Vec<Duration>);
+
+impl Delays {
+    pub(crate) fn add(&mut self, delay: Duration) {
+        self.0.push(delay);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the time that this share of all did not exceed; zero if there is none.
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
+        sorted.get(at).or(sorted.last()).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_a_sorted_list() {
+        let mut delays = Delays::default();
+        assert_eq!(delays.quantile(0.5), Duration::ZERO);
+        (1..=100).rev().for_each(|millis| delays.add(Duration::from_millis(millis)));
+        let found = [0.5, 0.99, 1.0].map(|share| delays.quantile(share).as_millis());
+        assert_eq!(found, [50, 99, 100]);
+    }
+}

@@ -1,0 +1,221 @@
+//! What is attacked: `bcnet serve`, `master` or `proxy` as a process in a directory of its own, gone afterwards.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::Setting;
+
+/// A process of the program under attack.
+pub(crate) struct Process {
+    child: Child,
+    directory: PathBuf,
+    bcnet: PathBuf,
+    /// What it said when it was ready.
+    ready: String,
+    setting: Setting,
+    password: String,
+}
+
+/// What a process has taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) processor: Duration,
+    /// The most memory so far.
+    pub(crate) peak_bytes: u64,
+}
+
+impl Process {
+    /// Starts a server with one session, or with several.
+    pub(crate) fn serve(setting: &Setting, options: &[&str]) -> anyhow::Result<Self> {
+        let bind = setting.arena.server().to_string();
+        let fixed = ["serve", "--bind", &bind, "--name", "Target", "--set", "log.format=json"];
+        let control = ["--set", "server.control=control.sock"];
+        let further = setting.set.iter().map(String::as_str);
+        let sets: Vec<&str> =
+            options.iter().copied().chain(further).flat_map(|option| ["--set", option]).collect();
+        let mut process = Self::start(setting, "", &[&fixed[..], &control, &sets].concat())?;
+        let password = options.iter().find_map(|option| option.strip_prefix("session.password="));
+        process.password = password.unwrap_or_default().into();
+        Ok(process)
+    }
+
+    pub(crate) fn master(setting: &Setting) -> anyhow::Result<Self> {
+        let bind = setting.arena.server().to_string();
+        Self::start(setting, "", &["master", "--bind", &bind, "--udp", "0", "--tcp", "0", "--json"])
+    }
+
+    pub(crate) fn proxy(setting: &Setting, upstream: SocketAddrV4, options: &[&str]) -> anyhow::Result<Self> {
+        let (listen, upstream) = (format!("{}:0", setting.arena.server()), upstream.to_string());
+        let fixed = ["proxy", "--listen", &listen, "--upstream", &upstream, "--log-json"];
+        Self::start(setting, "", &[&fixed[..], options].concat())
+    }
+
+    /// Starts a server with this configuration.
+    pub(crate) fn serve_configured(setting: &Setting, config: &str) -> anyhow::Result<Self> {
+        let bind = setting.arena.server().to_string();
+        let control = ["--set", "server.control=control.sock", "--set", "log.format=json"];
+        Self::start(setting, config, &[&["serve", "--bind", &bind], &control[..]].concat())
+    }
+
+    fn start(setting: &Setting, config: &str, args: &[&str]) -> anyhow::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("bcnet-attack-{}-{number}", std::process::id()));
+        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        if !config.is_empty() {
+            fs::write(directory.join("bcnet.toml"), config)?;
+        }
+        let log = File::create(directory.join(LOG))?;
+        let child = Command::new(&setting.bcnet)
+            .args(args)
+            .current_dir(&directory)
+            .env("XDG_RUNTIME_DIR", &directory)
+            .env_remove("RUNTIME_DIRECTORY")
+            .env_remove("BCNET_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("{}: cannot be run", setting.bcnet.display()))?;
+        let mut process = Self {
+            child,
+            directory,
+            bcnet: setting.bcnet.clone(),
+            ready: String::new(),
+            setting: setting.clone(),
+            password: String::new(),
+        };
+        let output = process.child.stdout.take().context("no standard output")?;
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            // Who does not wait any longer is not told.
+            drop(BufReader::new(output).read_line(&mut line).map(|_| sender.send(line)));
+        });
+        process.ready = receiver.recv_timeout(STARTING).unwrap_or_default();
+        if !process.ready.contains(" ready ") {
+            let command = format!("{} {}", setting.bcnet.display(), args.join(" "));
+            bail!("{command}: does not start: {}", process.log().unwrap_or_default().trim());
+        }
+        Ok(process)
+    }
+
+    /// Returns a value that the process told when it was ready, such as `port`.
+    pub(crate) fn told(&self, key: &str) -> anyhow::Result<&str> {
+        let words = self.ready.split_whitespace();
+        let value = words.filter_map(|word| word.split_once('=')).find(|(name, _)| *name == key);
+        value.map(|(_, value)| value).ok_or_else(|| anyhow!("no {key} in: {}", self.ready.trim()))
+    }
+
+    /// Returns where a port that it told is.
+    pub(crate) fn at(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
+        Ok(SocketAddrV4::new(self.setting.arena.server(), self.told(key)?.parse()?))
+    }
+
+    /// Returns where players come to; port 0 if it has no place for them.
+    pub(crate) fn address(&self) -> SocketAddrV4 {
+        self.at("port").unwrap_or(SocketAddrV4::new(self.setting.arena.server(), 0))
+    }
+
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// Returns the answer of the server to a command.
+    pub(crate) fn control(&self, args: &[&str]) -> anyhow::Result<Value> {
+        let output = self.control_output(&[args, &["--json"]].concat())?;
+        serde_json::from_str(&output).with_context(|| format!("bcnet ctl {}: {output}", args.join(" ")))
+    }
+
+    /// Returns the same as people see it.
+    pub(crate) fn control_output(&self, args: &[&str]) -> anyhow::Result<String> {
+        let output = Command::new(&self.bcnet)
+            .args(["ctl", "--socket", "control.sock"])
+            .args(args)
+            .current_dir(&self.directory)
+            .env("XDG_RUNTIME_DIR", &self.directory)
+            .output()?;
+        if !output.status.success() {
+            bail!("bcnet ctl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Returns names and ids of those who are in the game or on their way into it.
+    pub(crate) fn players(&self) -> anyhow::Result<Vec<(String, u8)>> {
+        let answer = self.control(&["players"])?;
+        let players = answer["players"].as_array().context("no players in the answer")?;
+        let read = |player: &Value| {
+            let id = player["peer"].as_u64().and_then(|id| id.try_into().ok())?;
+            Some((player["name"].as_str()?.to_owned(), id))
+        };
+        Ok(players.iter().filter_map(read).collect())
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        usage_of(self.child.id()).unwrap_or_default()
+    }
+
+    /// Returns whether it still runs.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Returns the log so far.
+    pub(crate) fn log(&self) -> anyhow::Result<String> {
+        let bytes = fs::read(self.directory.join(LOG))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Returns the lines of the log with this event.
+    pub(crate) fn logged(&self, event: &str) -> anyhow::Result<Vec<Value>> {
+        let log = self.log()?;
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        Ok(lines.filter(|line| line["event"] == event).collect())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // It may be gone already.
+        let _ = id.map(|id| kill_process(id, Signal::TERM));
+        let end = self.setting.clock.now() + ENDING;
+        while self.is_alive() && self.setting.clock.now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(fs::remove_dir_all(&self.directory));
+    }
+}
+
+fn usage_of(process: u32) -> Option<Usage> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may have blanks.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = peak.split_whitespace().next()?.parse().ok()?;
+    let per_second = rustix::param::clock_ticks_per_second();
+    let processor = Duration::from_secs_f64(ticks as f64 / per_second as f64);
+    Some(Usage { processor, peak_bytes: kibibytes << 10 })
+}
+
+const LOG: &str = "log";
+/// How long a start may take.
+const STARTING: Duration = Duration::from_secs(10);
+/// How long a goodbye may take.
+const ENDING: Duration = Duration::from_secs(3);

@@ -1,0 +1,177 @@
+//! What an attack came to: figures with it and without, and what they may be.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// What one attack came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) attack: &'static str,
+    pub(crate) result: Result<Vec<Figure>, Skipped>,
+}
+
+/// Why an attack did not take place.
+#[derive(Debug)]
+pub(crate) struct Skipped(pub(crate) String);
+
+/// Something that was measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Figure {
+    name: String,
+    unit: Unit,
+    without: Option<f64>,
+    with: f64,
+    bar: Option<Bar>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Unit {
+    Count,
+    Millis,
+    Seconds,
+    /// A share of 1, shown in percent.
+    Share,
+    /// How many times as much.
+    Times,
+    Bytes,
+}
+
+/// What a figure may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Figure {
+    pub(crate) fn new(name: impl Into<String>, unit: Unit, with: f64) -> Self {
+        Self { name: name.into(), unit, without: None, with, bar: None }
+    }
+
+    pub(crate) fn without(self, without: f64) -> Self {
+        Self { without: Some(without), ..self }
+    }
+
+    pub(crate) fn at_most(self, most: f64) -> Self {
+        Self { bar: Some(Bar::AtMost(most)), ..self }
+    }
+
+    pub(crate) fn at_least(self, least: f64) -> Self {
+        Self { bar: Some(Bar::AtLeast(least)), ..self }
+    }
+
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    /// Returns whether its bar holds; `None` if it has none.
+    pub(crate) fn holds(&self) -> Option<bool> {
+        self.bar.map(|bar| match bar {
+            Bar::AtMost(most) => self.with <= most,
+            Bar::AtLeast(least) => self.with >= least,
+        })
+    }
+
+    fn json(&self) -> Value {
+        let (at_most, at_least) = match self.bar {
+            Some(Bar::AtMost(most)) => (Some(most), None),
+            Some(Bar::AtLeast(least)) => (None, Some(least)),
+            None => (None, None),
+        };
+        json!({
+            "name": self.name,
+            "unit": self.unit.name(),
+            "without": self.without,
+            "with": self.with,
+            "at_most": at_most,
+            "at_least": at_least,
+            "holds": self.holds(),
+        })
+    }
+}
+
+impl Unit {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Millis => "ms",
+            Self::Seconds => "s",
+            Self::Share => "share",
+            Self::Times => "times",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Count | Self::Bytes => format!("{value:.0}"),
+            Self::Millis => format!("{value:.1} ms"),
+            Self::Seconds => format!("{value:.1} s"),
+            Self::Share => format!("{:.1} %", 100.0 * value),
+            Self::Times => format!("× {value:.2}"),
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns whether a bar is broken.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.result.iter().flatten().any(|figure| figure.holds() == Some(false))
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        match &self.result {
+            Ok(figures) => {
+                let figures: Vec<Value> = figures.iter().map(Figure::json).collect();
+                json!({ "attack": self.attack, "holds": !self.is_broken(), "figures": figures })
+            }
+            Err(Skipped(why)) => json!({ "attack": self.attack, "skipped": why }),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = match &self.result {
+            Ok(figures) => figures,
+            Err(Skipped(why)) => return writeln!(f, "{}: skipped, {why}", self.attack),
+        };
+        writeln!(f, "{}: {}", self.attack, if self.is_broken() { "BROKEN" } else { "holds" })?;
+        writeln!(f, "  {:<44} {:>12} {:>12} {:>14}", "", "without", "with", "bar")?;
+        for Figure { name, unit, without, with, bar } in figures {
+            let without = without.map_or_else(String::new, |value| unit.show(value));
+            let bar = match bar {
+                Some(Bar::AtMost(most)) => format!("≤ {}", unit.show(*most)),
+                Some(Bar::AtLeast(least)) => format!("≥ {}", unit.show(*least)),
+                None => String::new(),
+            };
+            write!(f, "  {name:<44} {without:>12} {:>12} {bar:>14}", unit.show(*with))?;
+            f.write_str("\n")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_broken_beyond_it_and_not_at_it() {
+        let figure = |with| Figure::new("lost", Unit::Count, with).without(0.0);
+        assert_eq!(figure(3.0).holds(), None);
+        assert_eq!(
+            [figure(3.0).at_most(3.0).holds(), figure(3.0).at_most(2.9).holds()],
+            [Some(true), Some(false)]
+        );
+        assert_eq!(
+            [figure(3.0).at_least(3.0).holds(), figure(3.0).at_least(3.1).holds()],
+            [Some(true), Some(false)]
+        );
+        let broken = Outcome { attack: "x", result: Ok(vec![figure(1.0), figure(1.0).at_most(0.0)]) };
+        assert!(broken.is_broken() && broken.to_string().contains("BROKEN"));
+        let skipped = Outcome { attack: "x", result: Err(Skipped("no rights".into())) };
+        assert!(!skipped.is_broken() && skipped.to_string() == "x: skipped, no rights\n");
+    }
+}
