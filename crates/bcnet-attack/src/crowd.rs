@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bcnet_session::client::Event;
-use bcnet_session::game::{Message, StateUpdate};
+use bcnet_session::game::{Message, Opcode, StateUpdate};
 use bcnet_transport::Time;
 
 use crate::delays::Delays;
@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     pub(crate) states: Delays,
     /// Chat that no honest player has said.
     pub(crate) strange: u64,
+    /// Reliable messages of kinds that no honest player says.
+    pub(crate) unknown: u64,
     /// Players who were there at the beginning and are not at the end, as they or the server see it.
     pub(crate) lost: u64,
 }
@@ -55,15 +57,25 @@ fn share(expected: u64, heard: usize) -> f64 {
 impl Crowd {
     /// Lets `count` players join, each from a network of its own.
     pub(crate) fn join(setting: &Setting, process: &Process, count: u16) -> anyhow::Result<Self> {
-        Self::join_at(setting, process.address(), process.password(), count)
+        Self::join_from(setting, process, count, Duration::ZERO)
+    }
+
+    /// The same from further away.
+    pub(crate) fn join_from(
+        setting: &Setting,
+        process: &Process,
+        count: u16,
+        lag: Duration,
+    ) -> anyhow::Result<Self> {
+        Self::join_at(setting, (process.address(), process.password()), count, lag)
     }
 
     /// The same at another place than the server's: a proxy, say.
     pub(crate) fn join_at(
         setting: &Setting,
-        server: SocketAddrV4,
-        password: &str,
+        (server, password): (SocketAddrV4, &str),
         count: u16,
+        lag: Duration,
     ) -> anyhow::Result<Self> {
         let mut crowd = Self {
             players: Vec::new(),
@@ -79,6 +91,7 @@ impl Crowd {
                 name: &format!("Honest {number}"),
                 password,
                 nonce: 0x1000 + u32::from(number),
+                lag,
             };
             crowd.players.push(Player::connect(setting.arena, setting.clock, ticket)?);
             let end = setting.clock.now() + JOINING;
@@ -211,6 +224,9 @@ impl Crowd {
                     Some(said) => seen.chat.add(now.since(said)),
                     None => seen.strange += 1,
                 },
+                Event::Received { reliable: true } => {
+                    seen.unknown += u64::from(Opcode::of(payload) == Some(UNKNOWN))
+                }
                 Event::Received { reliable: false } => {
                     if let Ok(Message::StateUpdate(update)) = Message::parse(payload)
                         && let Some(said) = self.states.get(&(update.object.0, update.time.to_bits()))
@@ -230,6 +246,8 @@ fn said_at(text: &str) -> Option<Time> {
     micros.parse().ok().map(Time::from_micros)
 }
 
+/// An opcode that no game has: it is passed on as it is.
+pub(crate) const UNKNOWN: Opcode = Opcode(0x7E);
 /// How lines of honest players begin.
 const MARK: &str = "honest ";
 /// How long a join may take when there is no attack.

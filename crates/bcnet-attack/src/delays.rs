@@ -20,7 +20,7 @@ impl Delays {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let at = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
-        sorted.get(at).or(sorted.last()).copied().unwrap_or_default()
+        sorted.get(at).copied().unwrap_or_default()
     }
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn join_once(
         name: &format!("Newcomer {number}"),
         password: process.password(),
         nonce: (setting.seed as u32).wrapping_mul(0x9E37_79B9) ^ u32::from(number),
+        lag: Duration::ZERO,
     };
     let clock = setting.clock;
     let start = clock.now();

@@ -1,5 +1,6 @@
 //! A player: the session's client over a real socket.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,6 +26,8 @@ pub(crate) struct Ticket<'a> {
     pub(crate) name: &'a str,
     pub(crate) password: &'a str,
     pub(crate) nonce: u32,
+    /// How long what it is sent takes to arrive, beside what it takes on this machine.
+    pub(crate) lag: Duration,
 }
 
 /// A player and its socket.
@@ -38,6 +41,9 @@ pub(crate) struct Player {
     pub(crate) entered: Option<Time>,
     socket: UdpSocket,
     clock: Clock,
+    lag: Duration,
+    /// What is under way to it, and when it arrives.
+    under_way: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
     payload: Vec<u8>,
 }
 
@@ -64,6 +70,8 @@ impl Player {
             entered: None,
             socket,
             clock,
+            lag: ticket.lag,
+            under_way: VecDeque::new(),
             payload: Vec::new(),
         })
     }
@@ -77,30 +85,38 @@ impl Player {
 
     /// Returns when it has something to do.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.client.next_timeout()
+        let arrival = self.under_way.front().map(|(due, ..)| *due);
+        [self.client.next_timeout(), arrival].into_iter().flatten().min()
     }
 
     /// Takes what has arrived, does what a client does by itself on its way into the game, tells `hear` the rest, and sends
     /// what is to be sent.
     pub(crate) fn turn(&mut self, mut hear: impl FnMut(&Event, &[u8], Time)) {
-        let mut buffer = [0; 2048];
-        loop {
-            match self.socket.recv_from(&mut buffer) {
-                Ok((len, SocketAddr::V4(from))) => {
-                    let now = self.clock.now();
-                    self.client.handle_datagram(from, buffer.get_mut(..len).unwrap_or_default(), now);
-                    self.take_events(&mut hear);
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The network complains of something sent earlier, or there is nothing.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => {}
-            }
+        self.receive();
+        let now = self.clock.now();
+        while self.under_way.front().is_some_and(|(due, ..)| *due <= now) {
+            let Some((_, from, mut bytes)) = self.under_way.pop_front() else { break };
+            self.client.handle_datagram(from, &mut bytes, now);
+            self.take_events(&mut hear);
         }
         self.client.handle_timeout(self.clock.now());
         self.take_events(&mut hear);
         self.send();
+    }
+
+    fn receive(&mut self) {
+        let mut buffer = [0; 2048];
+        loop {
+            match self.socket.recv_from(&mut buffer) {
+                Ok((len, SocketAddr::V4(from))) => {
+                    let bytes = buffer.get(..len).unwrap_or_default().to_vec();
+                    self.under_way.push_back((self.clock.now() + self.lag, from, bytes));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The network complains of something sent earlier, or there was a signal.
+                Ok(_) | Err(_) => {}
+            }
+        }
     }
 
     /// Sends what is to be sent.

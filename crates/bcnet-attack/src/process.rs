@@ -125,7 +125,7 @@ impl Process {
 
     /// Returns where players come to; port 0 if it has no place for them.
     pub(crate) fn address(&self) -> SocketAddrV4 {
-        self.at("port").unwrap_or(SocketAddrV4::new(self.setting.arena.server(), 0))
+        self.at("port").unwrap_or_else(|_| SocketAddrV4::new(self.setting.arena.server(), 0))
     }
 
     pub(crate) fn password(&self) -> &str {

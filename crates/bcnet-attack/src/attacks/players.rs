@@ -13,7 +13,7 @@ use bcnet_transport::{Quality, cipher};
 use super::{PLAYERS, ROOMY, compare, cost};
 use crate::Setting;
 use crate::clock::millis;
-use crate::crowd::{Crowd, Seen};
+use crate::crowd::{Crowd, Seen, UNKNOWN};
 use crate::forge::{Forger, Pace, flood};
 use crate::player::{Player, Ticket, wait};
 use crate::process::Process;
@@ -23,7 +23,7 @@ use crate::wire;
 
 pub(crate) fn bulk_sender(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     let server = Process::serve(setting, &[ROOMY])?;
-    let mut crowd = Crowd::join(setting, &server, PLAYERS)?;
+    let mut crowd = Crowd::join_from(setting, &server, PLAYERS, FAR)?;
     let quiet = crowd.play(&server, setting.time)?;
     let attacked = beside(setting, &server, &mut crowd, send_bulk)?;
     let p99 = |seen: &Seen| millis(seen.chat.quantile(0.99));
@@ -32,6 +32,8 @@ pub(crate) fn bulk_sender(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     figures.push(
         Figure::new("chat, p99 delay", Unit::Millis, p99(&attacked)).without(p99(&quiet)).at_most(250.0),
     );
+    let passed = attacked.unknown as f64 / f64::from(PLAYERS) / setting.time.as_secs_f64();
+    figures.push(Figure::new("attack, messages passed on per second", Unit::Count, passed));
     Ok(figures)
 }
 
@@ -45,7 +47,7 @@ fn send_bulk(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> a
         while said < due {
             said += 1;
             // What the transport does not take is not sent.
-            let _ = player.client.send(&[UNKNOWN], Quality::Reliable, clock.now());
+            let _ = player.client.send(&[UNKNOWN.0], Quality::Reliable, clock.now());
         }
         player.turn(|_, _, _| {});
         wait(clock, [&player], clock.now() + Duration::from_millis(2));
@@ -75,7 +77,7 @@ fn beside(
 /// Joins from the attacker's own address.
 fn join(setting: &Setting, server: SocketAddrV4, name: &str) -> anyhow::Result<Player> {
     let from = setting.arena.attacker();
-    let ticket = Ticket { server, from, name, password: "", nonce: setting.seed as u32 };
+    let ticket = Ticket { server, from, name, password: "", nonce: setting.seed as u32, lag: Duration::ZERO };
     let mut player = Player::connect(setting.arena, setting.clock, ticket)?;
     let end = setting.clock.now() + JOINING;
     while player.entered.is_none() && player.over.is_none() && setting.clock.now() < end {
@@ -187,8 +189,8 @@ pub(crate) fn return_after_kick(setting: &Setting) -> anyhow::Result<Vec<Figure>
     Ok(vec![Figure::new("back from another port at once", Unit::Count, is_back).at_most(0.0)])
 }
 
-/// An opcode that no game has: it is passed on as it is.
-const UNKNOWN: u8 = 0x7E;
+/// How far away those are who suffer from a full line.
+const FAR: Duration = Duration::from_millis(80);
 const HEAD_START: Duration = Duration::from_secs(2);
 const JOINING: Duration = Duration::from_secs(10);
 /// How long an attack may last beyond what its victims measure.
