@@ -10,7 +10,7 @@ use bcnet_session::game::{Message, Opcode, StateUpdate};
 use bcnet_transport::Time;
 
 use crate::delays::Delays;
-use crate::player::{Player, Ticket, wait};
+use crate::player::{Line, Player, Ticket, wait};
 use crate::{Setting, process::Process};
 
 /// Honest players in one game.
@@ -57,17 +57,17 @@ fn share(expected: u64, heard: usize) -> f64 {
 impl Crowd {
     /// Lets `count` players join, each from a network of its own.
     pub(crate) fn join(setting: &Setting, process: &Process, count: u16) -> anyhow::Result<Self> {
-        Self::join_from(setting, process, count, Duration::ZERO)
+        Self::join_from(setting, process, count, Line::NEAR)
     }
 
-    /// The same from further away.
+    /// The same at the end of such lines.
     pub(crate) fn join_from(
         setting: &Setting,
         process: &Process,
         count: u16,
-        lag: Duration,
+        line: Line,
     ) -> anyhow::Result<Self> {
-        Self::join_at(setting, (process.address(), process.password()), count, lag)
+        Self::join_at(setting, (process.address(), process.password()), count, line)
     }
 
     /// The same at another place than the server's: a proxy, say.
@@ -75,7 +75,7 @@ impl Crowd {
         setting: &Setting,
         (server, password): (SocketAddrV4, &str),
         count: u16,
-        lag: Duration,
+        line: Line,
     ) -> anyhow::Result<Self> {
         let mut crowd = Self {
             players: Vec::new(),
@@ -91,7 +91,7 @@ impl Crowd {
                 name: &format!("Honest {number}"),
                 password,
                 nonce: 0x1000 + u32::from(number),
-                lag,
+                line,
             };
             crowd.players.push(Player::connect(setting.arena, setting.clock, ticket)?);
             let end = setting.clock.now() + JOINING;

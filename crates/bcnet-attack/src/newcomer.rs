@@ -6,7 +6,7 @@ use bcnet_transport::Time;
 
 use crate::Setting;
 use crate::delays::Delays;
-use crate::player::{Player, Ticket, wait};
+use crate::player::{Line, Player, Ticket, wait};
 use crate::process::Process;
 
 /// How newcomers fared.
@@ -62,7 +62,7 @@ pub(crate) fn join_once(
         name: &format!("Newcomer {number}"),
         password: process.password(),
         nonce: (setting.seed as u32).wrapping_mul(0x9E37_79B9) ^ u32::from(number),
-        lag: Duration::ZERO,
+        line: Line::NEAR,
     };
     let clock = setting.clock;
     let start = clock.now();

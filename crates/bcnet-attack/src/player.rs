@@ -26,8 +26,23 @@ pub(crate) struct Ticket<'a> {
     pub(crate) name: &'a str,
     pub(crate) password: &'a str,
     pub(crate) nonce: u32,
-    /// How long what it is sent takes to arrive, beside what it takes on this machine.
+    pub(crate) line: Line,
+}
+
+/// How a player is connected: what it is sent waits for its line, and is lost if too much waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    /// How long a datagram takes, beside what it takes on this machine.
     pub(crate) lag: Duration,
+    /// How many bytes a second the line carries, headers of UDP and IP included.
+    pub(crate) rate: Option<u32>,
+}
+
+impl Line {
+    /// No way at all.
+    pub(crate) const NEAR: Self = Self { lag: Duration::ZERO, rate: None };
+    /// 96 kbit/s, a few countries away.
+    pub(crate) const NARROW: Self = Self { lag: Duration::from_millis(40), rate: Some(12_000) };
 }
 
 /// A player and its socket.
@@ -41,7 +56,9 @@ pub(crate) struct Player {
     pub(crate) entered: Option<Time>,
     socket: UdpSocket,
     clock: Clock,
-    lag: Duration,
+    line: Line,
+    /// When the line has carried all that it was given.
+    line_free: Time,
     /// What is under way to it, and when it arrives.
     under_way: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
     payload: Vec<u8>,
@@ -70,7 +87,8 @@ impl Player {
             entered: None,
             socket,
             clock,
-            lag: ticket.lag,
+            line: ticket.line,
+            line_free: Time::ZERO,
             under_way: VecDeque::new(),
             payload: Vec::new(),
         })
@@ -109,14 +127,28 @@ impl Player {
         loop {
             match self.socket.recv_from(&mut buffer) {
                 Ok((len, SocketAddr::V4(from))) => {
-                    let bytes = buffer.get(..len).unwrap_or_default().to_vec();
-                    self.under_way.push_back((self.clock.now() + self.lag, from, bytes));
+                    let bytes = buffer.get(..len).unwrap_or_default();
+                    if let Some(due) = self.carry(len) {
+                        self.under_way.push_back((due, from, bytes.to_vec()));
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The network complains of something sent earlier, or there was a signal.
                 Ok(_) | Err(_) => {}
             }
         }
+    }
+
+    /// Returns when the line has carried so many bytes more; `None` if too many wait already.
+    fn carry(&mut self, len: usize) -> Option<Time> {
+        let now = self.clock.now();
+        let Some(rate) = self.line.rate else { return Some(now + self.line.lag) };
+        let start = self.line_free.max(now);
+        if start.since(now) > MAX_WAIT {
+            return None;
+        }
+        self.line_free = start + Duration::from_secs_f64((len + HEADERS) as f64 / f64::from(rate));
+        Some(self.line_free + self.line.lag)
     }
 
     /// Sends what is to be sent.
@@ -192,5 +224,9 @@ pub(crate) fn wait<'a>(clock: Clock, players: impl IntoIterator<Item = &'a Playe
     let _ = poll(&mut sockets, Some(&timeout));
 }
 
+/// Of IPv4 and UDP.
+const HEADERS: usize = 28;
+/// How much waits before a line, told as time.
+const MAX_WAIT: Duration = Duration::from_millis(500);
 /// How long a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);

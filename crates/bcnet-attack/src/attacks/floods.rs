@@ -12,6 +12,7 @@ use crate::asker::ask_often;
 use crate::clock::millis;
 use crate::crowd::{Crowd, Seen};
 use crate::forge::{Flooded, Forger, Pace, any_network, flood};
+use crate::player::Line;
 use crate::process::Process;
 use crate::report::{Figure, Unit};
 
@@ -58,7 +59,7 @@ fn under_flood(setting: &Setting, garbage: Garbage, target: Target) -> anyhow::R
         }
     };
     let attacked = proxy.as_ref().unwrap_or(&server);
-    let mut crowd = Crowd::join_at(setting, (attacked.address(), ""), PLAYERS, Duration::ZERO)?;
+    let mut crowd = Crowd::join_at(setting, (attacked.address(), ""), PLAYERS, Line::NEAR)?;
     let quiet = crowd.play(&server, setting.time)?;
     let before = attacked.usage();
     let (seen, flooded) = pour(setting, garbage, attacked.address(), || crowd.play(&server, setting.time))?;
@@ -132,7 +133,7 @@ pub(crate) fn other_session(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
         "[[session]]\nport = 22101\n[[session]]\nname = \"Other\"\nport = 22102\nplayer_limit = 16\n",
     )?;
     let quiet_place = SocketAddrV4::new(setting.arena.server(), 22102);
-    let mut crowd = Crowd::join_at(setting, (quiet_place, ""), PLAYERS, Duration::ZERO)?;
+    let mut crowd = Crowd::join_at(setting, (quiet_place, ""), PLAYERS, Line::NEAR)?;
     let quiet = crowd.play(&server, setting.time)?;
     let (attacked, flooded) =
         pour(setting, Garbage::Random, server.address(), || crowd.play(&server, setting.time))?;

@@ -15,25 +15,32 @@ use crate::Setting;
 use crate::clock::millis;
 use crate::crowd::{Crowd, Seen, UNKNOWN};
 use crate::forge::{Forger, Pace, flood};
-use crate::player::{Player, Ticket, wait};
+use crate::player::{Line, Player, Ticket, wait};
 use crate::process::Process;
 use crate::raw::{Manner, RawClient};
 use crate::report::{Figure, Unit};
 use crate::wire;
 
 pub(crate) fn bulk_sender(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let server = Process::serve(setting, &[ROOMY])?;
-    let mut crowd = Crowd::join_from(setting, &server, PLAYERS, FAR)?;
-    let quiet = crowd.play(&server, setting.time)?;
-    let attacked = beside(setting, &server, &mut crowd, send_bulk)?;
-    let p99 = |seen: &Seen| millis(seen.chat.quantile(0.99));
-    let mut figures = compare("", &quiet, &attacked);
-    figures.retain(|figure| !figure.is_named("chat, p99 delay"));
-    figures.push(
-        Figure::new("chat, p99 delay", Unit::Millis, p99(&attacked)).without(p99(&quiet)).at_most(250.0),
-    );
-    let passed = attacked.unknown as f64 / f64::from(PLAYERS) / setting.time.as_secs_f64();
-    figures.push(Figure::new("attack, messages passed on per second", Unit::Count, passed));
+    let mut figures = Vec::new();
+    for (label, line) in [("near: ", Line::NEAR), ("narrow line: ", Line::NARROW)] {
+        setting.progress("bulk-sender", label.trim_end_matches(": "));
+        let server = Process::serve(setting, &[ROOMY])?;
+        let mut crowd = Crowd::join_from(setting, &server, PLAYERS, line)?;
+        let quiet = crowd.play(&server, setting.time)?;
+        let attacked = beside(setting, &server, &mut crowd, send_bulk)?;
+        let p99 = |seen: &Seen| millis(seen.chat.quantile(0.99));
+        let mut heard = compare(label, &quiet, &attacked);
+        heard.retain(|figure| !figure.is_named(&format!("{label}chat, p99 delay")));
+        figures.extend(heard);
+        figures.push(
+            Figure::new(format!("{label}chat, p99 delay"), Unit::Millis, p99(&attacked))
+                .without(p99(&quiet))
+                .at_most(250.0),
+        );
+        let passed = attacked.unknown as f64 / f64::from(PLAYERS) / setting.time.as_secs_f64();
+        figures.push(Figure::new(format!("{label}bulk passed on per second"), Unit::Count, passed));
+    }
     Ok(figures)
 }
 
@@ -77,7 +84,7 @@ fn beside(
 /// Joins from the attacker's own address.
 fn join(setting: &Setting, server: SocketAddrV4, name: &str) -> anyhow::Result<Player> {
     let from = setting.arena.attacker();
-    let ticket = Ticket { server, from, name, password: "", nonce: setting.seed as u32, lag: Duration::ZERO };
+    let ticket = Ticket { server, from, name, password: "", nonce: setting.seed as u32, line: Line::NEAR };
     let mut player = Player::connect(setting.arena, setting.clock, ticket)?;
     let end = setting.clock.now() + JOINING;
     while player.entered.is_none() && player.over.is_none() && setting.clock.now() < end {
@@ -189,8 +196,6 @@ pub(crate) fn return_after_kick(setting: &Setting) -> anyhow::Result<Vec<Figure>
     Ok(vec![Figure::new("back from another port at once", Unit::Count, is_back).at_most(0.0)])
 }
 
-/// How far away those are who suffer from a full line.
-const FAR: Duration = Duration::from_millis(80);
 const HEAD_START: Duration = Duration::from_secs(2);
 const JOINING: Duration = Duration::from_secs(10);
 /// How long an attack may last beyond what its victims measure.
