@@ -60,48 +60,35 @@ const QUERIES: [&str; 7] =
     [r"\status\", r"\players\", r"\info\", r"\rules\", r"\basic\", r"\secure\abcdef", r"\echo\0123456789"];
 
 pub(crate) fn reflect(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let server = Process::serve(setting, &[ROOMY])?;
-    let mut crowd = Crowd::join(setting, &server, TALKERS)?;
     let mut figures = Vec::new();
     for kind in &KINDS {
         setting.progress("reflect", kind.name);
-        let heard = count(setting, &server, &mut crowd, kind)?;
-        let sustained = if kind.rate == 0 { heard.in_all() } else { heard.later() };
-        let most = if kind.rate == 0 { 3.0 } else { 1.0 };
+        let rng = &mut Rng::new(setting.seed);
+        let heard = exchange(setting, kind.rate, |number| (kind.write)(number, rng))?;
+        let (later, most) = if kind.rate == 0 { (heard.in_all(), 3.0) } else { (heard.later(), 1.0) };
         figures.push(Figure::new(format!("{}, in 10 s", kind.name), Unit::Times, heard.worst()).at_most(3.0));
-        figures.push(Figure::new(format!("{}, later", kind.name), Unit::Times, sustained).at_most(most));
+        figures.push(Figure::new(format!("{}, later", kind.name), Unit::Times, later).at_most(most));
     }
-    let heard = ask(setting, &server, &mut crowd)?;
-    figures.push(
-        Figure::new("queries, bytes to a /24 in 10 s", Unit::Bytes, heard.most_bytes()).at_most(2000.0),
-    );
+    setting.progress("reflect", "queries");
+    let heard = exchange(setting, 100, |number| {
+        let query = QUERIES[number as usize % QUERIES.len()];
+        (victim((number % 250) as u16), query.as_bytes().to_vec())
+    })?;
+    let bytes = heard.most_bytes();
+    figures.push(Figure::new("queries, bytes to a /24 in 10 s", Unit::Bytes, bytes).at_most(2000.0));
     figures.push(Figure::new("queries, in all", Unit::Times, heard.in_all()));
     Ok(figures)
 }
 
-/// Sends a kind of datagram for a while, and counts what comes back.
-fn count(setting: &Setting, server: &Process, crowd: &mut Crowd, kind: &Reflection) -> anyhow::Result<Heard> {
-    let rng = &mut Rng::new(setting.seed);
-    exchange(setting, server, crowd, kind.rate, |number| (kind.write)(number, rng))
-}
-
-/// Asks all that can be asked from one network.
-fn ask(setting: &Setting, server: &Process, crowd: &mut Crowd) -> anyhow::Result<Heard> {
-    setting.progress("reflect", "queries");
-    exchange(setting, server, crowd, 100, |number| {
-        let query = QUERIES[number as usize % QUERIES.len()];
-        (victim((number % 250) as u16), query.as_bytes().to_vec())
-    })
-}
-
+/// Sends datagrams for a while to a server at which others play, and counts what comes back.
 fn exchange(
     setting: &Setting,
-    server: &Process,
-    crowd: &mut Crowd,
     rate: u32,
     mut write: impl FnMut(u64) -> (SocketAddrV4, Vec<u8>),
 ) -> anyhow::Result<Heard> {
     let clock = setting.clock;
+    let server = Process::serve(setting, &[ROOMY])?;
+    let mut crowd = Crowd::join(setting, &server, TALKERS)?;
     let mut tap = Tap::new(server.address())?;
     let mut forger = Forger::new(setting.arena, server.address())?;
     let mut heard = Heard::default();

@@ -30,6 +30,7 @@ pub(crate) fn take_slots(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
             forger.push(*from, datagram);
         };
         let ((joins, held), flooded) = flood(setting.clock, pace, forger, write, || {
+            setting.clock.sleep_until(setting.clock.now() + HEAD_START);
             let joins = try_joins(setting, &server)?;
             let held = server.players()?.iter().filter(|(name, _)| name.starts_with(FORGED)).count();
             Ok((joins, held))
@@ -119,8 +120,7 @@ fn from_one_machine(
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let attacker = scope.spawn(|| attack(setting, server.address(), &is_over));
-        // A head start.
-        setting.clock.sleep_until(setting.clock.now() + Duration::from_secs(2));
+        setting.clock.sleep_until(setting.clock.now() + HEAD_START);
         let joins = try_joins(setting, &server);
         is_over.store(true, Ordering::Relaxed);
         attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
@@ -178,6 +178,8 @@ fn admitted(label: &str, quiet: &Joins, joins: &Joins) -> Vec<Figure> {
     ]
 }
 
+/// What an attacker may do before the first newcomer comes.
+const HEAD_START: Duration = Duration::from_secs(2);
 /// What forged players are called.
 const FORGED: &str = "Forged";
 const FORGED_PLAYERS: u8 = 16;
