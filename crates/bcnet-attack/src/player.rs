@@ -10,7 +10,6 @@ use anyhow::Context;
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, End, Event, Options};
 use bcnet_session::game::{ObjectId, Ship, Species, Text8};
-use bcnet_transport::wire::Text;
 use bcnet_transport::{Config, Connect, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -71,12 +70,7 @@ impl Player {
         let socket =
             UdpSocket::bind((ticket.from, 0)).with_context(|| format!("cannot bind {}", ticket.from))?;
         socket.set_nonblocking(true)?;
-        let password = Text::encode(ticket.password).unwrap_or_default();
-        let connect = Connect {
-            host: ticket.server,
-            nonce: ticket.nonce,
-            password: Text::new(&password).unwrap_or_default(),
-        };
+        let connect = Connect { host: ticket.server, nonce: ticket.nonce, password: ticket.password };
         let config = Config { address: ticket.from, ..Config::default() };
         let client = Client::connect(config, connect, Options::named(ticket.name), clock.now());
         Ok(Self {
