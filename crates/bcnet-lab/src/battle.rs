@@ -13,7 +13,7 @@ use crate::rng::Rng;
 
 /// One message of the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shot {
+pub(crate) struct BattleMessage {
     /// When it is sent.
     pub(crate) at: Time,
     /// The ship that sends it to the host, or to which the host sends it.
@@ -70,7 +70,7 @@ impl Battle {
     }
 
     /// Returns the messages of the next frame.
-    pub(crate) fn frame(&mut self) -> Vec<Shot> {
+    pub(crate) fn frame(&mut self) -> Vec<BattleMessage> {
         let at = self.next();
         let Some(number) = self.frames.iter().position(|frame| *frame == at) else { return Vec::new() };
         let swing = JITTER.mul_f64(2.0 * self.rng.share());
@@ -78,21 +78,21 @@ impl Battle {
         if number < self.ships.len() { self.ship_frame(number, at) } else { self.host_frame(at) }
     }
 
-    fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<Shot> {
+    fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<BattleMessage> {
         let messages = self.reliable_messages(ship, at);
         for message in &messages {
             let others =
                 (0..self.ships.len()).filter(|other| message.everyone || (message.relayed && *other != ship));
             self.relay.extend(others.map(|other| (other, message.size)));
         }
-        let shot = |size, quality| Shot { at, ship, from_host: false, size, quality };
-        let mut shots: Vec<Shot> =
-            messages.iter().map(|message| shot(message.size, Quality::Reliable)).collect();
+        let message = |size, quality| BattleMessage { at, ship, from_host: false, size, quality };
+        let mut sent: Vec<BattleMessage> =
+            messages.iter().map(|reliable| message(reliable.size, Quality::Reliable)).collect();
         if self.rng.chance(STATE) {
             let size = SHIP_STATES[self.rng.size(SHIP_STATES.len())];
-            shots.push(shot(size, Quality::Unreliable));
+            sent.push(message(size, Quality::Unreliable));
         }
-        shots
+        sent
     }
 
     /// Returns the reliable messages of a ship in its frame.
@@ -121,25 +121,25 @@ impl Battle {
         messages
     }
 
-    fn host_frame(&mut self, at: Time) -> Vec<Shot> {
-        let shot = |ship, size, quality| Shot { at, ship, from_host: true, size, quality };
-        let mut shots: Vec<Shot> =
-            self.relay.drain(..).map(|(ship, size)| shot(ship, size, Quality::Reliable)).collect();
+    fn host_frame(&mut self, at: Time) -> Vec<BattleMessage> {
+        let message = |ship, size, quality| BattleMessage { at, ship, from_host: true, size, quality };
+        let mut sent: Vec<BattleMessage> =
+            self.relay.drain(..).map(|(ship, size)| message(ship, size, Quality::Reliable)).collect();
         if self.events <= at {
             self.events = at + wait(&mut self.rng, EVENTS);
             for _ in 0..self.rng.between(1, 11) {
-                shots.extend((0..self.ships.len()).map(|ship| shot(ship, 25, Quality::Reliable)));
+                sent.extend((0..self.ships.len()).map(|ship| message(ship, 25, Quality::Reliable)));
             }
         }
         for ship in 0..self.ships.len() {
             for _ in 0..self.ships.len() {
                 if self.rng.chance(LANE) {
                     let size = HOST_STATES[self.rng.size(HOST_STATES.len())];
-                    shots.push(shot(ship, size, Quality::Unreliable));
+                    sent.push(message(ship, size, Quality::Unreliable));
                 }
             }
         }
-        shots
+        sent
     }
 }
 

@@ -22,7 +22,9 @@ mod world;
 pub use behavior::NodeBehavior;
 pub use engine::{LabEngine, SendMode};
 pub use link::{Arrival, Faults, Link, LinkStats, Script};
-pub use measurement::{Measurement, Metric, Value};
+pub use measurement::{
+    CountMetric, DelayMetric, LogMetric, Measurement, Metric, QueueMetric, TotalMetric, Value,
+};
 pub use meter::{Delay, SeenDatagram};
 pub use observer::{DatagramMeta, Observer};
 pub use outcome::{CheckedExpectation, DumpRecord, NodeOutcome, NodeSample, Outcome, ProxyOutcome, Sample};

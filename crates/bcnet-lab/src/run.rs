@@ -220,8 +220,8 @@ impl<'a> Runner<'a> {
         for index in 0..self.battles.len() {
             let (battle, until) = &mut self.battles[index];
             if battle.next() == at && at < *until {
-                for shot in battle.frame() {
-                    self.shoot(shot);
+                for message in battle.frame() {
+                    self.send_of_battle(message);
                 }
             }
         }

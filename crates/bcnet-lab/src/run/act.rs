@@ -6,7 +6,7 @@ use bcnet_transport::Quality;
 use bcnet_transport::wire::{PeerId, Text};
 
 use super::Runner;
-use crate::battle::Shot;
+use crate::battle::BattleMessage;
 use crate::engine::SendMode;
 use crate::observer::DatagramMeta;
 use crate::scenario::{Action, Content, NodeRole, PeerRef, Target};
@@ -76,18 +76,18 @@ impl Runner<'_> {
         }
     }
 
-    pub(super) fn shoot(&mut self, shot: Shot) {
+    pub(super) fn send_of_battle(&mut self, message: BattleMessage) {
         let Some(host) = self.scenario.host() else { return };
         let nodes = self.scenario.nodes.iter().enumerate();
         let mut clients = nodes.filter(|(_, node)| node.role == NodeRole::Client);
-        let Some((client, _)) = clients.nth(shot.ship) else { return };
-        let (from, to) = if shot.from_host { (host, client) } else { (client, host) };
-        let (to, mode) = (Destination::Peer(self.id_of(PeerRef::Node(to))), SendMode::Plain(shot.quality));
-        if shot.quality == Quality::Unreliable {
+        let Some((client, _)) = clients.nth(message.ship) else { return };
+        let (from, to) = if message.from_host { (host, client) } else { (client, host) };
+        let (to, mode) = (Destination::Peer(self.id_of(PeerRef::Node(to))), SendMode::Plain(message.quality));
+        if message.quality == Quality::Unreliable {
             // Not worth a number: there are many of them, and nobody asks when they arrive.
-            return self.give(from, to, &STATE[..shot.size.min(STATE.len())], mode, false);
+            return self.give(from, to, &STATE[..message.size.min(STATE.len())], mode, false);
         }
-        self.send(from, to, shot.size, mode);
+        self.send(from, to, message.size, mode);
     }
 
     /// Sends a payload that will be known again.
