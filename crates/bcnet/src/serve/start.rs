@@ -262,6 +262,7 @@ mod tests {
                 ("system" | "rotation", _) => "Multi2",
                 ("refusal_opcode", _) => "0x23",
                 ("relay_rate", _) => "7KiB",
+                ("trusted", _) => "192.0.2.7",
                 (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {
                     "7s"
                 }
