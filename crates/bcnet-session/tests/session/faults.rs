@@ -256,4 +256,7 @@ fn states_do_not_queue_up_behind_a_full_line() {
     assert_eq!(states, [subsystems, without_hash(state(0, 19.0)), without_hash(state(1, 19.0))]);
     let others = world.take(1).into_iter().filter(|payload| payload[0] == 0x1C).count();
     assert_eq!(others, 21, "whose line is free gets all");
+    // What was dropped is counted, in all and for whom.
+    let outdated: Vec<_> = world.session.players().map(|player| player.outdated).collect();
+    assert_eq!((world.session.counters().outdated, outdated), (38, vec![0, 0, 38]));
 }

@@ -46,6 +46,35 @@ fn a_valid_id_from_another_address_changes_nothing() {
     assert_eq!(host.endpoint.rejected().total(), 3);
 }
 
+/// T-40, T-58: whose a datagram can be is seen in its first byte, which is never ciphered. What is screened out would have had
+/// no effect but to be counted, for the same cause.
+#[test]
+fn what_is_screened_out_would_have_had_no_effect() {
+    let mut seen = [0; 2];
+    for sender in 0..=u8::MAX {
+        for from in [address(1), address(2)] {
+            let bytes = from_peer(sender, &[unreliable(b"x")]);
+            let [mut screened, mut handled] = [(); 2].map(|()| puppet(plain()));
+            let passes = screened.endpoint.screen(from, &bytes);
+            seen[usize::from(passes)] += 1;
+            handled.hear_from(from, &bytes, START);
+            if !passes {
+                assert_eq!(screened.endpoint.rejected(), handled.endpoint.rejected(), "{sender} from {from}");
+                assert_eq!(handled.endpoint.rejected().total(), 1);
+                assert_eq!(handled.snapshot(PeerId(2), START), puppet(plain()).snapshot(PeerId(2), START));
+                assert_eq!((screened.events(), screened.says(START)), (vec![], vec![]));
+            }
+        }
+    }
+    // The player's own id from its own address; who has none yet, and browsers, from anywhere.
+    assert_eq!(seen, [507, 5]);
+    let mut host = puppet(plain());
+    assert!(!host.endpoint.screen(address(1), &[]));
+    assert_eq!(host.endpoint.rejected().count(Cause::Malformed), 1);
+    let mut client = puppet_client(plain());
+    assert!(client.endpoint.screen(HOST, &[9]), "a client hears one address only");
+}
+
 /// T-58: nor does one with an id that nobody has, known address or not.
 #[test]
 fn an_id_that_nobody_has_changes_nothing() {

@@ -361,7 +361,7 @@ fn touch(host: &mut SessionHost, index: u32, touched: &mut Vec<u32>) {
 /// A session that nothing arrives at is not looked at again before this has passed, whatever it says.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a turn may take what has arrived, before what came of it leaves.
-const RECEIVE_TIME: Duration = Duration::from_millis(1);
+const RECEIVE_TIME: Duration = Duration::from_micros(250);
 /// How many errors of a socket are looked at in a turn.
 const MAX_ERRORS: u32 = 16;
 /// How long players may take to hear the goodbye.
