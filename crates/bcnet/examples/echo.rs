@@ -3,17 +3,12 @@
 //! What it costs is what the system takes for datagrams of that size and number: the yardstick for `bcnet serve`, for
 //! `.ci/bars`. `echo PORT SOCKETS` listens at that many ports from `PORT` on.
 
-#[path = "../src/udp/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "it is the program's, which needs more of it")]
-mod udp;
-
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::Context;
+use bcnet_udp::{Batch, Io, Received, Socket};
 use mio::{Events, Interest, Poll, Token};
-
-use udp::{Batch, Io, Received, Socket};
 
 fn main() -> anyhow::Result<()> {
     let numbers: Vec<u16> = std::env::args()

@@ -30,7 +30,6 @@ mod reply_addresses;
 mod serve;
 mod signals;
 mod swarm;
-mod udp;
 
 use std::io;
 use std::process::ExitCode;

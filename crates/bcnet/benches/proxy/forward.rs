@@ -2,16 +2,11 @@
 //!
 //! What it costs is what the system takes for that: the yardstick for `bcnet proxy`.
 
-#[path = "../../src/udp/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "it is the program's, which needs more of it")]
-mod udp;
-
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use bcnet_udp::{Batch, Io, Received, Socket};
 use mio::{Events, Interest, Poll, Token};
-
-use udp::{Batch, Io, Received, Socket};
 
 /// Passes on what comes to a port of its own, which it prints, for ever.
 pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {

@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::Time;
+use bcnet_udp::{Batch, Head, Received, Socket};
 
 use super::list::{List, Note, Outgoing};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::log::LineLimit;
 use crate::random::unguessable;
-use crate::udp::{Batch, Head, Received, Socket};
 
 /// The list of servers, and the socket at which they announce themselves.
 pub(super) struct ListServer {

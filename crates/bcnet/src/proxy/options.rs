@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 
 use bcnet_session::Network;
+use bcnet_udp::{Io, Socket};
 
 use super::relay::Commands;
 use crate::background::Background;
@@ -19,7 +20,6 @@ use crate::config::{HostPort, Master, Value as _};
 use crate::lookup;
 use crate::masters;
 use crate::signals::{self, Signal};
-use crate::udp::{Io, Socket};
 
 /// A server by name or address.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@ use bcnet_proxy::{Bytes, Config, Event, Inbound, Leg, Output, Proxy, Refusal, So
 use bcnet_session::{Masters, Network, answer_challenge, heartbeat};
 use bcnet_transport::wire::Role;
 use bcnet_transport::{Time, cipher};
+use bcnet_udp::{Batch, Head, Io, Socket};
 
 use super::metrics::{self, Metrics};
 use super::options::Upstream;
@@ -22,7 +23,6 @@ use crate::event_loop::{CommandSender, EventLoop, Service};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::recorder::Recorder;
-use crate::udp::{Batch, Head, Io, Socket};
 
 /// What a relay is made of.
 pub(super) struct Setup {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bcnet_proxy::{Bytes, Leg};
 use bcnet_transport::{Time, cipher};
+use bcnet_udp::{Batch, Head, Received, Socket};
 
 use crate::event_loop::Registrar;
 use crate::log::LineLimit;
 use crate::reply_addresses::ReplyAddresses;
-use crate::udp::{Batch, Head, Received, Socket};
 
 /// The socket that players talk to.
 pub(super) const LISTENING: u32 = 0;

@@ -22,12 +22,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bcnet_udp::Io;
+
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::control::{Envelope, Request};
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
-use crate::udp::Io;
 use crate::{Verdict, config, ctl, log};
 use control_plane::{ControlPlane, Triggers};
 

@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use bcnet_transport::{Deadlines, Time, cipher};
+use bcnet_udp::{Batch, Received, SLOTS};
 
 use super::coalescing::{Coalescing, Limits};
 use super::containment::contain;
@@ -15,7 +16,6 @@ use super::session_host::{Reading, SessionHost};
 use crate::clock::{Clock, wall_now};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::recorder::Recorder;
-use crate::udp::{Batch, Received, SLOTS};
 
 /// The sessions of one thread.
 pub(super) struct SessionGroup {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bcnet_session::{Bucket, Config, Event, Rate, Session};
 use bcnet_transport::wire::{Kind, PeerId};
 use bcnet_transport::{Cause, Time};
+use bcnet_udp::{Batch, Head, Socket, Unsent};
 
 use super::containment::contain;
 use super::event_log::EventLog;
@@ -14,7 +15,6 @@ use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::random::unguessable;
 use crate::reply_addresses::ReplyAddresses;
-use crate::udp::{Batch, Head, Socket, Unsent};
 
 /// A session, the socket it has, and what passes through.
 pub(super) struct SessionHost {

@@ -10,6 +10,7 @@ use std::thread;
 use anyhow::bail;
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
+use bcnet_udp::{Io, Socket};
 use tracing::level_filters::LevelFilter;
 
 use super::ban_list::BanList;
@@ -22,7 +23,6 @@ use crate::config::{self, Loaded, Origin, Settings};
 use crate::query::{FIRST_PORT, LAST_PORT};
 use crate::random::unguessable;
 use crate::recorder::Ring;
-use crate::udp::{Io, Socket};
 use crate::{bans, control, log, manifest};
 
 /// Binds a socket for every session.

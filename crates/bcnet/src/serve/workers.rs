@@ -203,7 +203,7 @@ impl Drop for Notice {
 mod tests {
     use super::*;
     use crate::serve::session_group::tests::{LIMITS, hosts};
-    use crate::udp::Io;
+    use bcnet_udp::Io;
 
     /// Returns threads for so many sessions, before they are started.
     fn dealt(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {

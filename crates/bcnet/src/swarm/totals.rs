@@ -54,7 +54,7 @@ pub(super) struct Datagrams {
 
 impl Default for Datagrams {
     fn default() -> Self {
-        Self { count: 0, bytes: 0, sizes: vec![0; crate::udp::ROOM + 1] }
+        Self { count: 0, bytes: 0, sizes: vec![0; bcnet_udp::ROOM + 1] }
     }
 }
 

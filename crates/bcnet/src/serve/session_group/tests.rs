@@ -7,11 +7,11 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, End, Event, Options};
 use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Quality};
+use bcnet_udp::{Io, Socket};
 
 use super::*;
 use crate::allocations;
 use crate::event_loop::EventLoop;
-use crate::udp::{Io, Socket};
 
 pub(in crate::serve) const LIMITS: Limits =
     Limits { budget: 0.5, min: Duration::ZERO, max: Duration::from_millis(20) };

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bcnet_transport::cipher;
+use bcnet_wire::cipher;
 
 use super::batch::SLOTS;
 use super::*;

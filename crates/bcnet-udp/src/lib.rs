@@ -17,11 +17,11 @@ use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-pub(crate) use batch::{Batch, Head, ROOM, SLOTS};
+pub use batch::{Batch, Head, ROOM, SLOTS};
 
 /// How datagrams get to the system and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Io {
+pub enum Io {
     /// Many per system call.
     #[cfg(target_os = "linux")]
     Batched,
@@ -31,7 +31,7 @@ pub(crate) enum Io {
 
 impl Io {
     /// The best that the platform has.
-    pub(crate) const BEST: Self = {
+    pub const BEST: Self = {
         #[cfg(target_os = "linux")]
         {
             Self::Batched
@@ -45,20 +45,20 @@ impl Io {
 
 /// A bound socket that never blocks.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub struct Socket {
     /// None while it cannot be bound again.
     socket: Option<UdpSocket>,
     io: Io,
     /// The only one whom it sends to and hears.
     remote: Option<SocketAddrV4>,
     /// What the system says to whatever is sent.
-    #[cfg(test)]
-    pub(crate) send_error: Option<i32>,
+    #[cfg(any(test, feature = "faults"))]
+    pub send_error: Option<i32>,
 }
 
 /// What a look at a socket brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received {
+pub enum Received {
     /// The socket is empty.
     All,
     /// The batch or the turn is full; there may be more.
@@ -67,12 +67,12 @@ pub(crate) enum Received {
 
 impl Socket {
     /// Returns a socket for talking to anybody.
-    pub(crate) fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
+    pub fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
         Self::new(address, io, address.ip().is_unspecified())
     }
 
     /// Returns a socket for talking to `remote` only, which costs the system less. What others send does not arrive.
-    pub(crate) fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
+    pub fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
         let socket = Self::new(address, io, false)?;
         socket.open()?.connect(remote)?;
         Ok(Self { remote: Some(remote), ..socket })
@@ -91,13 +91,13 @@ impl Socket {
             socket: Some(socket),
             io,
             remote: None,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "faults"))]
             send_error: None,
         })
     }
 
     /// Binds it again to the address that it had, because it is of no more use.
-    pub(crate) fn rebind(&mut self, address: SocketAddrV4) -> io::Result<()> {
+    pub fn rebind(&mut self, address: SocketAddrV4) -> io::Result<()> {
         // The port is free only when it is closed.
         self.socket = None;
         *self = Self::bind(address, self.io)?;
@@ -105,7 +105,7 @@ impl Socket {
     }
 
     fn open_to_send(&self) -> io::Result<&UdpSocket> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "faults"))]
         if let Some(error) = self.send_error {
             return Err(io::Error::from_raw_os_error(error));
         }
@@ -117,7 +117,7 @@ impl Socket {
     }
 
     /// Asks the system to note when each datagram arrives, if it can. One of a socket that is connected has no note.
-    pub(crate) fn note_arrivals(&self) -> io::Result<()> {
+    pub fn note_arrivals(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         linux::note_arrivals(self.open()?)?;
         Ok(())
@@ -125,14 +125,18 @@ impl Socket {
 
     /// Returns how many datagrams the system has dropped because nobody took them in time, if it tells. The count begins
     /// again after the largest number.
-    pub(crate) fn dropped(&self) -> Option<u32> {
+    pub fn dropped(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         return linux::dropped(self.open().ok()?);
         #[cfg(not(target_os = "linux"))]
         None
     }
 
-    pub(crate) fn local(&self) -> io::Result<SocketAddrV4> {
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    /// That of the system, or that it is not open.
+    pub fn local(&self) -> io::Result<SocketAddrV4> {
         match self.open()?.local_addr()? {
             SocketAddr::V4(address) => Ok(address),
             SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
@@ -140,7 +144,7 @@ impl Socket {
     }
 
     /// Adds what has arrived to `batch`, marked with `owner`, but no more than `max`.
-    pub(crate) fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<Received> {
+    pub fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<Received> {
         let (mut left, socket) = (max, self.open()?);
         loop {
             let mut slots = batch.free();
@@ -161,7 +165,7 @@ impl Socket {
     }
 
     /// Sends the datagrams `range` of `batch`. Returns how many the system did not take, with its last reason.
-    pub(crate) fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
+    pub fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
         let mut slots = batch.part(range);
         let (mut unsent, is_connected) = (Unsent { datagrams: 0, reason: None }, self.remote.is_some());
         let mut is_told = false;
@@ -189,10 +193,10 @@ impl Socket {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(any(test, feature = "faults"), target_os = "linux"))]
 impl Socket {
     /// Returns a socket that gives nothing but errors: it is none.
-    pub(crate) fn broken() -> Self {
+    pub fn broken() -> Self {
         let file = std::fs::File::open("/dev/null").expect("a file");
         Self {
             socket: Some(std::os::fd::OwnedFd::from(file).into()),
@@ -220,10 +224,16 @@ impl Source for Socket {
 
 /// Datagrams that the system did not take.
 #[derive(Debug)]
-pub(crate) struct Unsent {
-    pub(crate) datagrams: u64,
-    pub(crate) reason: Option<io::Error>,
+pub struct Unsent {
+    /// How many.
+    pub datagrams: u64,
+    /// Why the last of them was not taken.
+    pub reason: Option<io::Error>,
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,21 +5,21 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::time::Duration;
 
-use bcnet_transport::wire::PeerId;
+use bcnet_wire::PeerId;
 
 /// What is known of a datagram besides its bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
+pub struct Head {
     /// Whose socket.
-    pub(crate) owner: u32,
+    pub owner: u32,
     /// The other end.
-    pub(crate) remote: SocketAddrV4,
+    pub remote: SocketAddrV4,
     /// Our address, if it is known or asked for.
-    pub(crate) local: Option<Ipv4Addr>,
+    pub local: Option<Ipv4Addr>,
     /// How many bytes.
-    pub(crate) len: usize,
+    pub len: usize,
     /// The datagram was longer than its room.
-    pub(crate) cut: bool,
+    pub cut: bool,
 }
 
 /// Room for datagrams that arrive, as many in each list.
@@ -42,7 +42,7 @@ impl Slots<'_> {
 
 /// Datagrams that have arrived, or are to be sent. The default has no room for any.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub struct Batch {
     heads: Box<[Head]>,
     room: Box<[[u8; ROOM]]>,
     /// When each has arrived, since 1970, where the system was asked and tells.
@@ -53,7 +53,9 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new() -> Self {
+    /// Returns an empty one.
+    #[must_use]
+    pub fn new() -> Self {
         let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let head = Head { owner: 0, remote: nobody, local: None, len: 0, cut: false };
         let (heads, room) = (vec![head; SLOTS].into(), vec![[0; ROOM]; SLOTS].into());
@@ -61,25 +63,37 @@ impl Batch {
         Self { heads, room, arrived, order: (0..SLOTS).collect(), len: 0 }
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    /// Returns how many datagrams it has.
+    #[must_use]
+    pub const fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) const fn is_full(&self) -> bool {
+    /// Returns whether it has no datagram.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns whether none more fits.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
         self.len == SLOTS
     }
 
     /// Returns whether two more might not fit.
-    pub(crate) const fn is_nearly_full(&self) -> bool {
+    #[must_use]
+    pub const fn is_nearly_full(&self) -> bool {
         self.len + 2 > SLOTS
     }
 
-    pub(crate) const fn clear(&mut self) {
+    /// Forgets all datagrams.
+    pub const fn clear(&mut self) {
         self.len = 0;
     }
 
     /// Returns the datagrams, with their bytes.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8])> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8])> {
         let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
         heads.iter_mut().zip(room).map(|(head, room)| {
             let len = head.len.min(ROOM);
@@ -88,7 +102,7 @@ impl Batch {
     }
 
     /// Returns the same with when each has arrived, since 1970, if the system was asked and tells.
-    pub(crate) fn iter_arrived(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8], Option<Duration>)> {
+    pub fn iter_arrived(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8], Option<Duration>)> {
         let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
         heads.iter_mut().zip(room).zip(&self.arrived).map(|((head, room), arrived)| {
             let len = head.len.min(ROOM);
@@ -97,7 +111,7 @@ impl Batch {
     }
 
     /// Holds what `other` does from now on.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
+    pub fn copy_from(&mut self, other: &Self) {
         self.len = other.len;
         self.heads[..self.len].copy_from_slice(&other.heads[..self.len]);
         for ((head, from), to) in other.heads.iter().zip(&other.room).zip(&mut self.room).take(self.len) {
@@ -107,7 +121,7 @@ impl Batch {
 
     /// Adds a datagram that `write` puts into the room it is given. Returns `false` if it has none, or there is no
     /// room.
-    pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Head>) -> bool {
+    pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Head>) -> bool {
         let (Some(slot), Some(room)) = (self.heads.get_mut(self.len), self.room.get_mut(self.len)) else {
             return false;
         };
@@ -120,7 +134,7 @@ impl Batch {
 
     /// Has `cipher` treat, many side by side, those datagrams that are ciphered on the wire and whose number
     /// `is_meant`.
-    pub(crate) fn apply(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
+    pub fn apply(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
         let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
         // T-05: GameSpy text is clear.
         let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_clear(bytes));
@@ -139,12 +153,12 @@ impl Batch {
     }
 
     /// Has all datagrams of an owner be sent one after the other, as they are.
-    pub(crate) fn group_by_owner(&mut self) {
+    pub fn group_by_owner(&mut self) {
         self.order[..self.len].sort_by_key(|slot| self.heads[*slot].owner);
     }
 
     /// Runs of datagrams with one owner, in order.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+    pub fn runs(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
         let owner = |slot: &usize| self.heads[*slot].owner;
         let mut start = 0;
         self.order[..self.len].chunk_by(move |a, b| owner(a) == owner(b)).map(move |run| {
@@ -186,8 +200,8 @@ fn is_clear(bytes: &[u8]) -> bool {
 }
 
 /// How many datagrams a batch holds.
-pub(crate) const SLOTS: usize = 128;
+pub const SLOTS: usize = 128;
 /// The largest datagram taken whole. Games send up to 512 bytes, browsers and servers of text up to 1,400.
-pub(crate) const ROOM: usize = 2048;
+pub const ROOM: usize = 2048;
 /// As many as the cipher treats side by side.
 const LANES: usize = 16;
