@@ -246,6 +246,8 @@ metrics! {
         Silent = "silent",
         /// Bytes on the wire per payload delivered.
         BytesPerPayload = "bytes_per_payload",
+        /// Nodes whose program would have ended.
+        Crashed = "crashed",
     }
     /// From the delays of all payloads.
     Delay(DelayMetric) {
@@ -440,6 +442,7 @@ fn of_totals(metric: TotalMetric, total: &Totals, duration: Duration) -> Option<
         TotalMetric::Garbled => one(total.garbled),
         TotalMetric::Silent => one(total.silent),
         TotalMetric::BytesPerPayload => ratio(total.bytes, total.delivered),
+        TotalMetric::Crashed => one(total.crashed),
     }
 }
 

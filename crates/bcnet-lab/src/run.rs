@@ -267,7 +267,8 @@ impl<'a> Runner<'a> {
     fn finished(&self, node: usize, totals: &Totals) -> Totals {
         let tells = self.world.node(node).longest_ack(self.world.now());
         let longest_ack = tells.unwrap_or(totals.longest_ack);
-        Totals { comparisons: self.compared(node), longest_ack, ..*totals }
+        let crashed = u64::from(self.world.node(node).crash().is_some());
+        Totals { comparisons: self.compared(node), longest_ack, crashed, ..*totals }
     }
 
     fn finish(mut self) -> Outcome {

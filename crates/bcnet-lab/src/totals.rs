@@ -56,6 +56,8 @@ pub struct Totals {
     pub garbled: u64,
     /// Peers that it lost because nothing was heard of them.
     pub silent: u64,
+    /// 1 if its program would have ended.
+    pub crashed: u64,
     /// The lengths of its queues.
     pub queues: Queues,
 }
@@ -88,6 +90,7 @@ impl AddAssign for Totals {
         self.missing += other.missing;
         self.garbled += other.garbled;
         self.silent += other.silent;
+        self.crashed += other.crashed;
         self.queues += other.queues;
     }
 }

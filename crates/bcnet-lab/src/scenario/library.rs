@@ -81,4 +81,5 @@ built_in! {
     "static-checks",
     "three-queues",
     "unknown-type",
+    "word-zero",
 }

@@ -1,0 +1,163 @@
+//! docs/seeds.md: every item has its lines, a verdict, a command that works and a rule that there is.
+
+mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bcnet_lab::Scenario;
+use bcnet_lab::scenario::BUILT_IN;
+
+use run::Run;
+
+/// One item of a seed.
+struct Item {
+    lines: (usize, usize),
+    verdict: String,
+    commands: Vec<String>,
+    rules: Vec<String>,
+}
+
+/// A seed with its items.
+struct Seed {
+    number: String,
+    /// How many lines it has.
+    length: usize,
+    items: Vec<Item>,
+}
+
+#[test]
+fn the_items_of_each_seed_cover_it_without_a_hole() {
+    let seeds = seeds();
+    let lengths: Vec<(&str, usize)> = seeds.iter().map(|seed| (seed.number.as_str(), seed.length)).collect();
+    assert_eq!(lengths, [("000", 678), ("001", 243), ("002", 141)]);
+    for Seed { number, length, items } in &seeds {
+        let mut next = 1;
+        for Item { lines: (first, last), .. } in items {
+            assert_eq!(*first, next, "seed {number}: an item begins where the one before ends");
+            assert!(last >= first, "seed {number}, lines {first}–{last}");
+            next = last + 1;
+        }
+        assert_eq!(next, length + 1, "seed {number} is covered to its end");
+    }
+    assert!(seeds.iter().map(|seed| seed.items.len()).sum::<usize>() >= 144);
+}
+
+#[test]
+fn every_item_has_a_verdict_and_a_rule_that_there_is() {
+    let protocol = read("PROTOCOL.md");
+    for Seed { number, items, .. } in seeds() {
+        for Item { lines, verdict, commands, rules } in items {
+            let place = format!("seed {number}, line {}", lines.0);
+            assert!(["holds", "partly", "refuted", "open"].contains(&verdict.as_str()), "{place}: {verdict}");
+            assert_eq!(commands.len(), 1, "{place}: one command");
+            for rule in rules {
+                let there = rule == "appendix" || protocol.contains(&format!("**{rule}**"));
+                assert!(there, "{place}: PROTOCOL.md has no {rule}");
+            }
+        }
+    }
+}
+
+/// A scenario that puts something of a seed to the test is named there, with the verdict that it comes to.
+#[test]
+fn every_claim_of_a_seed_that_a_scenario_tests_is_listed_with_its_verdict() {
+    let seeds = seeds();
+    for (name, text) in BUILT_IN {
+        let Some(claim) = Scenario::parse(text).expect(name).claim else { continue };
+        for seed in seeds.iter().filter(|seed| claim.source.contains(&format!("seed {}", seed.number))) {
+            let named = |item: &&Item| {
+                item.commands.iter().any(|command| command.split(' ').any(|word| word == *name))
+            };
+            let verdicts: BTreeSet<&str> =
+                seed.items.iter().filter(named).map(|item| item.verdict.as_str()).collect();
+            let verdict = claim.verdict.to_string();
+            assert!(
+                verdicts.contains(verdict.as_str()),
+                "{name} says {verdict}, seed {} {verdicts:?}",
+                seed.number
+            );
+        }
+    }
+}
+
+/// Every command works as it is written, at the root of the repository, and every scenario comes out as it expects.
+#[test]
+fn every_command_shows_what_it_should() {
+    let items = seeds().into_iter().flat_map(|seed| seed.items);
+    let mut commands = BTreeSet::new();
+    for command in items.flat_map(|item| item.commands) {
+        match command.strip_prefix("bcnet lab run ").filter(|names| !names.contains("--")) {
+            // Each scenario once, in whatever company it is named.
+            Some(names) => commands.extend(names.split(' ').map(|name| format!("bcnet lab run {name}"))),
+            None => drop(commands.insert(command)),
+        }
+    }
+    assert!(commands.len() > 50, "{}", commands.len());
+    let mut failed = BTreeMap::new();
+    for command in commands {
+        let mut words = command.split(' ');
+        assert_eq!(words.next(), Some("bcnet"), "{command}");
+        let output = Command::new(env!("CARGO_BIN_EXE_bcnet")).args(words).current_dir(root()).output();
+        let run: Run = output.expect("the program runs").into();
+        if run.code != 0 || run.stdout.is_empty() {
+            failed.insert(command, format!("{} {}{}", run.code, run.stdout, run.stderr));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// What is open has what would settle it and what is assumed; a key that is named is one of scenarios.
+#[test]
+fn every_open_question_tells_what_would_settle_it() {
+    let text = read("docs/seeds.md");
+    let (_, questions) = text.split_once("## Open questions").expect("open questions");
+    let scenarios = read("docs/scenarios.md");
+    let rows: Vec<Vec<&str>> = questions.lines().filter_map(cells).skip(2).collect();
+    assert!(rows.len() >= 8, "{}", rows.len());
+    for row in rows {
+        let [question, settles, assumed, key] = row[..] else { panic!("four cells: {row:?}") };
+        assert!(question.ends_with('?') && settles.len() > 10 && !assumed.is_empty(), "{row:?}");
+        assert!(key == "–" || scenarios.contains(&format!("| {key} |")), "{key} is no key of scenarios");
+    }
+}
+
+fn seeds() -> Vec<Seed> {
+    let text = read("docs/seeds.md");
+    let sections = text.split("\n## ").filter(|section| section.starts_with("Seed "));
+    let seed = |section: &str| {
+        let head = section.lines().next().unwrap_or_default();
+        let number = head.get(5..8).expect("a number").to_owned();
+        let length = head.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(" lines)")?.parse().ok());
+        let items = section.lines().filter_map(cells).skip(2).map(|cells| item(&cells)).collect();
+        Seed { number, length: length.expect("a number of lines"), items }
+    };
+    sections.map(seed).collect()
+}
+
+fn item(cells: &[&str]) -> Item {
+    let [lines, _, verdict, command, rules] = cells[..] else { panic!("five cells: {cells:?}") };
+    let (first, last) = lines.split_once('–').unwrap_or((lines, lines));
+    Item {
+        lines: (first.parse().expect("a line"), last.parse().expect("a line")),
+        verdict: verdict.into(),
+        commands: command.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+        rules: rules.split(", ").map(str::to_owned).collect(),
+    }
+}
+
+/// Returns the cells of a row of a table.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let row = line.strip_prefix("| ").or_else(|| line.strip_prefix('|'))?;
+    Some(row.strip_suffix('|')?.split('|').map(str::trim).collect())
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
