@@ -101,7 +101,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same as the engine uses it: every number within its bounds, and times in the unit of [`Time`](crate::Time), so that
+    /// The same as the engine uses it: every number within its bounds, and times in the unit of [`Time`], so that
     /// nothing is converted for every datagram.
     pub(crate) fn resolve(self) -> Config<u64> {
         let datagram_limit = self.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP);
