@@ -11,6 +11,7 @@ mod mistakes;
 mod player;
 mod proxy;
 mod proxy_run;
+mod scripted_host;
 mod server;
 mod sockets;
 mod whole;

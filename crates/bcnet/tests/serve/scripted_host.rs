@@ -1,0 +1,75 @@
+//! A host that says what a test says, for one client.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use bcnet_session::game::{
+    self, ChecksumRequest, Detail, EventNumber, GameInit, Message, ObjectId, Opcode, RequestFlags, Settings,
+    SettingsFlags, Text16,
+};
+use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
+
+use crate::server::PATIENCE;
+
+/// What leads a client into the game with one file check.
+pub(crate) fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
+    match Opcode::of(heard) {
+        None => vec![Message::ChecksumRequest(ChecksumRequest {
+            round: 0,
+            directory: Text16(b"scripts/"),
+            filter: Text16(b"App.pyc"),
+            flags: RequestFlags::default(),
+        })],
+        Some(Opcode::CHECKSUM_RESPONSE) => {
+            let (flags, mission) = (SettingsFlags::default(), Text16(b"Mission1"));
+            let settings = Settings { time: 0.0, flags, slot: 0, mission, correction_data: &[] };
+            vec![Message::Settings(settings), Message::GameInit(GameInit {})]
+        }
+        Some(Opcode::NEW_PLAYER_IN_GAME) => vec![Message::PlayerListEvent(game::GameEvent {
+            event: EventNumber::NEW_PLAYER_IN_GAME,
+            source: ObjectId::NONE,
+            related: ObjectId::NONE,
+            detail: Detail::Player(peer.0),
+        })],
+        Some(_) => Vec::new(),
+    }
+}
+
+/// Lets one client in and says what `answer` says to that, where nothing was heard, and to each message, until the client
+/// says goodbye. Whoever chats is thrown out.
+pub(crate) fn host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'static>>) {
+    let mut host = Endpoint::host(Config::default());
+    #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
+    let started = Instant::now();
+    let (mut buffer, mut payload, mut left) = ([0; 2048], Vec::new(), false);
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    while !left && started.elapsed() < PATIENCE {
+        let now = Time::ZERO + started.elapsed();
+        if let Ok((len, std::net::SocketAddr::V4(from))) = socket.recv_from(&mut buffer) {
+            host.handle_datagram(from, &mut buffer[..len], now);
+        }
+        host.handle_timeout(now);
+        while let Some(event) = host.poll_event(&mut payload) {
+            match event {
+                Event::Request { from, .. } => drop(host.admit(from, now)),
+                Event::Received { peer, .. } if Opcode::of(&payload) == Some(Opcode::CHAT) => {
+                    host.boot(peer, BootReason::KICKED, now).expect("it is there");
+                }
+                Event::Joined { peer } | Event::Received { peer, .. } => {
+                    for message in answer(peer, &payload) {
+                        let mut bytes = Vec::new();
+                        message.write(&mut bytes);
+                        host.send(peer, &bytes, Quality::Reliable, now).expect("it takes that");
+                    }
+                }
+                Event::Left { .. } => left = true,
+                _ => {}
+            }
+        }
+        while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
+            socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
+        }
+    }
+    assert!(left, "no goodbye");
+}
