@@ -35,6 +35,7 @@ mod config;
 mod event;
 pub mod game;
 mod limit;
+mod line;
 mod manifest;
 mod master;
 mod member;
@@ -46,6 +47,7 @@ mod session;
 mod share;
 mod stats;
 mod text;
+mod window;
 
 pub use client::Client;
 pub use config::{Checksums, Config, Mission, SayAs, System};

@@ -9,8 +9,10 @@ use bcnet_transport::wire::{PeerId, Seq};
 use crate::config::MAX_SLOTS;
 use crate::game::{ObjectId, ROUNDS, Species};
 use crate::limit::{Bucket, Rate};
+use crate::line::Line;
 use crate::message::Score;
 use crate::stats::Anomalies;
+use crate::window::Window;
 
 /// Where a client stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,28 +41,24 @@ pub(crate) struct Member {
     pub(crate) score: Score,
     pub(crate) team: Option<u8>,
     pub(crate) relay: Bucket,
+    /// Of that, what may be lost.
+    pub(crate) loose: Bucket,
     pub(crate) chat: Bucket,
+    pub(crate) ships: Bucket,
     pub(crate) anomalies: Anomalies,
     /// State updates for it that were dropped, because newer ones replace them (S-33).
     pub(crate) outdated: u64,
     /// S-28: whose names it was told and has not acknowledged, and the number that its control channel must reach first.
     pub(crate) names: Vec<(PeerId, Seq)>,
-    /// S-28: what waits until it has acknowledged names.
-    pub(crate) held: Option<Held>,
+    /// S-28, S-43: what waits until it has acknowledged names, or until its line has room.
+    pub(crate) line: Option<Box<Line>>,
+    pub(crate) window: Window,
     /// What it has answered about its files, until the check is over.
     pub(crate) answers: Answers,
 }
 
 /// The answers to each round of the file check, as they came: they take no more memory than what was sent.
 pub(crate) type Answers = [Option<Box<[u8]>>; ROUNDS.len()];
-
-/// What a player gets when its control channel has reached this number.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) until: Seq,
-    pub(crate) payloads: Vec<Box<[u8]>>,
-    pub(crate) bytes: usize,
-}
 
 /// A player's ship.
 #[derive(Debug, Default)]
@@ -85,11 +83,14 @@ impl Member {
             score: Score::default(),
             team: None,
             relay: Bucket::new(relay_rate, now),
+            loose: Bucket::new(relay_rate, now),
             chat: Bucket::new(CHAT_RATE, now),
+            ships: Bucket::new(SHIP_RATE, now),
             anomalies: Anomalies::default(),
             outdated: 0,
             names: Vec::new(),
-            held: None,
+            line: None,
+            window: Window::default(),
             answers: Answers::default(),
         }
     }
@@ -109,7 +110,7 @@ impl Member {
     /// Returns whether something happens once it has acknowledged something.
     pub(crate) fn waits(&self) -> bool {
         let state = matches!(self.state, State::Loading { ready: true } | State::Refused { .. });
-        state || self.held.is_some() || !self.names.is_empty()
+        state || self.line.is_some() || !self.names.is_empty()
     }
 
     pub(crate) fn shown_name(&self) -> String {
@@ -161,6 +162,8 @@ impl Roster {
     }
 }
 
+/// Ships at once, and per second after that: each makes the server say something that goes first.
+pub(crate) const SHIP_RATE: Rate = Rate::per_second(1, 8);
 /// Chat lines at once, and per second after that.
 pub(crate) const CHAT_RATE: Rate = Rate::per_second(3, 10);
 /// How long an address may stay that has never answered.

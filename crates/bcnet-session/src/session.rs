@@ -5,6 +5,7 @@ mod join;
 mod leave;
 mod play;
 mod queries;
+mod relay;
 mod round;
 mod view;
 
@@ -18,6 +19,7 @@ use crate::config::{Config, Rules};
 use crate::event::Event;
 use crate::game::Message;
 use crate::limit::{Bucket, ConnectLimiter, Rate};
+use crate::line::{Rank, Said, Source};
 use crate::master::Masters;
 use crate::member::{Member, Roster, State};
 use crate::message::Score;
@@ -332,22 +334,38 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Queues a message that the session makes itself.
+    /// Queues a message that the session makes itself, about nobody in particular.
     fn send(&mut self, peer: PeerId, message: &Message<'_>, now: Time) {
+        self.send_of(Source::HOST, peer, message, now);
+    }
+
+    /// The same about a player.
+    fn send_about(&mut self, about: PeerId, peer: PeerId, message: &Message<'_>, now: Time) {
+        self.send_of(self.source(about), peer, message, now);
+    }
+
+    fn send_of(&mut self, source: Source, peer: PeerId, message: &Message<'_>, now: Time) {
         let payload = self.write(message);
-        let sent = self.deliver(peer, &payload, Quality::Reliable, now);
+        let said = Said { source, rank: Rank::of(message), payload: &payload };
+        let sent = self.deliver(peer, said, now);
         self.note_sent(peer, sent, now);
         self.payload = payload;
     }
 
     /// The same for everyone in the game but `except`.
-    fn send_all(&mut self, except: Option<PeerId>, message: &Message<'_>, now: Time) {
+    fn send_all(&mut self, source: Source, except: Option<PeerId>, message: &Message<'_>, now: Time) {
         let payload = self.write(message);
+        let said = Said { source, rank: Rank::of(message), payload: &payload };
         for peer in self.in_game.iter().filter(|peer| Some(*peer) != except) {
-            let sent = self.deliver(peer, &payload, Quality::Reliable, now);
+            let sent = self.deliver(peer, said, now);
             self.note_sent(peer, sent, now);
         }
         self.payload = payload;
+    }
+
+    /// Returns where what is about a player stands in lines.
+    fn source(&self, peer: PeerId) -> Source {
+        Source::of(self.member(peer).and_then(|member| member.slot))
     }
 
     /// Returns the bytes of a message, in the buffer for that.
@@ -356,16 +374,6 @@ impl<E: Engine> Session<E> {
         payload.clear();
         message.write(&mut payload);
         payload
-    }
-
-    /// Queues a payload for a client; if it must learn a name first (S-28), that waits here.
-    #[inline]
-    fn deliver(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        // Whatever may be lost may also come early.
-        if self.waiting && quality != Quality::Unreliable && self.hold_back(to, payload)? {
-            return Ok(());
-        }
-        self.endpoint.send(to, payload, quality, now)
     }
 
     /// Has the transport throw a client out, which may be gone already.

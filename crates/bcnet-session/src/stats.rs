@@ -35,13 +35,15 @@ pub enum Anomaly {
     OddName,
     /// More than a player may have passed on.
     Flood,
+    /// More than another player's line takes: what found no room there was left out.
+    Backlog,
     /// The player does not take what is sent to it and is dropped.
     Stuck,
 }
 
 impl Anomaly {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Empty,
         Self::TooEarly,
         Self::BadReply,
@@ -57,6 +59,7 @@ impl Anomaly {
         Self::ControlCharacters,
         Self::OddName,
         Self::Flood,
+        Self::Backlog,
         Self::Stuck,
     ];
 
@@ -79,6 +82,7 @@ impl Anomaly {
             Self::ControlCharacters => "control_characters",
             Self::OddName => "odd_name",
             Self::Flood => "flood",
+            Self::Backlog => "backlog",
             Self::Stuck => "stuck",
         }
     }
@@ -135,6 +139,8 @@ pub struct Counters {
     pub messages_in: u64,
     /// Copies passed on to others.
     pub relayed: u64,
+    /// Messages that waited, because their recipient's line was full or it had to learn a name first.
+    pub waited: u64,
     /// Copies that were not queued, because too much waits for their recipient.
     pub not_queued: u64,
     /// State updates that were dropped before they left, because newer ones of the same ship replace them.

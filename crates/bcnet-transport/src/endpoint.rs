@@ -27,7 +27,7 @@ use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, Channel, PeerId, Role, Seq, Text};
 pub use admission::{AdmitError, BootError};
 use control::{Farewell, MAX_NAME};
-pub use send::{Quality, SendError};
+pub use send::{Quality, Room, SendError};
 use table::{Handle, Table};
 
 /// One end of any number of conversations over one UDP socket, without the socket. [`Engine`] says how it is driven.
@@ -265,6 +265,18 @@ impl Engine for Endpoint {
         send::queue(peer, payload, quality, &self.config, now)?;
         list(peer, handle, &mut self.ready);
         Ok(())
+    }
+
+    fn send_if_room(&mut self, to: PeerId, payload: &[u8], max: usize, now: Time) -> Result<Room, SendError> {
+        let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
+        let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
+        let room = peer.room(max);
+        if room != Room::Some {
+            return send::check_live(peer).map(|()| room);
+        }
+        send::queue(peer, payload, Quality::Reliable, &self.config, now)?;
+        list(peer, handle, &mut self.ready);
+        Ok(Room::Some)
     }
 
     fn send_latest(

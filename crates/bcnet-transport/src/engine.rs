@@ -6,7 +6,7 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use core::time::Duration;
 
-use crate::endpoint::{AdmitError, BootError, Quality, SendError, Transmit};
+use crate::endpoint::{AdmitError, BootError, Quality, Room, SendError, Transmit};
 use crate::event::Event;
 use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
@@ -83,6 +83,17 @@ pub trait Engine: Debug {
     ) -> Result<(), SendError> {
         let _ = is_outdated;
         self.send(to, payload, Quality::Unreliable, now)
+    }
+
+    /// Queues a reliable payload if the line to the peer has [`Room`] for it: if fewer than `max` game messages are not
+    /// acknowledged, and they leave some of the budget (T-63) to what cannot wait. Without room nothing is queued; when the
+    /// next ACK has arrived, or a timer was served, there may be some. An engine that knows no such thing has room.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was queued then.
+    fn send_if_room(&mut self, to: PeerId, payload: &[u8], max: usize, now: Time) -> Result<Room, SendError> {
+        let _ = max;
+        self.send(to, payload, Quality::Reliable, now).map(|()| Room::Some)
     }
 
     /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer

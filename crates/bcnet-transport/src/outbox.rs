@@ -240,6 +240,12 @@ impl Outbox {
         self.queued_bytes
     }
 
+    /// Returns how many bytes of reliable messages are not acknowledged, sent or not.
+    #[inline]
+    pub(crate) fn reliable_bytes(&self) -> usize {
+        self.queued_bytes.saturating_sub(self.unreliable_bytes.used())
+    }
+
     pub(crate) const fn in_flight(&self) -> usize {
         self.in_flight
     }

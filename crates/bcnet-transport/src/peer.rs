@@ -9,6 +9,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use crate::config::Config;
+use crate::endpoint::Room;
 use crate::inbox::{Inbox, WINDOW};
 use crate::outbox::{Outbox, ResendPolicy};
 use crate::retry::{Budget, RoundTrip};
@@ -165,6 +166,22 @@ impl Peer {
             let (numbers, bytes) = outbox.retained();
             numbers >= WINDOW || bytes / 2 > config.queue_bytes
         })
+    }
+
+    /// Returns whether one more game message may be under way: if fewer than `max` are not acknowledged, and they leave a
+    /// quarter of the budget. While a queue builds up on the way half of it is left, and small messages count for what they
+    /// take there.
+    #[inline]
+    pub(crate) fn room(&self, max: usize) -> Room {
+        let Some(outbox) = &self.outbox else { return Room::Some };
+        let ((numbers, _), bytes, budget) = (outbox.retained(), outbox.reliable_bytes(), self.budget.bytes());
+        if bytes + numbers * ALONE >= budget / 2 && self.trip.is_queueing() {
+            Room::Queueing
+        } else if numbers >= max || bytes >= budget - budget / 4 {
+            Room::None
+        } else {
+            Room::Some
+        }
     }
 
     /// Queues a control message, reliable and ahead of all game data.
@@ -418,6 +435,8 @@ pub(crate) const CONTROL_ROOM: usize = 512;
 /// The most bytes of control messages that wait for one peer: the names of 124 others, many times over.
 const MAX_CONTROL: usize = 1 << 20;
 const MAX_BACKOFF: u8 = 8;
+/// What a message takes on the way besides its bytes if it is alone in its datagram: its header, and those of UDP and IP.
+const ALONE: usize = 30;
 /// T-62: from this many sends of one message on the pauses between them grow.
 const PATIENT_FROM: u8 = 8;
 /// A peer that was quiet this long has no need for buffers.

@@ -47,6 +47,12 @@ impl RoundTrip {
         self.least
     }
 
+    /// Returns whether round trips are so long that a queue must have built up on the way, or at the peer.
+    pub(crate) fn is_queueing(&self) -> bool {
+        let queued = self.smoothed.saturating_sub(self.least);
+        u64::from(queued) > u64::from(self.least).max(QUEUE_HURTS)
+    }
+
     /// Returns how long to wait for an ACK.
     pub(crate) fn timeout(&self, config: &Config<u64>) -> u64 {
         if self.smoothed == 0 {
@@ -118,11 +124,9 @@ impl Budget {
     }
 
     fn review_now(&mut self, trip: &mut RoundTrip, config: &Config<u64>, now: Time) {
-        let queued = trip.smoothed.saturating_sub(trip.least);
-        let queue = u64::from(queued) > u64::from(trip.least).max(QUEUE_HURTS);
         let total = self.delivered.saturating_add(self.lost);
         let mostly_lost = total >= ENOUGH_TO_JUDGE && self.lost > total / 2;
-        if queue || mostly_lost {
+        if trip.is_queueing() || mostly_lost {
             let least = u32::try_from(MIN_DATAGRAMS * config.datagram_limit).unwrap_or(u32::MAX);
             self.bytes = (self.bytes - self.bytes / 4).max(least.min(self.bytes));
         }

@@ -73,6 +73,21 @@ impl<'a> Creation<'a> {
     }
 }
 
+/// Returns the slots whose objects a message names, as bits. `None` if that cannot be told.
+pub(crate) fn named_slots(payload: &[u8]) -> Option<u32> {
+    let rule = Opcode::of(payload)?.rule();
+    if matches!(rule, Rule::Chat | Rule::TeamChat) {
+        return Some(0);
+    }
+    let shown = describe(payload);
+    let is_known = rule != Rule::Unknown && shown.truncated.is_none() && shown.get("rest").is_none();
+    let owner = |field: &Field<'_>| match field.value {
+        Value::Id(id) => ObjectId(id).owner(),
+        _ => None,
+    };
+    is_known.then(|| shown.fields.iter().filter_map(owner).fold(0, |bits, slot| bits | 1 << slot))
+}
+
 /// Returns where in a payload its texts lie, without their lengths. What creates something is read as that of a ship.
 pub(crate) fn texts(payload: &[u8]) -> Vec<Range<usize>> {
     if Opcode::of(payload).is_some_and(|opcode| opcode.rule() == Rule::Create) {

@@ -1,10 +1,10 @@
 //! Nobody hears of a player before it has that player's name (S-28), and nobody waits for another's line.
 
 use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq};
-use bcnet_transport::{Engine, Quality, SendError, Time};
+use bcnet_transport::{Engine, Time};
 
 use super::Session;
-use crate::member::{Held, Member, State};
+use crate::member::{Member, State};
 
 impl<E: Engine> Session<E> {
     /// The transport has just told a newcomer the names of all who have one.
@@ -38,36 +38,17 @@ impl<E: Engine> Session<E> {
     }
 
     /// A newcomer enters: whoever does not know its name gets nothing more, until it does.
-    pub(super) fn introduce(&mut self, newcomer: PeerId) {
+    pub(super) fn introduce(&mut self, newcomer: PeerId, now: Time) {
         for peer in self.in_game.iter() {
-            let Some(member) = self.member_mut(peer) else { continue };
-            let name = member.names.iter().find(|(named, _)| *named == newcomer);
-            let Some(&(_, until)) = name else { continue };
-            // Numbers only grow, so the newest name is the last to wait for.
-            let held = member.held.get_or_insert(Held { until, payloads: Vec::new(), bytes: 0 });
-            if until.distance_from(held.until) > 0 {
-                held.until = until;
+            let names = self.member(peer).map(|member| &member.names);
+            let name = names.and_then(|names| names.iter().find(|(named, _)| *named == newcomer));
+            if let Some(&(_, until)) = name {
+                self.hold_line(peer, until, now);
             }
-            self.waiting = true;
         }
     }
 
-    /// Keeps a payload for a player that must learn a name first. `false` if it need not.
-    pub(super) fn hold_back(&mut self, to: PeerId, payload: &[u8]) -> Result<bool, SendError> {
-        let limits = (self.config.transport.queue_messages, self.config.transport.queue_bytes);
-        let Some(held) = self.member_mut(to).and_then(|member| member.held.as_mut()) else {
-            return Ok(false);
-        };
-        let (messages, bytes) = (held.payloads.len(), held.bytes);
-        if messages >= limits.0 || bytes.saturating_add(payload.len()) > limits.1 {
-            return Err(SendError::QueueFull { messages, bytes });
-        }
-        held.payloads.push(payload.into());
-        held.bytes += payload.len();
-        Ok(true)
-    }
-
-    /// Looks what was acknowledged: newcomers wait for names, players for what was held back, the refused until they know
+    /// Looks what was acknowledged: newcomers wait for names, players for what waits in their line, the refused until they know
     /// why.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         for at in 0..self.members.len() {
@@ -76,8 +57,8 @@ impl<E: Engine> Session<E> {
             let reached = self.endpoint.awaited(peer, Channel::Control).map(|awaited| awaited.start);
             let has = |before: Seq| reached.is_none_or(|reached| before.distance_from(reached) <= 0);
             member.names.retain(|(_, before)| !has(*before));
-            if let Some(held) = member.held.take_if(|held| has(held.until)) {
-                self.release(peer, held, now);
+            if member.line.is_some() {
+                self.serve_line(peer, now);
             }
         }
         // Only now is known who knows whom.
@@ -93,14 +74,6 @@ impl<E: Engine> Session<E> {
             }
         }
         self.waiting = self.members.iter().flatten().any(|member| member.waits());
-    }
-
-    /// Sends what was held back, in its order.
-    fn release(&mut self, peer: PeerId, held: Held, now: Time) {
-        for payload in held.payloads {
-            let sent = self.endpoint.send(peer, &payload, Quality::Reliable, now);
-            self.note_sent(peer, sent, now);
-        }
     }
 
     /// S-28: returns whether a newcomer has told its name and knows it, and those of the players in the game.

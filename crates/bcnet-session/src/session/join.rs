@@ -10,6 +10,7 @@ use super::Session;
 use crate::config::Checksums;
 use crate::event::Event;
 use crate::game::{Opcode, ROUNDS};
+use crate::line::{Rank, Said, Source};
 use crate::manifest::{Manifest, Mismatch, Reply};
 use crate::member::{Answers, Member, State};
 use crate::message::{self, Score};
@@ -276,12 +277,13 @@ impl<E: Engine> Session<E> {
     /// S-30, S-31: a newcomer enters the game.
     pub(super) fn enter(&mut self, peer: PeerId, now: Time) {
         self.start_clock(now);
-        self.introduce(peer);
+        self.introduce(peer, now);
         self.send_mission(peer, now);
         self.send_scores(peer, now);
         self.send_ships(peer, now);
+        let source = self.source(peer);
         self.send(peer, &message::player_joined(peer.0), now);
-        self.send_all(None, &message::player_joined(peer.0), now);
+        self.send_all(source, None, &message::player_joined(peer.0), now);
         for other in self.in_game.iter() {
             self.send(peer, &message::player_joined(other.0), now);
         }
@@ -296,13 +298,18 @@ impl<E: Engine> Session<E> {
     /// The cached messages of all living ships.
     fn send_ships(&mut self, peer: PeerId, now: Time) {
         for other in self.in_game.iter() {
-            let Some(member) = self.members.get(usize::from(other.0)).and_then(Option::as_deref) else {
+            let Some(member) = self.members.get_mut(usize::from(other.0)).and_then(Option::as_deref_mut)
+            else {
                 continue;
             };
-            if member.ship.alive {
-                let sent =
-                    self.endpoint.send(peer, &member.ship.created, bcnet_transport::Quality::Reliable, now);
-                self.note_sent(peer, sent, now);
+            if !member.ship.alive {
+                continue;
+            }
+            let (source, payload) = (Source::of(member.slot), std::mem::take(&mut member.ship.created));
+            let sent = self.deliver(peer, Said { source, rank: Rank::FirstObject, payload: &payload }, now);
+            self.note_sent(peer, sent, now);
+            if let Some(member) = self.member_mut(other) {
+                member.ship.created = payload;
             }
         }
     }

@@ -8,6 +8,7 @@ use bcnet_transport::{Engine, Leave, Time};
 
 use super::Session;
 use crate::event::Event;
+use crate::line::Source;
 use crate::member::{Member, State};
 use crate::message::{self, Score};
 
@@ -52,12 +53,13 @@ impl<E: Engine> Session<E> {
     }
 
     fn tell_left(&mut self, member: &Member, now: Time) {
+        let source = Source::of(member.slot);
         if member.ship.alive {
-            self.send_all(None, &message::destroy(member.ship.object), now);
+            self.send_all(source, None, &message::destroy(member.ship.object), now);
         }
-        self.send_all(None, &message::player_left(member.id.0), now);
+        self.send_all(source, None, &message::player_left(member.id.0), now);
         if let Some(name) = member.name.as_deref().filter(|name| !name.is_empty()) {
-            self.send_all(None, &message::player_gone(&message::text(name)), now);
+            self.send_all(source, None, &message::player_gone(&message::text(name)), now);
         }
     }
 

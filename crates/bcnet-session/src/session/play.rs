@@ -1,7 +1,7 @@
 //! What players in the game say (S-32 to S-40).
 
-use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Engine, Quality, SendError, Time};
+use bcnet_transport::wire::{Delivery, PeerId};
+use bcnet_transport::{Engine, Quality, Time};
 
 use super::Session;
 use crate::config::{Config, SayAs};
@@ -9,7 +9,8 @@ use crate::event::Event;
 use crate::game::field::Cut;
 use crate::game::{self, Check, Creation, EventClass, ObjectClass, ObjectId, Opcode, Rule};
 use crate::limit::Rate;
-use crate::member::{CHAT_RATE, Member};
+use crate::line::{self, Rank, Said, Source};
+use crate::member::{CHAT_RATE, Member, SHIP_RATE};
 use crate::message::{self, MAX_TEXT};
 use crate::stats::Anomaly;
 use crate::text::{self, latin1};
@@ -33,42 +34,52 @@ impl<E: Engine> Session<E> {
         if rule == Rule::Absorb {
             return Ok(());
         }
-        let cost = u32::try_from(payload.len()).unwrap_or(u32::MAX).saturating_add(MESSAGE_COST);
-        if !member.relay.take(cost, rate, now) {
+        if !member.relay.take(line::cost(payload), rate, now) {
             return Err(Anomaly::Flood);
         }
-        let quality = match rule {
-            Rule::Relay(Check::Event) => {
-                let class = check_event(payload, slot, mods)?;
-                if class == EventClass::WARP {
+        if payload.len() > MAX_RELAYED {
+            return Err(Anomaly::TooLarge);
+        }
+        let rank = match rule {
+            Rule::Relay(Check::Event) => match check_event(payload, slot, mods)? {
+                EventClass::EXPLODING => Rank::BulkObject,
+                EventClass::WARP => {
                     self.clean_texts(peer, payload);
+                    Rank::Bulk
                 }
-                Quality::Reliable
-            }
+                _ => Rank::Bulk,
+            },
             Rule::Relay(Check::Object) => {
                 check_own(game::first_object(payload)?, slot)?;
                 if opcode == Opcode::ENTER_SET {
                     self.clean_texts(peer, payload);
                 }
-                Quality::Reliable
+                Rank::Bulk
             }
             Rule::StateUpdate => {
                 prepare_update(payload, slot)?;
+                if !self.may_be_lost(peer, payload, now) {
+                    return Err(Anomaly::Flood);
+                }
                 self.relay_update(peer, payload, now);
                 return Ok(());
             }
             Rule::Create => {
                 self.clean_texts(peer, payload);
                 self.create(peer, payload, now)?;
-                Quality::Reliable
+                Rank::BulkObject
             }
             Rule::Team => {
                 self.join_team(peer, payload)?;
-                Quality::Reliable
+                Rank::Bulk
             }
+            Rule::Unknown if !self.config.forward_unknown => return Err(Anomaly::Unknown),
             // A mod has its reason for what it does not send reliably.
-            Rule::Unknown if self.config.forward_unknown => quality,
-            Rule::Unknown => return Err(Anomaly::Unknown),
+            Rule::Unknown if quality == Quality::Unreliable && self.may_be_lost(peer, payload, now) => {
+                self.relay_loose(peer, payload, now);
+                return Ok(());
+            }
+            Rule::Unknown => Rank::Bulk,
             Rule::HostOnly => return Err(Anomaly::HostOnly),
             Rule::RequestObject => return self.send_object(peer, payload, now),
             Rule::Chat | Rule::TeamChat => return self.chat(peer, payload, rule == Rule::TeamChat, now),
@@ -78,61 +89,18 @@ impl<E: Engine> Session<E> {
             }
             Rule::Absorb => return Ok(()),
         };
-        self.relay(payload, quality, |_, to| to != peer, now);
+        let said = Said { source: Source::of(Some(slot)), rank, payload };
+        self.relay(peer, said, |_, to| to != peer, now);
         Ok(())
     }
 
-    /// S-33: a copy for everyone in the game who is meant.
-    fn relay(
-        &mut self,
-        payload: &[u8],
-        quality: Quality,
-        is_meant: impl Fn(&Self, PeerId) -> bool,
-        now: Time,
-    ) {
-        for to in self.in_game.iter() {
-            if !is_meant(self, to) {
-                continue;
-            }
-            let sent = self.deliver(to, payload, quality, now);
-            self.note_relayed(to, sent, quality, now);
-        }
-    }
-
-    /// S-33: a copy of a state update for everyone else in the game, instead of older ones that wait behind a full line.
-    fn relay_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
-        for to in self.in_game.iter().filter(|to| *to != from) {
-            let (mut outdated_by, mut dropped) = (game::outdated_by(payload), 0);
-            let mut is_outdated = |older: &[u8]| {
-                let is_outdated = outdated_by(older);
-                dropped += u64::from(is_outdated);
-                is_outdated
-            };
-            let sent = self.endpoint.send_latest(to, payload, &mut is_outdated, now);
-            if dropped > 0 {
-                self.note_outdated(to, dropped);
-            }
-            self.note_relayed(to, sent, Quality::Unreliable, now);
-        }
-    }
-
-    #[cold]
-    fn note_outdated(&mut self, to: PeerId, dropped: u64) {
-        self.counters.outdated += dropped;
-        if let Some(member) = self.member_mut(to) {
-            member.outdated += dropped;
-        }
-    }
-
-    fn note_relayed(&mut self, to: PeerId, sent: Result<(), SendError>, quality: Quality, now: Time) {
-        match sent {
-            Ok(()) => self.counters.relayed += 1,
-            // What may be lost is lost where too much waits already.
-            Err(SendError::QueueFull { .. }) if quality == Quality::Unreliable => {
-                self.counters.not_queued += 1;
-            }
-            sent => self.note_sent(to, sent, now),
-        }
+    /// Returns whether what came unreliably may be passed on so: what is too large for one message may not (T-67), nor what
+    /// is too much, for nothing would tell when it is more than a line takes.
+    fn may_be_lost(&mut self, peer: PeerId, payload: &[u8], now: Time) -> bool {
+        let rate = loose_rate(&self.config);
+        let len = Delivery::Unreliable.header_len() + payload.len();
+        let fits = len <= self.config.transport.message_limit;
+        fits && self.member_mut(peer).is_some_and(|member| member.loose.take(line::cost(payload), rate, now))
     }
 
     /// S-36: a new ship. One that was never declared dead is taken away first.
@@ -143,13 +111,16 @@ impl<E: Engine> Session<E> {
         if created.class != ObjectClass::SHIP {
             return Ok(());
         }
+        if !member.ships.take(1, SHIP_RATE, now) {
+            return Err(Anomaly::Flood);
+        }
         let ship = &mut member.ship;
         let ghost = (ship.alive && ship.object != created.object).then_some(ship.object);
         (ship.object, ship.species, ship.alive) = (created.object, created.species, true);
         ship.created.clear();
         ship.created.extend_from_slice(payload);
         if let Some(ghost) = ghost {
-            self.send_all(Some(peer), &message::destroy(ghost), now);
+            self.send_all(self.source(peer), Some(peer), &message::destroy(ghost), now);
         }
         Ok(())
     }
@@ -160,8 +131,9 @@ impl<E: Engine> Session<E> {
         member.ship.alive = false;
         member.score.deaths = member.score.deaths.saturating_add(1);
         let (ship, deaths) = (member.ship.object, member.score.deaths);
-        self.send_all(None, &message::exploding(ship), now);
-        self.send_all(None, &message::died(peer.0, deaths), now);
+        let source = self.source(peer);
+        self.send_all(source, None, &message::exploding(ship), now);
+        self.send_all(source, None, &message::died(peer.0, deaths), now);
     }
 
     /// S-38: a player lacks an object.
@@ -169,9 +141,9 @@ impl<E: Engine> Session<E> {
         let object = game::first_object(payload)?;
         let has = |member: &&Member| member.ship.alive && member.ship.object == object;
         let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(has) else { return Ok(()) };
-        let created = owner.ship.created.clone();
-        let sent = self.deliver(peer, &created, Quality::Reliable, now);
-        self.note_sent(peer, sent, now);
+        let (source, created) = (Source::of(owner.slot), owner.ship.created.clone());
+        let said = Said { source, rank: Rank::BulkObject, payload: &created };
+        self.deliver_from(peer, peer, said, now);
         Ok(())
     }
 
@@ -185,7 +157,7 @@ impl<E: Engine> Session<E> {
         if !member.chat.take(1, CHAT_RATE, now) {
             return Err(Anomaly::Flood);
         }
-        let (name, own_team) = (member.shown_name(), member.team);
+        let (name, own_team, source) = (member.shown_name(), member.team, Source::of(member.slot));
         let said = game::chat_from(peer.0, payload);
         let is_odd = text::clean(said);
         let text = text::from_latin1(said);
@@ -195,7 +167,7 @@ impl<E: Engine> Session<E> {
         let is_meant = |session: &Self, to| {
             !team || to == peer || session.member(to).is_some_and(|member| member.team == own_team)
         };
-        self.relay(payload, Quality::Reliable, is_meant, now);
+        self.relay(peer, Said { source, rank: Rank::First, payload }, is_meant, now);
         self.tell(Event::Chat { peer, name, text, team });
         Ok(())
     }
@@ -311,8 +283,18 @@ pub(super) const fn relay_rate(config: &Config) -> Rate {
     Rate::per_second(config.relay_rate, config.relay_rate.saturating_mul(4))
 }
 
-/// What a message counts besides its bytes.
-const MESSAGE_COST: u32 = 32;
+/// Returns how much of that is passed on unreliably: an eighth, and little at once, for no line is known to take it.
+fn loose_rate(config: &Config) -> Rate {
+    let rate = (config.relay_rate / 8).max(MIN_LOOSE);
+    Rate::per_second(rate, rate / 4)
+}
+
+/// Enough for sixty state updates a second.
+const MIN_LOOSE: u32 = 8 << 10;
+
+/// The largest message that is passed on: nothing else reaches a player while it is under way. Stock ones have less than
+/// 1,100 bytes.
+const MAX_RELAYED: usize = 4096;
 const MAX_CHAT: usize = 512;
 /// The largest message that creates an object. Stock ones have about 120 bytes.
 const MAX_CREATE: usize = 1024;

@@ -9,6 +9,7 @@ use super::Session;
 use crate::config::{Config, System};
 use crate::event::{EndReason, Event, Summary};
 use crate::game::{EndCode, TimeLimit};
+use crate::line::Source;
 use crate::member::{Member, State};
 use crate::message::{self, Score};
 
@@ -112,7 +113,7 @@ impl<E: Engine> Session<E> {
     /// S-60: the time is up. Nobody is let in until the next round.
     fn end_round(&mut self, now: Time) {
         self.summarise(EndReason::Time, now);
-        self.send_all(None, &message::end(EndCode::TIME), now);
+        self.send_all(Source::HOST, None, &message::end(EndCode::TIME), now);
         self.round.over = Some(now);
         self.forget_ships();
         self.rearm();
@@ -132,7 +133,8 @@ impl<E: Engine> Session<E> {
         for member in self.members.iter_mut().flatten() {
             member.score = Score::default();
         }
-        self.send_all(None, &message::RESTART, now);
+        self.forget_lines();
+        self.send_all(Source::HOST, None, &message::RESTART, now);
         if self.in_game.len() > 0 {
             self.start_clock(now);
         }
@@ -191,8 +193,8 @@ impl<E: Engine> Session<E> {
     fn send_score(&mut self, to: PeerId, of: PeerId, now: Time) {
         let Some((score, team)) = self.member(of).map(|member| (member.score, member.team)) else { return };
         match team {
-            _ if !self.rules.mission.teams => self.send(to, &message::score(of.0, score), now),
-            Some(team) => self.send(to, &message::team_player_score(of.0, score, team), now),
+            _ if !self.rules.mission.teams => self.send_about(of, to, &message::score(of.0, score), now),
+            Some(team) => self.send_about(of, to, &message::team_player_score(of.0, score, team), now),
             // Whoever has no team yet will tell it.
             None => {}
         }

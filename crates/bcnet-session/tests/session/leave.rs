@@ -195,7 +195,7 @@ fn a_player_that_takes_nothing_is_dropped_and_the_others_go_on() {
     let transport = bcnet_transport::Config { queue_bytes: 4000, ..bcnet_transport::Config::default() };
     let mut world = playing(Config { transport, ..Config::default() }, 3);
     world.clients[0].silent = true;
-    for _ in 0..200 {
+    for _ in 0..300 {
         world.send(1, &bytes("pl-07").map_related());
         world.send_loose(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
         world.run(SECOND / 10);
@@ -203,7 +203,7 @@ fn a_player_that_takes_nothing_is_dropped_and_the_others_go_on() {
     assert_eq!(world.session.status(world.now).players, 2);
     assert_eq!(world.session.counters().anomalies.count(Anomaly::Stuck), 1);
     let shots = world.take(2).iter().filter(|payload| payload[0] == 7).count();
-    assert_eq!(shots, 200);
+    assert_eq!(shots, 300);
     let left = world
         .events
         .iter()

@@ -1,6 +1,7 @@
 //! A session through its whole life, in virtual time.
 
 mod client;
+mod fairness;
 mod faults;
 mod files;
 mod hostile;

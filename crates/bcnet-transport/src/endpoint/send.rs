@@ -22,6 +22,17 @@ pub enum Quality {
     Unreliable,
 }
 
+/// Whether the line to a peer takes one more message, so that what cannot wait is not late for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It does.
+    Some,
+    /// As much is under way as may be.
+    None,
+    /// It might, but round trips tell that a queue has built up on the way.
+    Queueing,
+}
+
 /// Why a payload was not taken. Nothing of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {

@@ -4,12 +4,14 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
-use bcnet_transport::{Cause, Config, Connect, Endpoint, Engine, Event, Leave, Quality, SendError, Time};
+use bcnet_transport::{
+    Cause, Config, Connect, Endpoint, Engine, Event, Leave, Quality, Room, SendError, Time,
+};
 
 use crate::heap;
 use crate::net::{
-    End, HOST, Net, START, ack, ack_part, address, before, connect, from_peer, identity, ms, pattern, plain,
-    puppet, reliable, unreliable, utf16,
+    End, HOST, Net, START, ack, ack_part, address, before, connect, from_peer, identity, measured, ms,
+    pattern, plain, puppet, reliable, said, unreliable, utf16,
 };
 
 /// T-63: a full queue is an error at `send`, not a loss, and there is room again when something is acknowledged.
@@ -356,4 +358,54 @@ fn a_short_buffer_is_a_mistake_of_the_caller() {
     let mut host = puppet(plain());
     assert!(host.endpoint.poll_transmit(&mut [0; 512], START).is_none());
     host.endpoint.poll_transmit(&mut [0; 511], START);
+}
+
+/// T-63: a message that may wait is taken while few are under way and they leave some of the budget.
+#[test]
+fn what_may_wait_leaves_room_for_what_cannot() {
+    let mut host = measured();
+    let room = |host: &mut End, len: usize, max: usize, now| {
+        host.endpoint.send_if_room(PeerId(2), &vec![7; len], max, now).expect("a peer")
+    };
+    for _ in 0..3 {
+        assert_eq!(room(&mut host, 1, 3, ms(200)), Room::Some);
+    }
+    assert_eq!(room(&mut host, 1, 3, ms(200)), Room::None);
+    let acks: Vec<_> = (0..3).map(|seq| ack(Channel::Game, seq)).collect();
+    host.flush(ms(200));
+    host.hear_from(address(1), &from_peer(2, &acks), ms(300));
+    let taken = (0..1000).take_while(|_| room(&mut host, 400, 1000, ms(300)) == Room::Some).count();
+    let budget = Config::default().first_budget;
+    assert!((taken - 1) * 405 < budget - budget / 4 && taken * 405 >= budget - budget / 4, "{taken}");
+    // What cannot wait leaves with them.
+    host.send(PeerId(2), b"chat", ms(300));
+    let said = said(&host.flush(ms(300)));
+    assert_eq!(said.len(), taken + 1);
+    let gone = host.endpoint.send_if_room(PeerId(9), b"x", 1, ms(300));
+    assert_eq!(gone, Err(SendError::UnknownPeer(PeerId(9))));
+    host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(300)).expect("a peer");
+    let leaving = host.endpoint.send_if_room(PeerId(2), b"x", 1, ms(300));
+    assert_eq!(leaving, Err(SendError::Leaving(PeerId(2))));
+}
+
+/// T-63: while round trips show a queue, less may be under way, and small messages count for their headers.
+#[test]
+fn what_may_wait_waits_for_a_queue_on_the_way() {
+    let mut host = measured();
+    let mut now = ms(200);
+    // The round trip rises from 100 to 700 ms.
+    for seq in 0..40 {
+        host.send(PeerId(2), b"x", now);
+        host.flush(now);
+        now = now + Duration::from_millis(700.min(100 + 30 * u64::from(seq)));
+        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
+    }
+    let taken = (0..1000).take_while(|_| {
+        let room = host.endpoint.send_if_room(PeerId(2), b"x", 1000, now).expect("a peer");
+        assert_ne!(room, Room::None);
+        room == Room::Some
+    });
+    // Half of the least budget, 36 bytes for each.
+    let taken = taken.count();
+    assert!((50..=60).contains(&taken), "{taken}");
 }

@@ -1,0 +1,387 @@
+//! What one player sends does not keep others from being heard.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::{Faults, Link};
+use bcnet_session::client::{Client, Event, Options};
+use bcnet_session::{Anomaly, Config, Session};
+use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::{Connect, Engine, Quality, Time, Transmit};
+
+use crate::play::{playing, ship};
+use crate::world::{HOST, reply};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(1);
+/// What one player may add to the delay of others' words.
+const MAX_ADDED: Duration = Duration::from_millis(250);
+
+/// A client on any engine.
+trait Game {
+    fn take(&mut self, bytes: &mut [u8], now: Time);
+    fn serve(&mut self, heard: &mut Vec<(Time, Vec<u8>)>, now: Time);
+    fn transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
+    fn say(&mut self, payload: &[u8], quality: Quality, now: Time);
+    fn id(&self) -> PeerId;
+}
+
+impl<E: Engine> Game for Client<E> {
+    fn take(&mut self, bytes: &mut [u8], now: Time) {
+        self.handle_datagram(HOST, bytes, now);
+    }
+
+    fn serve(&mut self, heard: &mut Vec<(Time, Vec<u8>)>, now: Time) {
+        self.handle_timeout(now);
+        let mut payload = Vec::new();
+        while let Some(event) = self.poll_event(&mut payload, now) {
+            match event {
+                Event::FileCheck(check) => {
+                    let round = if check.index == 0xFF { 4 } else { check.index.into() };
+                    self.answer(&reply(round), now).expect("room");
+                }
+                Event::Load => self.enter(now).expect("room"),
+                Event::Gone { end, .. } => panic!("thrown out: {end}"),
+                Event::Nonsense { what, .. } => panic!("{what}"),
+                Event::Named { .. } => {}
+                _ => heard.push((now, payload.clone())),
+            }
+        }
+    }
+
+    fn transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        self.poll_transmit(buffer, now)
+    }
+
+    fn say(&mut self, payload: &[u8], quality: Quality, now: Time) {
+        let _ = self.send(payload, quality, now);
+    }
+
+    fn id(&self) -> PeerId {
+        self.engine().id()
+    }
+}
+
+struct Player {
+    game: Box<dyn Game>,
+    address: SocketAddrV4,
+    frame: Duration,
+    next: Time,
+    heard: Vec<(Time, Vec<u8>)>,
+    links: [Link; 2],
+}
+
+struct Arena {
+    now: Time,
+    session: Session,
+    players: Vec<Player>,
+    flying: Vec<(Time, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
+}
+
+/// What a player plays on.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Bcnet,
+    /// The original engine, with so many frames a second.
+    Stock(u32),
+}
+
+const KINDS: [Kind; 3] = [Kind::Bcnet, Kind::Stock(60), Kind::Stock(30)];
+
+impl Arena {
+    /// Players in the game; the first has a good line, the others have these faults.
+    fn new(kinds: &[Kind], faults: &Faults, seed: u64) -> Self {
+        let good = Faults { delay: faults.delay, ..Faults::default() };
+        let mut arena = Self {
+            now: Time::ZERO,
+            session: Session::new(Config::default(), seed),
+            players: Vec::new(),
+            flying: Vec::new(),
+        };
+        for (n, kind) in (1..).zip(kinds) {
+            let address = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101);
+            let options = Options::named(&format!("Player {n}"));
+            let nonce = u32::from(n);
+            let now = arena.now;
+            let (game, frame): (Box<dyn Game>, Duration) = match *kind {
+                Kind::Bcnet => {
+                    let connect = Connect { host: HOST, nonce, password: Text::default() };
+                    let config = bcnet_transport::Config {
+                        address: *address.ip(),
+                        ..bcnet_transport::Config::default()
+                    };
+                    (Box::new(Client::connect(config, connect, options, now)), TICK)
+                }
+                Kind::Stock(frames) => {
+                    let engine = Stock::connect(Params::default(), HOST, *address.ip(), nonce, &[], now);
+                    (Box::new(Client::new(engine, options, now)), SECOND / frames)
+                }
+            };
+            let faults = if n == 1 { &good } else { faults };
+            let links = [0, 1].map(|way| Link::new(faults.clone(), seed + 2 * u64::from(n) + way));
+            arena.players.push(Player { game, address, frame, next: now, heard: Vec::new(), links });
+        }
+        arena.run(4 * SECOND, |_, _| {});
+        assert_eq!(arena.session.status(arena.now).in_game, kinds.len());
+        arena
+    }
+
+    fn run(&mut self, duration: Duration, mut each: impl FnMut(&mut Self, u64)) {
+        let end = self.now + duration;
+        let mut step = 0;
+        while self.now < end {
+            each(self, step);
+            self.tick();
+            step += 1;
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now = self.now + TICK;
+        let now = self.now;
+        let (mut due, flying): (Vec<_>, Vec<_>) = self.flying.drain(..).partition(|(at, ..)| *at <= now);
+        self.flying = flying;
+        due.sort_by_key(|(at, ..)| *at);
+        for (_, from, to, mut bytes) in due {
+            if to == HOST {
+                self.session.handle_datagram(from, &mut bytes, now);
+            } else if let Some(player) = self.players.iter_mut().find(|player| player.address == to) {
+                player.game.take(&mut bytes, now);
+            }
+        }
+        self.session.handle_timeout(now);
+        while self.session.poll_event().is_some() {}
+        let mut buffer = [0; 2048];
+        while let Some(Transmit { to, len }) = self.session.poll_transmit(&mut buffer, now) {
+            let Some(player) = self.players.iter_mut().find(|player| player.address == to) else { continue };
+            for passage in player.links[0].pass(len, now).into_iter().flatten() {
+                self.flying.push((passage.at, HOST, to, buffer[..len].to_vec()));
+            }
+        }
+        for player in self.players.iter_mut().filter(|player| player.next <= now) {
+            player.next = player.next + player.frame;
+            player.game.serve(&mut player.heard, now);
+            while let Some(Transmit { to, len }) = player.game.transmit(&mut buffer, now) {
+                for passage in player.links[1].pass(len, now).into_iter().flatten() {
+                    self.flying.push((passage.at, player.address, to, buffer[..len].to_vec()));
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, at: usize, payload: &[u8], quality: Quality) {
+        self.players[at].game.say(payload, quality, self.now);
+    }
+}
+
+fn chat(arena: &Arena, at: usize, number: usize) -> Vec<u8> {
+    let text = format!("line {number:05}");
+    let len = u8::try_from(text.len()).expect("short");
+    [&[0x2C, arena.players[at].game.id().0, 0, 0, 0, len, 0][..], text.as_bytes()].concat()
+}
+
+/// Says something so often per second.
+struct Flood {
+    payloads: Vec<Vec<u8>>,
+    quality: Quality,
+    per_second: u64,
+}
+
+impl Flood {
+    fn new(payload: &[u8], quality: Quality, per_second: u64) -> Self {
+        Self { payloads: vec![payload.to_vec()], quality, per_second }
+    }
+
+    fn step(&self, arena: &mut Arena, step: u64) {
+        let said = |step: u64| step * self.per_second / 1000;
+        for n in said(step)..said(step + 1) {
+            let payload = &self.payloads[usize::try_from(n).expect("few") % self.payloads.len()];
+            arena.say(0, payload, self.quality);
+        }
+    }
+}
+
+/// Delays of what player 1 chats to player 2 in twenty seconds, while player 0 does something each millisecond; the
+/// shortest first. All of it must arrive, and in its order.
+fn delays(arena: &mut Arena, flood: &Flood) -> Vec<Duration> {
+    let mut said = Vec::new();
+    arena.run(20 * SECOND, |arena, step| {
+        flood.step(arena, step);
+        if step % 400 == 100 {
+            let line = chat(arena, 1, said.len());
+            arena.say(1, &line, Quality::Reliable);
+            said.push((arena.now, line));
+        }
+    });
+    arena.run(5 * SECOND, |_, _| {});
+    let heard = &arena.players[2].heard;
+    let lines: Vec<_> = heard.iter().filter(|(_, payload)| payload.first() == Some(&0x2C)).collect();
+    assert!(
+        lines.iter().map(|(_, line)| line).eq(said.iter().map(|(_, line)| line)),
+        "{} lines",
+        lines.len()
+    );
+    let mut delays: Vec<_> = lines.iter().zip(&said).map(|((at, _), (since, _))| at.since(*since)).collect();
+    delays.sort();
+    delays
+}
+
+fn percentile(delays: &[Duration], share: usize) -> Duration {
+    delays[(delays.len() * share).div_ceil(100) - 1]
+}
+
+/// Everything that one player can send within its limit, as often as that allows, or more often.
+fn floods() -> Vec<(&'static str, Flood)> {
+    let state = [&[0x1C, 0xFF, 0xFF, 0xFF, 0x3F, 0, 0, 0, 0, 0x20][..], &[0; 380]].concat();
+    let ships = [0x3FFF_FFFF, 0x4000_0020].map(|object| ship(0, 2, object));
+    let mut reborn = ships.to_vec();
+    reborn.insert(1, vec![0x13]);
+    let mut torpedo = ship(0, 2, 0x4000_0040);
+    torpedo[3..7].copy_from_slice(&0x8009_u32.to_le_bytes());
+    let (reliable, unreliable) = (Quality::Reliable, Quality::Unreliable);
+    vec![
+        ("small", Flood::new(&[0xCD], reliable, 1_985)),
+        ("small, too many", Flood::new(&[0xCD], reliable, 3_000)),
+        ("small and unreliable", Flood::new(&[0xCD], unreliable, 3_000)),
+        ("large", Flood::new(&[0xCD; 400], reliable, 150)),
+        ("large and unreliable", Flood::new(&[0xCD; 400], unreliable, 150)),
+        ("in parts", Flood::new(&[0xCD; 4000], reliable, 16)),
+        ("states", Flood::new(&state, unreliable, 150)),
+        ("ships", Flood { payloads: reborn, quality: reliable, per_second: 600 }),
+        ("torpedoes", Flood::new(&torpedo, reliable, 400)),
+        ("questions", Flood::new(&[0x1E, 0xFF, 0xFF, 0xFF, 0x3F], reliable, 1_700)),
+    ]
+}
+
+/// S-43: the clients of others acknowledge what they get, stock ones three times and ahead of what they have to say.
+#[test]
+fn one_player_cannot_delay_what_others_say() {
+    let faults = Faults { delay: Duration::from_millis(20), ..Faults::default() };
+    for kind in KINDS {
+        let undisturbed = delays(
+            &mut Arena::new(&[Kind::Bcnet, kind, kind], &faults, 1),
+            &Flood::new(&[], Quality::Reliable, 0),
+        );
+        for (name, flood) in floods() {
+            let mut arena = Arena::new(&[Kind::Bcnet, kind, kind], &faults, 1);
+            let delays = delays(&mut arena, &flood);
+            let (added, counters) =
+                (percentile(&delays, 99) - percentile(&undisturbed, 99), arena.session.counters());
+            println!("{kind:?}, {name}: {added:?} more at 99 %, {counters:?}");
+            assert!(added <= MAX_ADDED, "{kind:?}, {name}: {:?} of {delays:?}", percentile(&delays, 99));
+            assert_eq!(arena.session.status(arena.now).in_game, 3);
+            assert!(counters.messages_in > 300, "there was a flood: {counters:?}");
+        }
+    }
+}
+
+/// S-43: a line of 256 kbit/s takes half of what the flood has. What was under way before that is known may be late.
+#[test]
+fn one_player_cannot_delay_what_others_say_on_a_slow_line() {
+    let slow =
+        Faults { delay: Duration::from_millis(20), bandwidth: 256_000, queue: 64, ..Faults::default() };
+    for kind in KINDS {
+        let undisturbed = delays(
+            &mut Arena::new(&[Kind::Bcnet, kind, kind], &slow, 1),
+            &Flood::new(&[], Quality::Reliable, 0),
+        );
+        for (name, flood) in floods() {
+            let mut arena = Arena::new(&[Kind::Bcnet, kind, kind], &slow, 1);
+            let delays = delays(&mut arena, &flood);
+            let added = |share| percentile(&delays, share) - percentile(&undisturbed, share);
+            println!("{kind:?}, {name}: {:?} more at 95 %, {:?} at most", added(95), added(100));
+            assert!(added(95) <= MAX_ADDED && added(100) <= 4 * MAX_ADDED, "{kind:?}, {name}: {delays:?}");
+        }
+    }
+}
+
+/// S-43: who says little is heard at once by a player for whom much of another waits, and that other in its order.
+#[test]
+fn a_flood_waits_for_itself_only() {
+    let faults = Faults { delay: Duration::from_millis(20), ..Faults::default() };
+    let mut arena = Arena::new(&[Kind::Bcnet, Kind::Bcnet, Kind::Stock(30)], &faults, 1);
+    let mut said = Vec::new();
+    let (mut number, mut floods) = (0_u32, Vec::new());
+    arena.run(10 * SECOND, |arena, step| {
+        for _ in 0..2 {
+            floods.push([&[0xCD][..], &number.to_le_bytes()].concat());
+            arena.say(0, floods.last().expect("one"), Quality::Reliable);
+            number += 1;
+        }
+        if step % 50 == 0 {
+            let shot = [&[0xCE][..], &step.to_le_bytes()].concat();
+            arena.say(1, &shot, Quality::Reliable);
+            said.push((arena.now, shot));
+        }
+    });
+    arena.run(5 * SECOND, |_, _| {});
+    let heard = &arena.players[2].heard;
+    let shots: Vec<_> = heard.iter().filter(|(_, payload)| payload.first() == Some(&0xCE)).collect();
+    assert!(
+        shots.iter().map(|(_, shot)| shot).eq(said.iter().map(|(_, shot)| shot)),
+        "{} shots",
+        shots.len()
+    );
+    let longest = shots.iter().zip(&said).map(|((at, _), (since, _))| at.since(*since)).max();
+    assert!(longest <= Some(MAX_ADDED), "{longest:?}");
+    let flood: Vec<_> =
+        heard.iter().map(|(_, payload)| payload).filter(|payload| payload.first() == Some(&0xCD)).collect();
+    assert!(flood.is_sorted_by(|one, next| floods_place(one) < floods_place(next)), "out of order, or twice");
+    let counters = arena.session.counters();
+    let left_out = counters.anomalies.count(Anomaly::Backlog);
+    assert!(left_out > 1_000 && flood.len() > 4_000, "{left_out} of {} are left out", floods.len());
+    assert_eq!((counters.anomalies.total(), counters.not_queued), (left_out, left_out));
+}
+
+fn floods_place(payload: &[u8]) -> u32 {
+    u32::from_le_bytes(payload[1..5].try_into().expect("a number"))
+}
+
+/// S-43: a player hears of a ship before it hears what others do to it, whatever waits of the ship's owner, and what is said
+/// after that comes after it.
+#[test]
+fn nothing_overtakes_the_ship_that_it_names() {
+    let mut world = playing(Config::default(), 3);
+    let (own, other) = (0x3FFF_FFFF_u32, 0x4003_FFFF_u32);
+    world.clients[2].deaf = true;
+    for n in 0..120 {
+        world.send(0, &[0xCD, n]);
+    }
+    let new = ship(0, 2, own);
+    world.send(0, &new);
+    world.run(SECOND / 2);
+    let target =
+        [&[0x0C, 0x0C, 1, 0, 0, 1, 0, 0x80, 0, 0, 0, 0, 0][..], &other.to_le_bytes(), &own.to_le_bytes()]
+            .concat();
+    let line = [&[0x2C, 3, 0, 0, 0, 2, 0][..], b"hi"].concat();
+    world.send(1, &target);
+    world.send(1, &line);
+    world.run(SECOND / 2);
+    world.send(0, &[0x13]);
+    world.run(SECOND);
+    assert!(world.session.counters().waited > 0, "its line was full");
+    world.clients[2].deaf = false;
+    world.run(10 * SECOND);
+    let heard = world.take(2);
+    let place = |wanted: &[u8]| heard.iter().position(|payload| payload == wanted).expect("it was heard");
+    let numbers: Vec<u8> =
+        heard.iter().filter(|payload| payload[0] == 0xCD).map(|payload| payload[1]).collect();
+    assert_eq!(numbers, (0..120).collect::<Vec<u8>>());
+    let exploding = heard.iter().position(|payload| payload[0] == 0x06).expect("it explodes");
+    assert!(place(&[0xCD, 119]) < place(&new) && place(&new) < place(&target), "{heard:02X?}");
+    assert!(place(&target) < place(&line) && place(&new) < exploding, "{heard:02X?}");
+}
+
+/// S-36: a player's ships make the server say something to everyone, so there are not many at once.
+#[test]
+fn a_player_cannot_take_ships_without_end() {
+    let mut world = playing(Config::default(), 2);
+    for n in 0..50 {
+        world.send(0, &ship(0, 2, 0x3FFF_FFFF + n % 2));
+    }
+    world.run(SECOND / 2);
+    let ships = world.take(1).iter().filter(|payload| payload[0] == 0x03).count();
+    assert_eq!(ships, 8);
+    assert_eq!(world.session.counters().anomalies.count(Anomaly::Flood), 42);
+}
