@@ -9,7 +9,7 @@ use bcnet_transport::wire::Seq;
 use bcnet_transport::{SendError, Time};
 
 use crate::config::MAX_SLOTS;
-use crate::game::{self, Detail, Event, Message};
+use crate::game::{self, Detail, GameEvent, Message};
 
 /// Whom a message is of or about: a player's slot, or the server itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Rank {
     pub(crate) const fn of(message: &Message<'_>) -> Self {
         let is_object = matches!(
             message,
-            Message::DestroyObject(_) | Message::PythonEvent(Event { detail: Detail::Exploding(_), .. })
+            Message::DestroyObject(_) | Message::PythonEvent(GameEvent { detail: Detail::Exploding(_), .. })
         );
         if is_object { Self::FirstObject } else { Self::First }
     }

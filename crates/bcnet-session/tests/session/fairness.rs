@@ -7,7 +7,7 @@ use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link};
 use bcnet_session::client::{Client, Event, Options};
 use bcnet_session::{Anomaly, Config, Session};
-use bcnet_transport::wire::{PeerId, Text};
+use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Connect, Engine, Quality, Time, Transmit};
 
 use crate::play::{playing, ship};
@@ -106,7 +106,7 @@ impl Arena {
             let now = arena.now;
             let (game, frame): (Box<dyn Game>, Duration) = match *kind {
                 Kind::Bcnet => {
-                    let connect = Connect { host: HOST, nonce, password: Text::default() };
+                    let connect = Connect { host: HOST, nonce, password: "" };
                     let config = bcnet_transport::Config {
                         address: *address.ip(),
                         ..bcnet_transport::Config::default()
