@@ -82,7 +82,7 @@ fn floods_of_questions_and_requests_become_few_lines() {
     let session = &server.ask(&["status"])["sessions"][0];
     assert_eq!(session["queries"], 40);
     assert!(
-        session["queries_answered"].as_u64() >= Some(10) && session["admitted"].as_u64() >= Some(16),
+        session["queries_answered"].as_u64() >= Some(5) && session["admitted"].as_u64() >= Some(16),
         "{session}"
     );
     assert!(session["ignored"].as_u64() >= Some(20), "{session}");
