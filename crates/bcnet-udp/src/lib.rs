@@ -123,7 +123,27 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns how many datagrams the system has dropped because nobody took them in time, if it tells. The count begins
+    /// Has the system drop datagrams of all but `known` by chance before they are queued, if it can: so many of 2³² pass. It
+    /// drops none if that is `None`.
+    ///
+    /// # Errors
+    /// That of the system, or that it is not open.
+    pub fn limit_strangers(
+        &self,
+        known: impl Iterator<Item = SocketAddrV4>,
+        passing: Option<u32>,
+    ) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return linux::limit_strangers(self.open()?, known, passing);
+        #[cfg(not(target_os = "linux"))]
+        {
+            drop((known, passing));
+            Ok(())
+        }
+    }
+
+    /// Returns how many datagrams the system has dropped, because nobody took them in time or as
+    /// [`limit_strangers`](Self::limit_strangers) says, if it tells. The count begins
     /// again after the largest number.
     pub fn dropped(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]

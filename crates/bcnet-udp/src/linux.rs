@@ -48,21 +48,59 @@ pub(super) fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-fn set_option(
+/// Has the system drop datagrams of all but `known` with a chance, before they are queued: so many of 2³² pass. Drops none if
+/// that is `None`.
+pub(super) fn limit_strangers(
     socket: &UdpSocket,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
+    known: impl Iterator<Item = SocketAddrV4>,
+    passing: Option<u32>,
 ) -> io::Result<()> {
-    // SAFETY: the pointer is to a c_int that outlives the call, and the length is its size.
+    let Some(passing) = passing else {
+        return match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0) {
+            // There was none.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
+        };
+    };
+    let mut program = filter(known, passing);
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The system copies the program.
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
+}
+
+/// Returns a program that decides over each datagram. It sees the datagram from the UDP header on, and by negative offsets the
+/// IP header and a random number.
+fn filter(known: impl Iterator<Item = SocketAddrV4>, passing: u32) -> Vec<libc::sock_filter> {
+    let step = |code: u32, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load =
+        |size: u32, offset: i32| step(libc::BPF_LD | size | libc::BPF_ABS, offset.cast_unsigned(), 0, 0);
+    let unless = |test: u32, value, skip| step(libc::BPF_JMP | test | libc::BPF_K, value, 0, skip);
+    let keep = |bytes| step(libc::BPF_RET | libc::BPF_K, bytes, 0, 0);
+    let mut program = Vec::new();
+    for address in known.take(MAX_KNOWN) {
+        program.extend([
+            load(libc::BPF_W, libc::SKF_NET_OFF + SOURCE_ADDRESS),
+            unless(libc::BPF_JEQ, u32::from(*address.ip()), 3),
+            load(libc::BPF_H, SOURCE_PORT),
+            unless(libc::BPF_JEQ, address.port().into(), 1),
+            keep(u32::MAX),
+        ]);
+    }
+    program.extend([
+        load(libc::BPF_W, libc::SKF_AD_OFF + libc::SKF_AD_RANDOM),
+        unless(libc::BPF_JGE, passing, 1),
+        keep(0),
+        keep(u32::MAX),
+    ]);
+    program
+}
+
+/// `T` is what the system expects of this option.
+fn set_option<T>(socket: &UdpSocket, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+    // SAFETY: the pointer is to a value that outlives the call, and the length is its size.
     let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(&value).cast(),
-            size_of_val(&value) as u32,
-        )
+        libc::setsockopt(socket.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), size_of::<T>() as u32)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -243,5 +281,10 @@ const NOTE_SPACE: usize = unsafe { libc::CMSG_SPACE(NOTE_SIZE) } as usize;
 /// Room for what arrives while the thread does not run: each small datagram takes the system almost a kilobyte.
 const RECEIVE_BYTES: libc::c_int = 4 << 20;
 const SEND_BYTES: libc::c_int = 1 << 20;
+/// As many addresses fit a program; there are no more ids.
+const MAX_KNOWN: usize = 254;
+/// Where the headers of IPv4 and UDP have the sender.
+const SOURCE_ADDRESS: i32 = 12;
+const SOURCE_PORT: i32 = 0;
 /// Where the system has the count of dropped datagrams.
 const MEMINFO_DROPS: usize = 8;

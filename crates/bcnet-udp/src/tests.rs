@@ -241,3 +241,41 @@ fn the_system_tells_when_a_datagram_came_if_it_is_asked() {
         assert!(io == Io::Portable || noted[1].is_some(), "{noted:?}");
     }
 }
+
+/// Ports tell players apart as well as addresses do.
+#[cfg(target_os = "linux")]
+#[test]
+fn strangers_are_let_in_by_chance_and_those_who_are_known_always() {
+    let server = any(Ipv4Addr::LOCALHOST, Io::Batched);
+    let to = server.local().expect("bound");
+    let [first, second, stranger] = [(); 3].map(|()| client());
+    let elsewhere = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 9), 0)).expect("an address");
+    let known = [&first, &second].map(|known| match known.local_addr() {
+        Ok(SocketAddr::V4(address)) => address,
+        other => panic!("{other:?}"),
+    });
+    let heard = |share: Option<u32>| {
+        server.limit_strangers(known.into_iter(), share).expect("a filter");
+        let mut counts = [0; 4];
+        for _ in 0..SLOTS {
+            let all = [&first, &second, &stranger, &elsewhere];
+            all.iter().for_each(|socket| assert_eq!(socket.send_to(b"anybody there?", to).ok(), Some(14)));
+            let mut batch = Batch::new();
+            assert_eq!(server.receive(&mut batch, 0, SLOTS).ok(), Some(Received::All));
+            for (head, bytes) in batch.iter_mut() {
+                assert_eq!(bytes, b"anybody there?");
+                let place = all
+                    .iter()
+                    .position(|socket| socket.local_addr().ok() == Some(SocketAddr::V4(head.remote)));
+                counts[place.expect("one of them")] += 1;
+            }
+        }
+        counts
+    };
+    assert_eq!(heard(None), [SLOTS; 4]);
+    assert_eq!(heard(Some(0)), [SLOTS, SLOTS, 0, 0]);
+    let [.., some, others] = heard(Some(1 << 31));
+    // Of 128 tosses of a coin all but one in a billion are within these.
+    assert!((25..=103).contains(&some) && (25..=103).contains(&others), "{some}, {others}");
+    assert_eq!(heard(None), [SLOTS; 4]);
+}

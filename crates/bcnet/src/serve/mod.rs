@@ -11,6 +11,8 @@ mod control_plane;
 mod control_socket;
 mod event_log;
 mod figures;
+mod overload;
+mod rejections;
 mod requests;
 mod session_group;
 mod session_host;

@@ -172,6 +172,7 @@ impl SessionGroup {
                 }
             };
             if is_all || errors == MAX_ERRORS || self.clock.now() >= end {
+                host.note_emptied(is_all, now);
                 let is_useless = host.note_reading(is_failing, now);
                 host.is_unread = !is_all && !is_failing;
                 self.unread.extend(host.is_unread.then_some(index));

@@ -4,13 +4,15 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::{Bucket, Config, Event, Rate, Session};
+use bcnet_transport::Time;
 use bcnet_transport::wire::{Kind, PeerId};
-use bcnet_transport::{Cause, Time};
 use bcnet_udp::{Batch, Head, Socket, Unsent};
 
 use super::containment::contain;
 use super::event_log::EventLog;
 use super::figures::{Figures, Traffic, Volume};
+use super::overload::Overload;
+use super::rejections::Rejections;
 use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::random::unguessable;
@@ -36,6 +38,7 @@ pub(super) struct SessionHost {
     /// Something has arrived at the socket and was not taken yet.
     pub(super) is_unread: bool,
     pub(super) reading: Reading,
+    overload: Overload,
     /// The session is to be looked at in this turn.
     pub(super) is_touched: bool,
     /// Since when what may wait for company does.
@@ -43,8 +46,7 @@ pub(super) struct SessionHost {
     /// Players' datagrams have come since datagrams left last.
     pub(super) has_relayed: bool,
     reply_addresses: Option<ReplyAddresses>,
-    ineffective: Ineffective,
-    rejections: LineLimit,
+    rejections: Rejections,
     failures: LineLimit,
     overflows: LineLimit,
     /// What the socket said last of datagrams that were dropped.
@@ -71,12 +73,6 @@ pub(super) enum Reading {
     },
 }
 
-/// Datagrams that had no effect, by the causes of the transport and then [`OTHER_CAUSES`].
-type Ineffective = [u64; Cause::ALL.len() + OTHER_CAUSES.len()];
-
-/// Longer than any of the protocol; too many who ask to be let in; too many questions of browsers.
-const OTHER_CAUSES: [&str; 3] = ["oversized", "too_many_requests", "too_many_queries"];
-
 impl SessionHost {
     pub(super) fn new(
         number: usize,
@@ -99,12 +95,12 @@ impl SessionHost {
             summed_up: Time::ZERO,
             is_unread: false,
             reading: Reading::Well,
+            overload: Overload::default(),
             is_touched: false,
             held_since: None,
             has_relayed: false,
             reply_addresses: address.ip().is_unspecified().then(ReplyAddresses::new),
-            ineffective: Ineffective::default(),
-            rejections: LineLimit::new(5, LOG_EVERY),
+            rejections: Rejections::new(),
             failures: LineLimit::new(5, LOG_EVERY),
             overflows: LineLimit::new(5, LOG_EVERY),
             dropped: 0,
@@ -148,7 +144,7 @@ impl SessionHost {
         self.failed = None;
         self.arrivals.clear();
         (self.held_since, self.has_relayed) = (None, false);
-        self.ineffective = self.ineffective();
+        self.rejections.skip_to(&self.session, self.traffic.oversized);
     }
 
     /// Tells the session its list servers.
@@ -245,6 +241,21 @@ impl SessionHost {
         now > since
     }
 
+    /// The socket was emptied, or could not be in its share of the time.
+    pub(super) fn note_emptied(&mut self, is_empty: bool, now: Time) {
+        if self.overload.note(is_empty, now) {
+            self.limit_strangers(now);
+        }
+    }
+
+    /// Has the system keep out as many strangers as is needed.
+    fn limit_strangers(&mut self, now: Time) {
+        let players = self.session.players().map(|player| player.address);
+        if let Err(error) = self.socket.limit_strangers(players, self.overload.passing()) {
+            self.note_failure("filter_failed", Some(&error), now);
+        }
+    }
+
     /// Binds the socket again; players stay, for the address is the same. Returns whether that went well.
     pub(super) fn rebind(&mut self, now: Time) -> bool {
         let Reading::Failing { since, .. } = self.reading else { return false };
@@ -252,7 +263,7 @@ impl SessionHost {
         match self.socket.rebind(self.address) {
             Ok(()) => {
                 let failed_ms = millis(now.since(since));
-                self.dropped = 0;
+                (self.dropped, self.overload) = (0, Overload::default());
                 tracing::warn!(
                     event = "socket_rebound",
                     port,
@@ -274,7 +285,8 @@ impl SessionHost {
             Reading::Failing { next, .. } => Some(next),
             Reading::Well => None,
         };
-        [self.session.next_timeout(), retry, self.failed].into_iter().flatten().min()
+        let overload = self.overload.next_timeout();
+        [self.session.next_timeout(), retry, self.failed, overload].into_iter().flatten().min()
     }
 
     /// Returns when to look again at what is to be sent, if it waits for company until then; `None` if it does not.
@@ -310,7 +322,10 @@ impl SessionHost {
         if let (true, Some(reply_addresses)) = (moved, &mut self.reply_addresses) {
             reply_addresses.keep(self.session.players().map(|player| player.address));
         }
-        self.report_rejections(now);
+        if self.overload.advance(now) || (moved && self.overload.passing().is_some()) {
+            self.limit_strangers(now);
+        }
+        self.rejections.report(self.address.port(), &self.session, self.traffic.oversized, now);
         self.sum_up(now);
     }
 
@@ -354,35 +369,6 @@ impl SessionHost {
             let (port, overflowed) = (self.address.port(), self.traffic.overflowed);
             tracing::warn!(event = "overflow", port, overflowed, "more arrives than can be taken");
         }
-    }
-
-    /// Floods become one line now and then.
-    fn report_rejections(&mut self, now: Time) {
-        let so_far = self.ineffective();
-        if so_far == self.ineffective || self.rejections.pass(now).is_none() {
-            return;
-        }
-        let before = std::mem::replace(&mut self.ineffective, so_far);
-        let causes = Cause::ALL.iter().map(|cause| cause.name()).chain(OTHER_CAUSES);
-        for ((cause, so_far), before) in causes.zip(so_far).zip(before) {
-            if so_far > before {
-                let (port, datagrams) = (self.address.port(), so_far - before);
-                tracing::warn!(event = "rejected", port, cause, datagrams);
-            }
-        }
-    }
-
-    /// Datagrams that had no effect so far.
-    fn ineffective(&self) -> Ineffective {
-        let (rejected, counters) = (self.session.rejected(), self.session.counters());
-        let others = [self.traffic.oversized, counters.ignored, counters.queries_limited];
-        let mut all = Ineffective::default();
-        for (place, count) in
-            all.iter_mut().zip(Cause::ALL.map(|cause| rejected.count(cause)).into_iter().chain(others))
-        {
-            *place = count;
-        }
-        all
     }
 
     /// The system did not take some datagrams.
