@@ -1,60 +1,164 @@
-//! Whatever a player and a server say through a healing proxy, nothing panics, text and what cannot be read passes as it
-//! came, and what passes changed can be read and holds nothing but what came.
+//! Whatever players, browsers, strangers and a server say through a healing proxy, nothing panics, no table grows beyond its
+//! limit, each player has a source of its own, text and what cannot be read passes as it came, what passes changed can be read
+//! and holds nothing but what came, and an address that has proved nothing hears at most three times what it said, and 1,200
+//! bytes more in ten minutes.
 #![no_main]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
 
+use bcnet_fuzz::Script;
 use bcnet_observe::MessageBuffer;
-use bcnet_proxy::{Config, Inbound, Proxy};
+use bcnet_proxy::{Config, Event, Inbound, Leg, MAX_PER_ADDRESS, Proxy};
+use bcnet_session::Network;
 use bcnet_transport::wire::{Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
 use bcnet_transport::{Time, cipher};
 use libfuzzer_sys::fuzz_target;
 
-const PLAYER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+const SOURCES: u8 = 6;
 
 fuzz_target!(|input: &[u8]| {
-    let mut proxy = Proxy::new(Config { heal: true, ..Config::default() });
-    let mut buffer = [0; 64];
-    let body = Body::ConnectRequest { address: *PLAYER.ip(), nonce: 1, password: Text::default() };
-    let mut writer = Writer::new(&mut buffer, PeerId::UNASSIGNED);
-    assert!(writer.push(&Message::Control(Control::new(Seq(0), body))));
-    let request = writer.finish().expect("a message").to_vec();
-    assert!(pass(&mut proxy, Role::Client, &request, Time::ZERO));
-    let (mut rest, mut now) = (input, Time::ZERO);
-    while let [op, len, after @ ..] = rest {
-        let (plain, after) = after.split_at(usize::from(*len).min(after.len()));
-        rest = after;
-        now = now + Duration::from_millis(u64::from(op / 2) * 50);
-        let sender = if op % 2 == 0 { Role::Client } else { Role::Host };
-        pass(&mut proxy, sender, plain, now);
-        proxy.handle_timeout(now);
-        while proxy.poll_event().is_some() {}
+    let mut script = Script::new(input);
+    let sources = (1..=SOURCES).map(|n| Ipv4Addr::new(127, 1, 0, n)).collect();
+    let config = Config { heal: true, sources, rate: u32::from(script.byte() % 2) * 20, ..Config::default() };
+    let drop_malformed = config.rate == 0;
+    let proxy = Proxy::new(Config { drop_malformed, ..config });
+    let mut world = World { proxy, now: Time::ZERO, heard: BTreeMap::new(), proved: BTreeSet::new() };
+    world.join(player(0));
+    while let Some(step) = script.step() {
+        match step % 8 {
+            0 | 1 => world.pass(Role::Client, player(script.byte()), script.bytes()),
+            2 => {
+                let source = u32::from(script.byte() % 16);
+                let to = world.proxy.client(source).unwrap_or_else(|| player(0));
+                world.pass_down(source, to, script.bytes());
+            }
+            3 => world.join(player(script.byte())),
+            4 => world.pass(Role::Client, player(script.byte()), &[b"\\", script.bytes()].concat()),
+            5 => world.now = world.now + script.time() * u32::from(step / 8 + 1),
+            6 => world.operate(script.byte()),
+            _ => world.welcome(u32::from(script.byte() % 16), script.byte()),
+        }
+        world.proxy.handle_timeout(world.now);
+        world.check();
     }
 });
 
-/// Whether it went on as it came.
-fn pass(proxy: &mut Proxy, sender: Role, plain: &[u8], now: Time) -> bool {
-    let mut wire = plain.to_vec();
-    cipher::encrypt(&mut wire);
-    let mut buffer = MessageBuffer::default();
-    let inbound = Inbound { wire: &wire, content: &buffer.read(plain, Some(sender)) };
-    let output = match sender {
-        Role::Client => proxy.handle_client(PLAYER, inbound, now),
-        Role::Host => proxy.handle_server(0, inbound, now),
-    };
-    if let Some((_, answer)) = output.answer {
-        assert!(messages(&answer.to_wire(), Role::Client).is_some_and(|acks| !acks.is_empty()));
+fn player(byte: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, byte / 32, 2 + byte / 8 % 4), 5000 + u16::from(byte % 8))
+}
+
+struct World {
+    proxy: Proxy,
+    now: Time,
+    /// What each address has said and heard, until it is forgotten.
+    heard: BTreeMap<Ipv4Addr, (usize, usize)>,
+    proved: BTreeSet<Ipv4Addr>,
+}
+
+impl World {
+    /// A player asks to be let in.
+    fn join(&mut self, from: SocketAddrV4) {
+        let body = Body::ConnectRequest { address: *from.ip(), nonce: 1, password: Text::default() };
+        self.pass(Role::Client, from, &datagram(PeerId::UNASSIGNED, body));
     }
-    let Some(out) = output.forward.map(|(_, bytes)| bytes.to_wire()) else { return false };
+
+    /// The server lets one in, under an id, and it uses that.
+    fn welcome(&mut self, source: u32, id: u8) {
+        let Some(client) = self.proxy.client(source) else { return };
+        let body = Body::ConnectReply { assigned: PeerId(id) };
+        self.pass_down(source, client, &datagram(PeerId::HOST, body));
+        self.pass(Role::Client, client, &[id, 1, 0]);
+    }
+
+    fn operate(&mut self, what: u8) {
+        match what % 4 {
+            0 => self.proxy.forget(u32::from(what / 4 % 16)),
+            1 => drop(self.proxy.set_bans(vec![Network::around(*player(what).ip(), 32)])),
+            2 => drop(self.proxy.set_bans(Vec::new())),
+            _ => self.proxy.set_list_servers(vec![*player(what).ip()]),
+        }
+    }
+
+    fn pass(&mut self, sender: Role, from: SocketAddrV4, plain: &[u8]) {
+        self.heard.entry(*from.ip()).or_default().0 += plain.len();
+        self.pass_on(sender, from, 0, plain);
+    }
+
+    fn pass_down(&mut self, source: u32, to: SocketAddrV4, plain: &[u8]) {
+        self.pass_on(Role::Host, to, source, plain);
+    }
+
+    fn pass_on(&mut self, sender: Role, client: SocketAddrV4, source: u32, plain: &[u8]) {
+        let mut wire = plain.to_vec();
+        if plain.first() != Some(&b'\\') {
+            cipher::encrypt(&mut wire);
+        }
+        let is_player = self.proxy.players().any(|player| player.address == client);
+        let mut buffer = MessageBuffer::default();
+        let inbound = Inbound { wire: &wire, content: &buffer.read(plain, Some(sender)) };
+        let output = match sender {
+            Role::Client => self.proxy.handle_client(client, inbound, self.now),
+            Role::Host => self.proxy.handle_server(source, inbound, self.now),
+        };
+        let is_refused = output.refusal.is_some();
+        let legs = [output.forward, output.answer].map(|out| out.map(|(leg, bytes)| (leg, bytes.to_wire())));
+        for (leg, out) in legs.iter().flatten() {
+            match leg {
+                // Browsers have shares of their own.
+                Leg::Client(to) if is_player => self.heard.entry(*to.ip()).or_default().1 += out.len(),
+                Leg::Client(_) => {}
+                Leg::Server(_) => assert!(sender == Role::Host || !is_refused),
+            }
+        }
+        if let [Some((leg, out)), _] = &legs
+            && !is_refused
+        {
+            assert_eq!(matches!(leg, Leg::Server(_)), sender == Role::Client);
+            is_like(out, &wire, sender);
+        }
+    }
+
+    fn check(&mut self) {
+        while let Some(event) = self.proxy.poll_event() {
+            if let Event::Proved { client, .. } = event {
+                self.proved.insert(*client.ip());
+            }
+        }
+        let spans = self.now.since(Time::ZERO).as_secs() as usize / 600 + 1;
+        for (address, (said, heard)) in &self.heard {
+            assert!(
+                self.proved.contains(address) || *heard <= 3 * said + 1_200 * spans,
+                "{heard} for {said}"
+            );
+        }
+        let players: Vec<_> = self.proxy.players().collect();
+        let sources: BTreeSet<_> = players.iter().map(|player| player.source.address).collect();
+        assert!(players.len() <= usize::from(SOURCES) && sources.len() == players.len(), "{players:?}");
+        assert!(self.proxy.sources().count() <= usize::from(SOURCES) + Config::default().browsers);
+        for (address, _) in self.proxy.sources() {
+            let same = self.proxy.sources().filter(|(other, _)| other.ip() == address.ip()).count();
+            assert!(same <= 2 * MAX_PER_ADDRESS, "{same}");
+        }
+    }
+}
+
+fn datagram(sender: PeerId, body: Body<'_>) -> Vec<u8> {
+    let mut buffer = [0; 64];
+    let mut writer = Writer::new(&mut buffer, sender);
+    assert!(writer.push(&Message::Control(Control::new(Seq(0), body))));
+    writer.finish().expect("a message").to_vec()
+}
+
+/// What goes on is what came, or less of it.
+fn is_like(out: &[u8], wire: &[u8], sender: Role) {
     if out != wire {
-        let came = messages(&wire, sender).expect("what cannot be read passes as it came");
+        let came = messages(wire, sender).expect("what cannot be read passes as it came");
         let mut came = came.iter();
         let keepalive = Message::Keepalive.to_string();
-        let left = messages(&out, sender).expect("well formed");
+        let left = messages(out, sender).expect("well formed");
         assert!(left.iter().all(|left| *left == keepalive || came.any(|came| came == left)), "{left:?}");
     }
-    out == wire
 }
 
 fn messages(wire: &[u8], sender: Role) -> Option<Vec<String>> {

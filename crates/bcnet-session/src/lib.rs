@@ -30,12 +30,14 @@
 //! - Once it has grown to its load, passing messages on allocates nothing.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
+pub mod browser;
 pub mod client;
 mod config;
 mod event;
 pub mod game;
 mod limit;
 mod line;
+pub mod list_server;
 mod manifest;
 mod master;
 mod member;

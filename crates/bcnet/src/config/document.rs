@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::nearest::did_you_mean;
+use super::nearest::{did_you_mean, short};
 use super::table::{Given, Table};
 
 /// Something wrong in a file, the environment or the flags.
@@ -159,11 +159,6 @@ impl Document {
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.ends.partition_point(|end| *end < offset) + 1
     }
-}
-
-/// Returns a key as a message wants it: in one line, and not too long.
-pub(crate) fn short(key: &str) -> String {
-    key.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 /// Nobody reads more, and a hostile file could have millions.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::document::{Document, Problem, Problems, short};
-use super::nearest::did_you_mean;
+use super::document::{Document, Problem, Problems};
+use super::nearest::{did_you_mean, short};
 use super::settings::{Checksums, Session, Settings};
 use super::table::{Given, Table};
 use super::value::Value;

@@ -16,8 +16,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::{Verdict, manifest};
-pub(crate) use document::{Document, Problems, short};
+pub(crate) use document::{Document, Problems};
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
+pub(crate) use nearest::short;
 pub(crate) use settings::{
     Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission,
 };

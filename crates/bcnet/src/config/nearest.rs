@@ -7,6 +7,11 @@ pub(crate) fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>
     nearest(typed, names).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
+/// Returns a key as a message wants it: in one line, and not too long.
+pub(crate) fn short(key: &str) -> String {
+    key.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
 fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if typed.len() > LONGEST {
         return None;

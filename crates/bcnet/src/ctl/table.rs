@@ -1,5 +1,6 @@
 //! Answers for people.
 
+use bcnet_transport::wire::is_shown;
 use serde_json::Value;
 
 /// Returns an answer as text, whole lines. What it is follows from what is in it.
@@ -175,10 +176,16 @@ fn dumps(queues: &[Value]) -> String {
 fn cell(row: &Value, key: &str) -> String {
     match row.get(key) {
         None | Some(Value::Null) => "-".into(),
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => shown(text),
         Some(Value::Number(seconds)) if key.ends_with("_s") => span(seconds.as_u64().unwrap_or(0)),
         Some(other) => other.to_string(),
     }
+}
+
+/// Returns a text without what could take over a terminal, for another program may have answered.
+fn shown(text: &str) -> String {
+    let is_fine = |letter: char| letter == '\n' || is_shown(letter);
+    text.chars().map(|letter| if is_fine(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// Seconds as people say them: 59s, 5m, 3h12m, 4d7h.

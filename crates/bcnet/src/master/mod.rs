@@ -1,11 +1,8 @@
 //! `bcnet master`: a small list server, for local networks and friends. Servers announce themselves by UDP ([`server`]),
 //! games ask for the list by TCP ([`client`]).
 
-mod challenge;
 mod client;
-mod list;
 mod server;
-mod text;
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};

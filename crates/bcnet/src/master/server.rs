@@ -4,10 +4,10 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bcnet_session::list_server::{List, Note, Outgoing};
 use bcnet_transport::Time;
 use bcnet_udp::{Batch, Head, Received, Socket};
 
-use super::list::{List, Note, Outgoing};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::log::LineLimit;
 use crate::random::unguessable;

@@ -1,6 +1,5 @@
 //! `bcnet query`: asks a server for its status as a game browser does, or all servers of the local network.
 
-pub(crate) mod reply;
 mod show;
 
 use std::collections::BTreeMap;
@@ -9,13 +8,13 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use bcnet_session::browser::{Assembly, STATUS};
 use bcnet_transport::Time;
 
 use crate::Verdict;
 use crate::clock::Clock;
 use crate::config::{HostPort, Value};
 use crate::lookup;
-use reply::Assembly;
 use show::Found;
 
 #[derive(clap::Args)]
@@ -189,8 +188,6 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | Interrupted | TimedOut | WouldBlock)
 }
 
-/// What a browser sends.
-pub(crate) const STATUS: &[u8] = b"\\status\\";
 /// How often one server is asked.
 const ATTEMPTS: u32 = 3;
 /// How many servers of a network are listened to.

@@ -4,9 +4,8 @@ use std::io::{self, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use bcnet_session::browser::Reply;
 use serde_json::{Map, Value, json};
-
-use super::reply::Reply;
 
 /// A server that answered.
 #[derive(Debug)]

@@ -53,15 +53,17 @@ impl PortHints {
 
     pub(super) fn note(&mut self, from: SocketAddrV4, port: u16) {
         let place = self.place(from);
-        self.places[place] = Some((from, port));
+        if let Some(place) = self.places.get_mut(place) {
+            *place = Some((from, port));
+        }
     }
 
     pub(super) fn find(&self, from: SocketAddrV4) -> Option<u16> {
-        self.places[self.place(from)].filter(|(owner, _)| *owner == from).map(|(_, port)| port)
+        self.places.get(self.place(from))?.filter(|(owner, _)| *owner == from).map(|(_, port)| port)
     }
 
     fn place(&self, from: SocketAddrV4) -> usize {
-        hash((self.secret, from)) as usize % PLACES
+        usize::try_from(hash((self.secret, from)) % PLACES as u64).unwrap_or(0)
     }
 }
 

@@ -1,23 +1,23 @@
 //! The texts of a list server: pairs between backslashes, and challenges.
 
 /// A GameSpy text, cut at its backslashes.
-pub(crate) struct Pairs<'a>(Vec<&'a [u8]>);
+pub(super) struct Pairs<'a>(Vec<&'a [u8]>);
 
 impl<'a> Pairs<'a> {
     /// Returns `None` if it is no such text.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MAX_TOKENS).collect()))
     }
 
     /// Returns what follows the first such key. Values may stand where keys do, so every token is looked at: a list request
     /// has `\list\\gamename\…` as well as `\list\cmp\gamename\…`.
-    pub(crate) fn get(&self, key: &str) -> Option<&'a [u8]> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a [u8]> {
         let at = self.0.iter().position(|token| *token == key.as_bytes())?;
         self.0.get(at + 1).copied()
     }
 
     /// Returns whether there is such a key.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&self, key: &str) -> bool {
         self.0.contains(&key.as_bytes())
     }
 }
@@ -27,18 +27,22 @@ const MAX_TOKENS: usize = 256;
 
 /// Six letters that nobody can guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Challenge([u8; 6]);
+pub struct Challenge([u8; 6]);
 
 impl Challenge {
-    pub(crate) fn new(mut random: u64) -> Self {
+    /// Returns that of a number that nobody can guess.
+    #[must_use]
+    pub fn new(mut random: u64) -> Self {
         Self(std::array::from_fn(|_| {
-            let letter = (random % 26) as u8;
+            let letter = u8::try_from(random % 26).unwrap_or(0);
             random /= 26;
             b'A' + letter
         }))
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// Returns the letters.
+    #[must_use]
+    pub fn text(&self) -> String {
         self.0.iter().copied().map(char::from).collect()
     }
 }

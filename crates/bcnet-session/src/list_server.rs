@@ -1,4 +1,4 @@
-//! The servers that a list server knows. No socket and no clock here.
+//! A list server: the servers that it knows, and how it tells of them, without I/O (S-09).
 //!
 //! A server is listed when it has answered the challenge that its heartbeat was answered with, so that nobody can list
 //! an address that is not theirs, and when the address that players would use has answered `\status\`. It is asked again
@@ -7,23 +7,29 @@
 //! Nothing that a heartbeat says is kept until the challenge is answered, and nobody is sent more than it has sent: a
 //! flood of forged heartbeats takes no room and hurts nobody else.
 
+mod challenge;
+mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::{Crowd, Network, Shares, validate};
 use bcnet_transport::Time;
 
-use super::challenge::{Challenges, PortHints};
-use super::text::Pairs;
-use crate::query::{FIRST_PORT, STATUS};
+use crate::browser::STATUS;
+use crate::network::Network;
+use crate::query::validate;
+use crate::share::{Crowd, Shares};
+use challenge::{Challenges, PortHints};
+pub use text::Challenge;
+use text::Pairs;
 
 /// A datagram to send.
-pub(crate) type Outgoing = (SocketAddrV4, Vec<u8>);
+pub type Outgoing = (SocketAddrV4, Vec<u8>);
 
 /// Something that the operator may want to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
+pub enum Note {
     /// A server is new in the list.
     Listed(SocketAddrV4),
     /// A server did not answer any more.
@@ -38,9 +44,9 @@ pub(crate) enum Note {
     Full(SocketAddrV4),
 }
 
-/// The list.
+/// The servers that a list server knows.
 #[derive(Debug)]
-pub(crate) struct List {
+pub struct List {
     challenges: Challenges,
     /// Where players would reach those who were asked to prove themselves.
     hints: PortHints,
@@ -101,8 +107,9 @@ impl Server {
 }
 
 impl List {
-    /// `secret` must be a number that nobody can guess.
-    pub(crate) fn new(secret: u64) -> Self {
+    /// Returns an empty list. `secret` must be a number that nobody can guess.
+    #[must_use]
+    pub fn new(secret: u64) -> Self {
         Self {
             challenges: Challenges::new(secret),
             hints: PortHints::new(secret),
@@ -113,13 +120,8 @@ impl List {
         }
     }
 
-    /// Takes a datagram.
-    pub(crate) fn handle_datagram(
-        &mut self,
-        from: SocketAddrV4,
-        bytes: &[u8],
-        now: Time,
-    ) -> Option<Outgoing> {
+    /// Takes a datagram. Returns the one to answer it with, if any.
+    pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> Option<Outgoing> {
         let text = Pairs::parse(bytes)?;
         if let Some(port) = text.get("heartbeat") {
             let listed = SocketAddrV4::new(*from.ip(), listed_port(port)?);
@@ -222,7 +224,7 @@ impl List {
     }
 
     /// Forgets who does not answer. Returns the questions that are due.
-    pub(crate) fn look_through(&mut self, now: Time) -> Vec<Outgoing> {
+    pub fn look_through(&mut self, now: Time) -> Vec<Outgoing> {
         let (mut questions, mut gone) = (Vec::new(), Vec::new());
         for (from, server) in self.servers.iter_mut().filter(|(_, server)| server.is_due(now)) {
             if server.is_leaving {
@@ -243,12 +245,13 @@ impl List {
     }
 
     /// Returns where players can play, each address once.
-    pub(crate) fn listed(&self) -> BTreeSet<SocketAddrV4> {
+    #[must_use]
+    pub fn listed(&self) -> BTreeSet<SocketAddrV4> {
         self.servers.values().filter(|server| server.is_listed()).map(|server| server.listed).collect()
     }
 
     /// Returns what happened since the last call.
-    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+    pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
@@ -271,32 +274,73 @@ impl List {
 /// Returns the port in a heartbeat. Stock servers say 0 and mean their usual one.
 fn listed_port(text: &[u8]) -> Option<u16> {
     match std::str::from_utf8(text).ok()?.parse().ok()? {
-        0 => Some(FIRST_PORT),
+        0 => Some(USUAL_PORT),
         port => Some(port),
     }
 }
 
-/// Returns the list in the form `cmp`: six bytes for each server.
-pub(crate) fn compact(servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
-    let mut list = Vec::new();
-    for server in servers {
-        list.extend(server.ip().octets());
-        list.extend(server.port().to_be_bytes());
-    }
-    list.extend(END);
-    list
+/// Returns what a list server says to a game that connects by TCP.
+#[must_use]
+pub fn greeting(challenge: &Challenge) -> Vec<u8> {
+    format!("\\basic\\\\secure\\{}", challenge.text()).into_bytes()
 }
 
-/// Returns the list as text.
-pub(crate) fn plain(servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
-    let mut list: Vec<u8> =
-        servers.iter().flat_map(|server| format!("\\ip\\{server}").into_bytes()).collect();
-    list.extend(END);
-    list
+/// Returns whether a game has asked for a list: `\list\…\final\`.
+#[must_use]
+pub fn is_complete(request: &[u8]) -> bool {
+    let find = |part: &[u8]| request.windows(part.len()).position(|window| window == part);
+    find(b"\\list\\")
+        .is_some_and(|at| request.get(at..).is_some_and(|rest| rest.windows(6).any(|end| end == b"\\final")))
+}
+
+/// A form that a list can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Six bytes for each server (`cmp`).
+    Compact,
+    /// Text.
+    Plain,
+}
+
+impl Form {
+    /// Returns the form in which a game asks for the list, if it has answered this challenge.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    pub fn of_request(request: &[u8], challenge: &Challenge) -> Result<Self, &'static str> {
+        let text = Pairs::parse(request).ok_or("no GameSpy text")?;
+        if text.get("validate") != Some(validate(challenge.text().as_bytes()).as_bytes()) {
+            return Err("wrong answer to the challenge");
+        }
+        match (text.get("gamename"), text.get("list")) {
+            (Some(GAME), Some(b"cmp")) => Ok(Self::Compact),
+            (Some(GAME), _) => Ok(Self::Plain),
+            _ => Err("another game"),
+        }
+    }
+
+    /// Returns the list in this form.
+    #[must_use]
+    pub fn write(self, servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
+        let mut list = Vec::new();
+        for server in servers {
+            match self {
+                Self::Compact => {
+                    list.extend(server.ip().octets());
+                    list.extend(server.port().to_be_bytes());
+                }
+                Self::Plain => list.extend(format!("\\ip\\{server}").into_bytes()),
+            }
+        }
+        list.extend(END);
+        list
+    }
 }
 
 /// The only game that is listed.
-pub(crate) const GAME: &[u8] = b"bcommander";
+const GAME: &[u8] = b"bcommander";
+/// Where a stock server is.
+const USUAL_PORT: u16 = 22101;
 const END: &[u8] = b"\\final\\";
 /// How often a listed server is asked whether it still is there.
 const ASK_EVERY: Duration = Duration::from_secs(60);
@@ -304,14 +348,16 @@ const ASK_EVERY: Duration = Duration::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// Questions without an answer, one after the other, after which a server is gone.
 const MAX_SILENCES: u32 = 3;
-const MAX_SERVERS: usize = 4096;
+/// The most servers of a list.
+pub const MAX_SERVERS: usize = 4096;
 /// Many sessions may run on one machine, and many machines in one network; nobody has the whole list.
 const MAX_PER_ADDRESS: usize = 64;
 const MAX_PER_NETWORK: usize = 128;
 /// Of one network so many may come in this time.
 const MAX_NEWCOMERS: u16 = 128;
 const NEWCOMERS_SPAN: Duration = Duration::from_secs(60);
-const MAX_NOTES: usize = 64;
+/// The most things that wait to be told.
+pub const MAX_NOTES: usize = 64;
 
 #[cfg(test)]
 mod tests;

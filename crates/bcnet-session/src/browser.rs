@@ -1,4 +1,4 @@
-//! GameSpy replies: several datagrams that belong together, put in order and read as pairs of key and value.
+//! What a game browser hears: GameSpy replies, several datagrams that belong together, put in order and read as pairs of key and value.
 //!
 //! A reply is what a stranger sends, so everything about it is bounded: how many datagrams are kept, how many pairs are
 //! read, and which characters reach a terminal.
@@ -7,26 +7,30 @@ use std::collections::BTreeMap;
 
 use bcnet_transport::wire::is_shown;
 
+/// What a browser asks for everything with (S-05).
+pub const STATUS: &[u8] = b"\\status\\";
+
 /// A whole reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// The pairs in their order, without `final` and `queryid`.
-    pub(crate) pairs: Vec<(String, String)>,
+    pub pairs: Vec<(String, String)>,
 }
 
 impl Reply {
     /// Returns the value of the first such key.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns the names behind `player_0`, `player_1`, …, in the order of the reply.
-    pub(crate) fn players(&self) -> impl Iterator<Item = &str> {
+    pub fn players(&self) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(|(key, _)| is_player(key)).map(|(_, name)| name.as_str())
     }
 
     /// Returns all other pairs.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
         let rules = self.pairs.iter().filter(|(key, _)| !is_player(key));
         rules.map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -39,7 +43,7 @@ fn is_player(key: &str) -> bool {
 
 /// Puts the datagrams of one server's replies together.
 #[derive(Debug, Default)]
-pub(crate) struct Assembly {
+pub struct Assembly {
     /// By the number of the reply: a question that was repeated is answered twice.
     replies: BTreeMap<u32, Pieces>,
 }
@@ -53,8 +57,8 @@ struct Pieces {
 }
 
 impl Assembly {
-    /// Takes a datagram, and gives the reply that it makes whole. What is no reply, or too much of one, is ignored.
-    pub(crate) fn add(&mut self, datagram: &[u8]) -> Option<Reply> {
+    /// Takes a datagram, and returns the reply that it makes whole. What is no reply, or too much of one, is ignored.
+    pub fn add(&mut self, datagram: &[u8]) -> Option<Reply> {
         let piece = Piece::parse(datagram)?;
         if !self.replies.contains_key(&piece.reply) && self.replies.len() == MAX_REPLIES {
             return None;

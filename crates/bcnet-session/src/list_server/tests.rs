@@ -176,7 +176,7 @@ fn a_flood_of_forged_heartbeats_keeps_nobody_from_being_listed() {
                 let (listed, _) = list.handle_datagram(from, &answer(&question), now).expect("a question");
                 list.handle_datagram(listed, INFO, now);
             }
-            let from = address([198, 51, 100, (n / 20_000) as u8], 22150);
+            let from = address([198, 51, 100, u8::try_from(n / 20_000).expect("few")], 22150);
             let (_, question) = list.handle_datagram(from, HEARTBEAT, now).expect("a challenge");
             pending.push((from, question));
         }
@@ -213,7 +213,7 @@ fn nobody_has_the_whole_list() {
 fn a_full_list_gives_way_to_networks_that_have_less() {
     let mut list = List::new(1701);
     for n in 0..u16::try_from(MAX_SERVERS).expect("few") {
-        enter(&mut list, address([10, 0, (n / 64) as u8, 1], 1 + n), at(0));
+        enter(&mut list, address([10, 0, u8::try_from(n / 64).expect("few"), 1], 1 + n), at(0));
     }
     assert_eq!(list.listed().len(), MAX_SERVERS);
     list.take_notes();
@@ -231,7 +231,7 @@ fn a_full_list_gives_way_to_networks_that_have_less() {
 #[test]
 fn lists_have_the_form_that_clients_read() {
     let servers = BTreeSet::from([address([10, 0, 0, 1], 22101), address([192, 0, 2, 1], 258)]);
-    assert_eq!(compact(&servers), b"\x0A\x00\x00\x01\x56\x55\xC0\x00\x02\x01\x01\x02\\final\\");
-    assert_eq!(plain(&servers), b"\\ip\\10.0.0.1:22101\\ip\\192.0.2.1:258\\final\\");
-    assert_eq!(compact(&BTreeSet::new()), END);
+    assert_eq!(Form::Compact.write(&servers), b"\x0A\x00\x00\x01\x56\x55\xC0\x00\x02\x01\x01\x02\\final\\");
+    assert_eq!(Form::Plain.write(&servers), b"\\ip\\10.0.0.1:22101\\ip\\192.0.2.1:258\\final\\");
+    assert_eq!(Form::Compact.write(&BTreeSet::new()), END);
 }

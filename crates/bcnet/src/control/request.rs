@@ -1,0 +1,223 @@
+//! What `bcnet ctl` and a server say to each other: one JSON object per line, a request and then its answer.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::config::nearest::{did_you_mean, short};
+
+/// What a server can be asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Who is on the server
+    Players,
+    /// Say something in the chat
+    Say {
+        /// Only to this player, by name or peer id ('#2' if a player is called 2)
+        #[arg(long, value_name = "PLAYER")]
+        #[serde(default)]
+        to: Option<String>,
+        /// What
+        #[arg(required = true, num_args = 1.., value_name = "TEXT")]
+        text: Vec<String>,
+    },
+    /// Throw a player out
+    Kick {
+        /// Name or peer id ('#2' if a player is called 2)
+        player: String,
+    },
+    /// Keep an address out, and throw out who has it
+    Ban {
+        /// An address (10.1.2.3), a network (10.1.2.0/24), or the name or peer id of a player
+        target: String,
+        /// How long, as 90m, 12h, 7d, or `never`; else as the configuration says
+        #[arg(long, value_name = "TIME")]
+        #[serde(default)]
+        expiry: Option<String>,
+        /// Why, for yourself
+        #[arg(long, value_name = "TEXT")]
+        #[serde(default)]
+        reason: Option<String>,
+        /// Who decides it; else who runs this command
+        #[arg(long, value_name = "NAME")]
+        #[serde(default)]
+        by: Option<String>,
+        /// Even if others play from the address of the player who is meant
+        #[arg(long)]
+        #[serde(default)]
+        yes: bool,
+    },
+    /// Take a ban back
+    Unban {
+        /// The address or network as it was banned
+        target: String,
+    },
+    /// All bans
+    Bans,
+    /// Look for a name, address or reason among players, those who have left, and bans
+    Search {
+        /// A part of it, in any case
+        text: String,
+    },
+    /// Begin the next round
+    Restart,
+    /// How the server is doing
+    Status,
+    /// What waits for and from each player
+    Queues {
+        /// Only this player, by name or peer id ('#2' if a player is called 2)
+        player: Option<String>,
+    },
+    /// Read the configuration and the bans again, without dropping players
+    ///
+    /// A new system or time limit begins with the next round, a new mission when the last player has left.
+    Reload,
+    /// Say goodbye to everyone and end the server
+    Stop,
+    /// Have sessions panic, to see that nothing else does
+    #[cfg(debug_assertions)]
+    #[command(hide = true)]
+    Panic,
+}
+
+impl Request {
+    /// Returns the word for what concerns the whole server and cannot be done for one of its sessions.
+    pub(crate) const fn of_server(&self) -> Option<&'static str> {
+        match self {
+            Self::Unban { .. } => Some("unban"),
+            Self::Bans => Some("bans"),
+            Self::Reload => Some("reload"),
+            Self::Stop => Some("stop"),
+            Self::Players
+            | Self::Say { .. }
+            | Self::Kick { .. }
+            | Self::Ban { .. }
+            | Self::Search { .. }
+            | Self::Restart
+            | Self::Status
+            | Self::Queues { .. } => None,
+            #[cfg(debug_assertions)]
+            Self::Panic => None,
+        }
+    }
+}
+
+/// A request, and which session it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Envelope {
+    /// The name or port of a session; without it, all of them.
+    #[serde(default)]
+    pub(crate) session: Option<String>,
+    #[serde(flatten)]
+    pub(crate) request: Request,
+}
+
+impl Envelope {
+    /// Reads a request. A key that it does not have is an error: a mistyped `session` would mean all sessions.
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
+        let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| plain(&error))?;
+        let keys: Vec<String> = given.keys().cloned().collect();
+        let envelope: Self = serde_json::from_value(Value::Object(given)).map_err(|error| plain(&error))?;
+        // It is written with all the keys that it has.
+        let written = serde_json::to_value(&envelope).map_err(|error| plain(&error))?;
+        let known = || written.as_object().into_iter().flat_map(Map::keys);
+        match keys.iter().find(|key| known().all(|known| known != *key)) {
+            None => Ok(envelope),
+            Some(key) => {
+                let near = did_you_mean(key, known().map(String::as_str));
+                Err(format!("unknown key `{}`{near}", short(key)))
+            }
+        }
+    }
+}
+
+/// Returns what is wrong in one line of some length, for it may repeat what came.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let shown: String = text.chars().take(MAX_ERROR).flat_map(char::escape_debug).collect();
+    // They stand around names, and are nothing to be afraid of.
+    shown.replace("\\\"", "\"").replace("\\'", "'")
+}
+
+const MAX_ERROR: usize = 240;
+
+/// What a server answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// It was done, and this is known.
+    Ok(Value),
+    /// It was not done: why, in one line.
+    Error(String),
+}
+
+/// Why a request was not done, for its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(pub(crate) String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Result<Value, Refusal>> for Answer {
+    fn from(result: Result<Value, Refusal>) -> Self {
+        match result {
+            Ok(value) => Self::Ok(value),
+            Err(Refusal(reason)) => Self::Error(reason),
+        }
+    }
+}
+
+/// The longest request, in bytes.
+pub(crate) const LONGEST_REQUEST: u64 = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_plain_json() {
+        let line = r#"{"session":"22101","command":"kick","player":"Bob"}"#;
+        let kick =
+            Envelope { session: Some("22101".into()), request: Request::Kick { player: "Bob".into() } };
+        assert_eq!(Envelope::parse(line.as_bytes()).expect("valid"), kick);
+        assert_eq!(serde_json::to_string(&kick).expect("JSON"), line);
+        let players = Envelope { session: None, request: Request::Players };
+        assert_eq!(Envelope::parse(br#"{"command":"players"}"#).expect("valid"), players);
+        let say = r#"{"command":"say","text":["hello"]}"#;
+        assert!(Envelope::parse(say.as_bytes()).is_ok(), "what may be left out is left out");
+    }
+
+    #[test]
+    fn what_is_no_request_is_an_error() {
+        for line in [
+            "",
+            "{}",
+            "[]",
+            r#"{"command":"fly"}"#,
+            r#"{"command":"kick"}"#,
+            r#"{"command":"kick","player":3}"#,
+        ] {
+            assert!(Envelope::parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_key_is_an_error_for_every_command() {
+        for (line, error) in [
+            (r#"{"command":"restart","sesion":"Two"}"#, "unknown key `sesion`; did you mean `session`?"),
+            (r#"{"command":"stop","x":null}"#, "unknown key `x`"),
+            (r#"{"command":"kick","player":"Bob","reason":"-"}"#, "unknown key `reason`"),
+            (
+                r#"{"command":"ban","target":"10.0.0.1","expiri":"2h"}"#,
+                "unknown key `expiri`; did you mean `expiry`?",
+            ),
+        ] {
+            assert_eq!(Envelope::parse(line.as_bytes()), Err(error.into()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Servers, games and strangers tell a list server whatever they like: nothing panics, no table grows beyond its limit, only who has
+//! answered a challenge of its own is listed or asked anything, nobody is sent more than it has sent before it did, and no game gets
+//! a list without the answer to its challenge.
+#![no_main]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_fuzz::Script;
+use bcnet_session::list_server::{Challenge, Form, List, MAX_NOTES, MAX_SERVERS, greeting, is_complete};
+use bcnet_session::validate;
+use bcnet_transport::Time;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let mut script = Script::new(input);
+    let mut world = World {
+        list: List::new(0x5EED),
+        now: Time::from_micros(1),
+        challenges: BTreeMap::new(),
+        proved: BTreeSet::new(),
+    };
+    while let Some(step) = script.step() {
+        match step % 8 {
+            0 | 1 => {
+                let (from, port) =
+                    (server(script.byte()), u16::from_le_bytes([script.byte(), script.byte() % 4]));
+                let end = if step / 8 == 0 { "\\final\\" } else { "" };
+                world.say(from, format!("\\heartbeat\\{port}\\gamename\\bcommander{end}").as_bytes());
+            }
+            2 => world.answer(server(script.byte())),
+            3 => {
+                let (mut from, port) =
+                    (server(script.byte()), u16::from_le_bytes([script.byte(), script.byte() % 4]));
+                from.set_port(port);
+                world.say(from, b"\\gamename\\bcommander\\hostname\\x\\final\\\\queryid\\1.1");
+            }
+            4 => world.say(server(script.byte()), &[b"\\", script.bytes()].concat()),
+            5 => world.request(script.bytes(), script.byte()),
+            6 => {
+                for _ in 0..script.byte() % 16 {
+                    world.now = world.now + script.time();
+                }
+            }
+            _ => world.look_through(),
+        }
+        world.check();
+    }
+});
+
+fn server(byte: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(192, 0, byte / 64, byte / 16 % 4 + 1), 22101 + u16::from(byte % 16))
+}
+
+struct World {
+    list: List,
+    now: Time,
+    challenges: BTreeMap<SocketAddrV4, Vec<u8>>,
+    /// Who has answered a challenge of its own.
+    proved: BTreeSet<Ipv4Addr>,
+}
+
+impl World {
+    fn say(&mut self, from: SocketAddrV4, text: &[u8]) {
+        let Some((to, answer)) = self.list.handle_datagram(from, text, self.now) else { return };
+        assert_eq!(to.ip(), from.ip());
+        assert!(answer.len() <= text.len(), "{} for {}", answer.len(), text.len());
+        match answer.strip_prefix(b"\\secure\\") {
+            Some(challenge) => drop(self.challenges.insert(to, challenge.to_vec())),
+            None => assert!(self.proved.contains(to.ip()), "{to} is asked"),
+        }
+    }
+
+    /// The right answer to the last challenge.
+    fn answer(&mut self, from: SocketAddrV4) {
+        let Some(challenge) = self.challenges.remove(&from) else { return };
+        self.proved.insert(*from.ip());
+        self.say(
+            from,
+            format!("\\gamename\\bcommander\\validate\\{}\\final\\", validate(&challenge)).as_bytes(),
+        );
+    }
+
+    /// A game asks for the list by TCP.
+    fn request(&mut self, request: &[u8], random: u8) {
+        let challenge = Challenge::new(random.into());
+        assert!(greeting(&challenge).starts_with(b"\\basic\\"));
+        let answer = validate(challenge.text().as_bytes());
+        let has_answer = request.windows(answer.len()).any(|part| part == answer.as_bytes());
+        let whole =
+            [request, b"\\validate\\", answer.as_bytes(), b"\\list\\cmp\\gamename\\bcommander\\final\\"]
+                .concat();
+        assert!(is_complete(&whole) && (has_answer || Form::of_request(request, &challenge).is_err()));
+        let servers = self.list.listed();
+        for form in [Form::of_request(&whole, &challenge), Form::of_request(request, &challenge)]
+            .into_iter()
+            .flatten()
+        {
+            assert!(form.write(&servers).ends_with(b"\\final\\"));
+        }
+    }
+
+    fn look_through(&mut self) {
+        for (to, question) in self.list.look_through(self.now) {
+            assert!(self.proved.contains(to.ip()) && question == b"\\status\\", "{to}");
+        }
+    }
+
+    fn check(&mut self) {
+        let listed = self.list.listed();
+        assert!(listed.len() <= MAX_SERVERS);
+        assert!(listed.iter().all(|server| self.proved.contains(server.ip())), "{listed:?}");
+        assert!(self.list.take_notes().len() <= MAX_NOTES);
+    }
+}

@@ -1,0 +1,101 @@
+//! Browsers ask a session whatever they like, and hear whatever strangers say: nothing panics; answers go only to who has
+//! asked, no network gets more than its share (S-07), what is asked for whole arrives whole, and nobody's answer is a question (S-05).
+//! What a browser keeps and shows of a reply is bounded and fit for a terminal.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_fuzz::Script;
+use bcnet_session::browser::{Assembly, Reply, STATUS};
+use bcnet_session::{Config, Session};
+use bcnet_transport::Time;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let mut script = Script::new(input);
+    let config = Config { name: script.text(), say_prefix: script.text(), ..Config::default() };
+    let mut world = World {
+        session: Session::new(config, 0x5EED),
+        now: Time::from_micros(1),
+        sent: BTreeMap::new(),
+        browser: Assembly::default(),
+    };
+    while let Some(step) = script.step() {
+        match step % 4 {
+            0 => world.ask(browser(script.byte()), &[b"\\", script.bytes()].concat()),
+            1 => world.ask(browser(script.byte()), STATUS),
+            2 => check(world.browser.add(script.bytes())),
+            _ => world.now = world.now + script.time(),
+        }
+    }
+});
+
+/// Two of each network.
+fn browser(byte: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(192, 0, byte / 2 % 16, byte % 2 + 1), 6500)
+}
+
+struct World {
+    session: Session,
+    now: Time,
+    /// When each network was sent how many bytes.
+    sent: BTreeMap<[u8; 3], Vec<(Time, usize)>>,
+    browser: Assembly,
+}
+
+impl World {
+    fn ask(&mut self, from: SocketAddrV4, text: &[u8]) {
+        let mut whole = None;
+        let mut assembly = Assembly::default();
+        let answers = self.answers(from, text);
+        for answer in &answers {
+            assert!(whole.is_none(), "behind the last");
+            whole = assembly.add(answer);
+            check(self.browser.add(answer));
+            // Another server that takes it for a question would answer for ever.
+            assert_eq!(
+                self.answers(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101), answer),
+                Vec::<Vec<u8>>::new()
+            );
+        }
+        assert_eq!(whole.is_some(), !answers.is_empty(), "a reply is whole or none");
+        if text == STATUS
+            && let Some(reply) = &whole
+        {
+            assert!(reply.get("hostname").is_some() && reply.get("numplayers") == Some("0"), "{reply:?}");
+        }
+        self.pay(from, answers.iter().map(Vec::len).sum());
+    }
+
+    fn answers(&mut self, from: SocketAddrV4, text: &[u8]) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 2048];
+        self.session.handle_datagram(from, &mut text.to_vec(), self.now);
+        let mut answers = Vec::new();
+        while let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) {
+            assert_eq!(transmit.to, from);
+            assert!(answers.len() < 16);
+            answers.push(buffer[..transmit.len].to_vec());
+        }
+        answers
+    }
+
+    /// No network is sent more than 2,000 bytes in any ten seconds.
+    fn pay(&mut self, to: SocketAddrV4, bytes: usize) {
+        let [a, b, c, _] = to.ip().octets();
+        let sent = self.sent.entry([a, b, c]).or_default();
+        sent.retain(|(at, _)| self.now.since(*at) < Duration::from_secs(10));
+        sent.push((self.now, bytes));
+        let sum: usize = sent.iter().map(|(_, bytes)| bytes).sum();
+        assert!(sum <= 2_000, "{sum}");
+    }
+}
+
+fn check(reply: Option<Reply>) {
+    let Some(reply) = reply else { return };
+    assert!(reply.pairs.len() <= 16 * 512);
+    let texts = reply.pairs.iter().flat_map(|(key, value)| [key, value]);
+    assert!(texts.into_iter().all(|text| text.chars().count() <= 1024 && !text.contains(char::is_control)));
+    assert!(reply.players().count() + reply.rules().count() == reply.pairs.len());
+}

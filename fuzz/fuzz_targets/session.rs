@@ -1,0 +1,292 @@
+//! A session with one honest player, hostile ones, strangers and an operator: whatever they do, in whatever order and however
+//! much time passes, nothing panics, no table or queue grows beyond its limit, malformed datagrams change nothing, and the
+//! honest player stays and is heard. The same input gives the same output.
+#![no_main]
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_fuzz::{HELLO, Player, SERVER, Script, Trace, ignore, is_repeatable};
+use bcnet_session::{Config, Manifest, Network, Session, System};
+use bcnet_transport::wire::{BootReason, Datagram, PeerId, Role};
+use bcnet_transport::{self as transport, Time};
+use libfuzzer_sys::fuzz_target;
+
+const HONEST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+const PASSWORD: &str = "sesame";
+
+fuzz_target!(|input: &[u8]| is_repeatable(input, play));
+
+fn play(input: &[u8]) -> u64 {
+    let mut script = Script::new(input);
+    let mut world = World::new(config(script.byte()));
+    while let Some(step) = script.step() {
+        world.step(step, &mut script);
+        world.check();
+    }
+    world.finish();
+    world.trace.finish()
+}
+
+fn config(bits: u8) -> Config {
+    let is_set = |bit: u8| bits & 1 << bit != 0;
+    Config {
+        player_limit: if is_set(0) { 3 } else { 16 },
+        password: is_set(1).then(|| PASSWORD.into()),
+        checksums: if is_set(2) {
+            bcnet_session::Checksums::Strict(vec![Manifest::stand_in()])
+        } else {
+            bcnet_session::Checksums::Permissive
+        },
+        allow_mods: is_set(3),
+        forward_unknown: is_set(4),
+        mask_addresses: is_set(5),
+        time_limit: is_set(6).then_some(1),
+        rotation: if is_set(7) { System::all().collect() } else { Vec::new() },
+        transport: transport::Config { cipher: false, ..transport::Config::default() },
+        ..Config::default()
+    }
+}
+
+/// Hostile players and strangers share these.
+fn address(byte: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, byte / 8 % 4, 3 + byte % 4), 5000 + u16::from(byte / 32))
+}
+
+struct World {
+    session: Session,
+    now: Time,
+    honest: Player,
+    hostile: Vec<Player>,
+    config: Config,
+    trace: Trace,
+    said: u32,
+    next_chat: Time,
+}
+
+impl World {
+    fn new(config: Config) -> Self {
+        let now = Time::from_micros(1);
+        let session = Session::new(config.clone(), 0x5EED);
+        let honest = Player::connect(HONEST, "Honest", PASSWORD, 7, now);
+        let mut world = Self {
+            session,
+            now,
+            honest,
+            hostile: Vec::new(),
+            config,
+            trace: Trace::default(),
+            said: 0,
+            next_chat: now,
+        };
+        for _ in 0..100 {
+            if world.honest.client.has_entered() {
+                break;
+            }
+            world.pass(Duration::from_millis(20), 0);
+        }
+        assert!(world.honest.client.has_entered(), "{:?}", world.honest.end);
+        world
+    }
+
+    fn step(&mut self, step: u8, script: &mut Script<'_>) {
+        match step % 16 {
+            0 | 1 => self.stranger(address(script.byte()), script.bytes()),
+            2 => {
+                let from = address(script.byte());
+                let text = [b"\\", script.bytes()].concat();
+                self.session.handle_datagram(from, &mut text.clone(), self.now);
+            }
+            3 => self.connect(script),
+            4..=6 => {
+                let (who, quality, payload) = (script.byte(), script.quality(), script.bytes());
+                let now = self.now;
+                if let Some(player) = self.player(who) {
+                    ignore(player.client.send(payload, quality, now));
+                }
+            }
+            7 => {
+                let (who, bytes) = (script.byte(), script.bytes());
+                if let Some((from, id)) = self.player(who).map(|player| (player.address, player.client.id()))
+                {
+                    let mut bytes = [&[id.0], bytes].concat();
+                    self.session.handle_datagram(from, &mut bytes, self.now);
+                }
+            }
+            8 => self.misbehave(script),
+            9..=11 => self.pass(script.time(), step / 16),
+            12 => self.chat(),
+            13 => self.command(script),
+            14 => self.pass(Duration::from_secs(4), 0),
+            _ => self.reconfigure(script),
+        }
+    }
+
+    fn player(&mut self, who: u8) -> Option<&mut Player> {
+        let count = self.hostile.len().max(1);
+        self.hostile.get_mut(usize::from(who) % count)
+    }
+
+    /// What cannot be read has no effect.
+    fn stranger(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+        let is_text = bytes.first() == Some(&b'\\');
+        let is_malformed = !is_text && Datagram::parse(bytes, Some(Role::Client)).is_err();
+        self.transmit(0);
+        let before = self.state();
+        self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
+        if is_malformed {
+            assert_eq!(self.state(), before, "{bytes:02X?}");
+            assert!(self.session.poll_transmit(&mut [0; 2048], self.now).is_none(), "{bytes:02X?}");
+        }
+    }
+
+    /// All that others can see of the session.
+    fn state(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let status = self.session.status(self.now);
+        let players: Vec<_> = self.session.players().collect();
+        (players, status.in_game, status.round, status.ended, self.session.next_timeout())
+    }
+
+    fn connect(&mut self, script: &mut Script<'_>) {
+        let (place, nonce, name) = (script.byte(), script.byte(), script.text());
+        let password = if nonce % 8 == 0 { "wrong" } else { PASSWORD };
+        let address = address(place);
+        self.hostile.retain(|player| player.address != address);
+        if self.hostile.len() < 20 {
+            let mut player = Player::connect(address, &name, password, nonce.into(), self.now);
+            player.is_willing = nonce % 4 != 1;
+            self.hostile.push(player);
+        }
+    }
+
+    fn misbehave(&mut self, script: &mut Script<'_>) {
+        let (who, what, bytes) = (script.byte(), script.byte(), script.bytes());
+        let now = self.now;
+        let Some(player) = self.player(who) else { return };
+        let text = String::from_utf8_lossy(bytes);
+        match what % 6 {
+            0 => ignore(player.client.answer(bytes, now)),
+            1 => ignore(player.client.enter(now)),
+            2 => ignore(player.client.rename(&text, now)),
+            3 => player.client.leave(now),
+            4 => ignore(player.client.chat(&text, now)),
+            // It is gone without a word.
+            _ => self.hostile.retain(|player| player.address != address(who)),
+        }
+    }
+
+    /// The operator spares the honest player.
+    fn command(&mut self, script: &mut Script<'_>) {
+        let (what, argument) = (script.byte(), script.byte());
+        let honest = self.honest.client.id();
+        match what % 5 {
+            0 if PeerId(argument) != honest => {
+                self.session.kick(PeerId(argument), BootReason::KICKED, self.now);
+            }
+            1 => self.session.say(&script.text(), self.now),
+            2 => ignore(self.session.say_to(PeerId(argument), &script.text(), self.now)),
+            3 => self.session.restart(self.now),
+            _ => {
+                let network = Network::around(*address(argument).ip(), 32);
+                let bans = if network.contains(*HONEST.ip()) { Vec::new() } else { vec![network] };
+                self.session.set_bans(bans, self.now);
+            }
+        }
+    }
+
+    fn reconfigure(&mut self, script: &mut Script<'_>) {
+        self.config = config(script.byte());
+        self.session.reconfigure(self.config.clone(), self.now);
+    }
+
+    /// The honest player says something, no faster than it may (S-42).
+    fn chat(&mut self) {
+        if self.now >= self.next_chat {
+            self.next_chat = self.now + Duration::from_millis(400);
+            self.said += u32::from(self.honest.client.chat(HELLO, self.now).is_ok());
+        }
+    }
+
+    /// Time passes, and everybody has a turn; every `lost`th datagram of and to hostile players is lost.
+    fn pass(&mut self, time: Duration, lost: u8) {
+        self.now = self.now + time;
+        let (mut buffer, mut count) = ([0; 2048], 0_u8);
+        for player in self.hostile.iter_mut().chain([&mut self.honest]) {
+            player.client.handle_timeout(self.now);
+            player.listen(self.now);
+            while let Some(len) = player.transmit(&mut buffer, self.now) {
+                count = count.wrapping_add(1);
+                if player.address == HONEST || lost == 0 || count % lost != 0 {
+                    self.session.handle_datagram(player.address, &mut buffer[..len], self.now);
+                }
+            }
+        }
+        self.session.handle_timeout(self.now);
+        self.transmit(lost);
+    }
+
+    /// Everything that the session has to send arrives, but for some of what is for hostile players.
+    fn transmit(&mut self, lost: u8) {
+        let mut buffer = [0; 2048];
+        for count in 0_usize.. {
+            let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) else { break };
+            assert!(count < MAX_DATAGRAMS);
+            let bytes = &mut buffer[..transmit.len];
+            self.trace.add((transmit.to, &*bytes));
+            let is_lost = transmit.to != HONEST && lost != 0 && count % usize::from(lost) == 0;
+            let players = self.hostile.iter_mut().chain([&mut self.honest]);
+            if let (false, Some(player)) =
+                (is_lost, players.into_iter().find(|player| player.address == transmit.to))
+            {
+                player.client.handle_datagram(SERVER, bytes, self.now);
+                player.listen(self.now);
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        let mut events = 0;
+        while self.session.poll_event().is_some() {
+            events += 1;
+        }
+        assert!(events <= MAX_EVENTS, "{events}");
+        let players: Vec<_> = self.session.players().collect();
+        let mut slots: Vec<_> = players.iter().filter_map(|player| player.slot).collect();
+        slots.sort_unstable();
+        assert!(slots.is_sorted_by(|a, b| a < b) && slots.iter().all(|slot| *slot < 16), "{slots:?}");
+        assert!(players.len() <= MAX_PLAYERS, "{}", players.len());
+        for player in &players {
+            let Some(snapshot) = self.session.snapshot(player.id, self.now) else { continue };
+            assert!(snapshot.queued_bytes <= self.config.transport.queue_bytes, "{snapshot:?}");
+            let held: usize = snapshot.receiving.iter().map(|channel| channel.held_bytes).sum();
+            assert!(held <= 2 * self.config.transport.hold_bytes + (320 << 10), "{snapshot:?}");
+        }
+        self.honest.check(self.now);
+        assert_eq!(self.honest.end, None);
+    }
+
+    /// The honest player hears all that it has said, and is heard once more.
+    fn finish(&mut self) {
+        for last in [false, true] {
+            if last {
+                self.pass(Duration::from_millis(400), 0);
+                self.chat();
+            }
+            for _ in 0..1_200 {
+                if self.honest.heard >= self.said {
+                    break;
+                }
+                self.pass(Duration::from_millis(100), 0);
+            }
+            assert!(self.honest.heard >= self.said, "{} of {}", self.honest.heard, self.said);
+        }
+        self.check();
+    }
+}
+
+/// Much more than any step can cause, and much less than what would be without bound.
+const MAX_DATAGRAMS: usize = 20_000;
+/// As many as the session keeps.
+const MAX_EVENTS: usize = 4096;
+/// As many ids as there are.
+const MAX_PLAYERS: usize = 254;
