@@ -11,19 +11,19 @@ use bcnet_transport::{Quality, Time};
 
 use crate::rng::Rng;
 
-/// One message of the pattern.
+/// One message between the host and a ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BattleMessage {
+pub struct GameMessage {
     /// When it is sent.
-    pub(crate) at: Time,
-    /// The ship that sends it to the host, or to which the host sends it.
-    pub(crate) ship: usize,
+    pub at: Time,
+    /// The ship that sends it to the host, or to which the host sends it, counted from 0.
+    pub ship: usize,
     /// Whether the host sends it.
-    pub(crate) from_host: bool,
+    pub from_host: bool,
     /// The size of its payload.
-    pub(crate) size: usize,
+    pub size: usize,
     /// How it is sent.
-    pub(crate) quality: Quality,
+    pub quality: Quality,
 }
 
 /// Draws the traffic frame by frame.
@@ -70,7 +70,7 @@ impl Battle {
     }
 
     /// Returns the messages of the next frame.
-    pub(crate) fn frame(&mut self) -> Vec<BattleMessage> {
+    pub(crate) fn frame(&mut self) -> Vec<GameMessage> {
         let at = self.next();
         let Some(number) = self.frames.iter().position(|frame| *frame == at) else { return Vec::new() };
         let swing = JITTER.mul_f64(2.0 * self.rng.share());
@@ -78,15 +78,15 @@ impl Battle {
         if number < self.ships.len() { self.ship_frame(number, at) } else { self.host_frame(at) }
     }
 
-    fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<BattleMessage> {
+    fn ship_frame(&mut self, ship: usize, at: Time) -> Vec<GameMessage> {
         let messages = self.reliable_messages(ship, at);
         for message in &messages {
             let others =
                 (0..self.ships.len()).filter(|other| message.everyone || (message.relayed && *other != ship));
             self.relay.extend(others.map(|other| (other, message.size)));
         }
-        let message = |size, quality| BattleMessage { at, ship, from_host: false, size, quality };
-        let mut sent: Vec<BattleMessage> =
+        let message = |size, quality| GameMessage { at, ship, from_host: false, size, quality };
+        let mut sent: Vec<GameMessage> =
             messages.iter().map(|reliable| message(reliable.size, Quality::Reliable)).collect();
         if self.rng.chance(STATE) {
             let size = SHIP_STATES[self.rng.size(SHIP_STATES.len())];
@@ -121,9 +121,9 @@ impl Battle {
         messages
     }
 
-    fn host_frame(&mut self, at: Time) -> Vec<BattleMessage> {
-        let message = |ship, size, quality| BattleMessage { at, ship, from_host: true, size, quality };
-        let mut sent: Vec<BattleMessage> =
+    fn host_frame(&mut self, at: Time) -> Vec<GameMessage> {
+        let message = |ship, size, quality| GameMessage { at, ship, from_host: true, size, quality };
+        let mut sent: Vec<GameMessage> =
             self.relay.drain(..).map(|(ship, size)| message(ship, size, Quality::Reliable)).collect();
         if self.events <= at {
             self.events = at + wait(&mut self.rng, EVENTS);

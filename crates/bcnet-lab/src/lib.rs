@@ -19,6 +19,7 @@ pub mod stock;
 mod totals;
 mod world;
 
+pub use battle::GameMessage;
 pub use behavior::NodeBehavior;
 pub use engine::{LabEngine, SendMode};
 pub use link::{Arrival, Faults, Link, LinkStats, Script};
@@ -29,7 +30,7 @@ pub use meter::{Delay, SeenDatagram};
 pub use observer::{DatagramMeta, Observer};
 pub use outcome::{CheckedExpectation, DumpRecord, NodeOutcome, NodeSample, Outcome, ProxyOutcome, Sample};
 pub use rng::Rng;
-pub use run::{Options, capture, run, watch};
+pub use run::{NodeSetup, Options, capture, run, watch};
 pub use scenario::Scenario;
 pub use totals::{Queues, Totals};
 pub use world::World;

@@ -3,6 +3,8 @@
 mod act;
 mod build;
 
+pub use build::NodeSetup;
+
 use std::time::Duration;
 
 use bcnet_transport::Time;
@@ -74,6 +76,8 @@ struct Runner<'a> {
     /// What is still to be done, with the next time of each.
     actions: Vec<(Time, &'a TimedAction)>,
     battles: Vec<(Battle, Time)>,
+    /// How many recorded messages were sent.
+    replayed: usize,
     /// What is still to be dumped, the next one last.
     dumps: Vec<DumpAt>,
     taken: Vec<DumpRecord>,
@@ -125,6 +129,7 @@ impl<'a> Runner<'a> {
             world,
             meter,
             actions: scenario.actions.iter().map(|timed| (timed.at + scenario.settle, timed)).collect(),
+            replayed: 0,
             battles: scenario.traffic.iter().map(battle).collect(),
             dumps: wanted_dumps(scenario, options),
             taken: Vec::new(),
@@ -194,7 +199,9 @@ impl<'a> Runner<'a> {
         let actions = self.actions.iter().map(|(at, _)| *at);
         let battles = self.battles.iter().map(|(battle, until)| (battle.next(), until));
         let battles = battles.filter(|(at, until)| at < until).map(|(at, _)| at);
-        actions.chain(battles).min()
+        let recorded =
+            self.scenario.recorded.get(self.replayed).map(|message| message.at + self.scenario.settle);
+        actions.chain(battles).chain(recorded).min()
     }
 
     /// Does all that is to be done at `at`.
@@ -217,11 +224,17 @@ impl<'a> Runner<'a> {
             *next = timed.at + settle + every.saturating_mul(number);
             *next < until + settle
         });
+        while let Some(message) =
+            self.scenario.recorded.get(self.replayed).filter(|next| next.at + settle <= at)
+        {
+            self.replayed += 1;
+            self.send_game_message(*message);
+        }
         for index in 0..self.battles.len() {
             let (battle, until) = &mut self.battles[index];
             if battle.next() == at && at < *until {
                 for message in battle.frame() {
-                    self.send_of_battle(message);
+                    self.send_game_message(message);
                 }
             }
         }

@@ -4,8 +4,9 @@ mod run;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -268,6 +269,111 @@ fn growth_is_measured_for_every_cure() {
     assert!(table.contains("seed 001 expects") && table.contains("forget after one"), "{table}");
     let run = lab(&["growth", "--hours", "1000"]);
     assert!(run.code == 2 && run.stderr.contains("0.05 to 720"), "{}", run.stderr);
+}
+
+/// What was captured of a session on the original comes out the same when the original carries it again, and bcnet carries all
+/// of it too.
+#[test]
+fn a_captured_session_can_be_carried_by_either_engine() {
+    let (capture, page) = (scratch("replay.pcapng", ""), scratch("replay.html", ""));
+    let (capture, page) = (capture.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
+    let recorded = lab(&["run", "battle", "--write", capture, "--json"]).json();
+    let sent = recorded[0]["payloads"].as_u64().expect("payloads");
+    let run = lab(&["replay", capture, "--delay", "0.05", "--loss", "0", "--json", "--report", page]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let [object] = &run.json()[..] else { panic!("one object") };
+    assert_eq!(object["players"].as_array().map(Vec::len), Some(3));
+    // A message may be on its way to be sent when the run ends.
+    assert!(object["payloads"].as_u64().is_some_and(|payloads| sent - payloads < 5), "{object}");
+    let row =
+        |place: usize, figure: &str| object["rows"][place]["figures"][figure].as_f64().expect("a number");
+    let (captured, stock, bcnet) = (0, 1, 2);
+    let share = row(stock, "ACK_bytes") / row(captured, "ACK_bytes");
+    assert!((0.98..1.02).contains(&share), "{share}");
+    assert!(row(bcnet, "ACK_bytes") * 8.0 < row(stock, "ACK_bytes"));
+    assert_eq!((row(stock, "missing"), row(bcnet, "missing")), (0.0, 0.0));
+    let html = fs::read_to_string(page).expect("written");
+    assert_eq!(html.matches("<svg").count(), 3);
+    // Without being told, it goes by what the capture shows.
+    let guess = lab(&["replay", capture, "--engine", "bcnet", "--json"]).json();
+    let delay = guess[0]["delay"].as_f64().expect("a delay");
+    assert!((0.05..0.09).contains(&delay) && guess[0]["loss"] == 0.0, "{delay}");
+}
+
+#[test]
+fn what_cannot_be_replayed_says_why() {
+    let (text, empty) = (scratch("replay.txt", "hello\n"), scratch("empty.pcapng", ""));
+    let (text, empty) = (text.to_str().expect("UTF-8"), empty.to_str().expect("UTF-8"));
+    // Nothing is sent in it but keepalives.
+    assert_eq!(lab(&["run", "p15", "--write", empty]).code, 0);
+    for (args, part) in [
+        (&[text][..], "neither pcap nor pcapng nor a packet log"),
+        (&[empty], "no game traffic between a host and a player in it"),
+        (&["/nowhere/x.pcapng"], "/nowhere/x.pcapng"),
+        (&[empty, "--loss", "1"], "no game traffic"),
+    ] {
+        let run = lab(&[&["replay"], args].concat());
+        assert!(
+            run.code == 2 && run.stdout.is_empty() && run.stderr.contains(part),
+            "{args:?}: {}",
+            run.stderr
+        );
+    }
+}
+
+/// The original as a server on a real socket: a player joins and leaves, and its ACKs stay in the outbox.
+#[test]
+fn the_original_hosts_on_a_real_socket() {
+    // Who has left is remembered for long, and its ACKs stay where they are, however slow this machine is.
+    let host = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        .args(["lab", "host", "--listen", "127.0.0.1:0", "--set", "gate=never", "--set", "linger=600"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut host = Killed(host.expect("the program runs"));
+    let host = &mut host.0;
+    let mut errors = BufReader::new(host.stderr.take().expect("piped")).lines();
+    let first = errors.next().expect("a line").expect("UTF-8");
+    assert!(first.contains("faults included"), "{first}");
+    let address = first.split(' ').find(|word| word.starts_with("127.0.0.1:")).expect("where it listens");
+    let join = Command::new(env!("CARGO_BIN_EXE_bcnet")).args(["join", address, "--check"]).output();
+    let join: Run = join.expect("the program runs").into();
+    assert_eq!(join.code, 0, "{}{}", join.stdout, join.stderr);
+    // The ACKs of one that has left are still there: the queues are asked for with a line.
+    let mut news =
+        BufReader::new(host.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+    assert!(news.by_ref().any(|line| line.contains("Left")), "it says goodbye");
+    writeln!(host.stdin.as_mut().expect("piped")).expect("written");
+    assert!(news.by_ref().any(|line| line.contains("ackOutQ=")), "the queues");
+    assert!(news.by_ref().any(|line| line.contains("ack[0] seq=0x0000 frag=0 below32=1 retx=")), "an ACK");
+}
+
+/// A program that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_live_engine_listens_nowhere_else_unless_told_and_knows_its_keys() {
+    for (args, part) in [
+        (&["host", "--listen", "0.0.0.0:0"][..], "unless you say --public"),
+        (
+            &["host", "--listen", "127.0.0.1:0", "--set", "gat=always"],
+            "--set: no key is called `gat`; `gate` is",
+        ),
+        (&["host", "--listen", "127.0.0.1:0", "--set", "gate"], "--set gate: KEY=VALUE is wanted"),
+        (&["host", "--listen", "127.0.0.1:0", "--dump-every", "0"], "--dump-every"),
+        (&["join", "127.0.0.1:1", "--set", "role=nobody"], "--set role: that is no key of an engine"),
+    ] {
+        let run = lab(args);
+        assert!(run.code == 2 && run.stderr.contains(part), "{args:?}: {} {}", run.code, run.stderr);
+    }
 }
 
 /// A tour over somebody's own scenarios is about those.

@@ -6,7 +6,7 @@ use bcnet_transport::Quality;
 use bcnet_transport::wire::{PeerId, Text};
 
 use super::Runner;
-use crate::battle::BattleMessage;
+use crate::battle::GameMessage;
 use crate::engine::SendMode;
 use crate::observer::DatagramMeta;
 use crate::scenario::{Action, Content, NodeRole, PeerRef, Target};
@@ -76,7 +76,7 @@ impl Runner<'_> {
         }
     }
 
-    pub(super) fn send_of_battle(&mut self, message: BattleMessage) {
+    pub(super) fn send_game_message(&mut self, message: GameMessage) {
         let Some(host) = self.scenario.host() else { return };
         let nodes = self.scenario.nodes.iter().enumerate();
         let mut clients = nodes.filter(|(_, node)| node.role == NodeRole::Client);
@@ -85,7 +85,12 @@ impl Runner<'_> {
         let (to, mode) = (Destination::Peer(self.id_of(PeerRef::Node(to))), SendMode::Plain(message.quality));
         if message.quality == Quality::Unreliable {
             // Not worth a number: there are many of them, and nobody asks when they arrive.
-            return self.give(from, to, &STATE[..message.size.min(STATE.len())], mode, false);
+            let mut state = std::mem::take(&mut self.payload);
+            state.clear();
+            state.resize(message.size, STATE);
+            self.give(from, to, &state, mode, false);
+            self.payload = state;
+            return;
         }
         self.send(from, to, message.size, mode);
     }
@@ -117,5 +122,5 @@ impl Runner<'_> {
 const LARGEST_UNRELIABLE: usize = 409;
 /// The number of what no engine sent.
 const INJECTED: u64 = u64::MAX;
-/// A ship's state, for all that matters here.
-const STATE: [u8; 64] = [0x1C; 64];
+/// The opcode of a ship's state, and for all that matters here the rest of it.
+const STATE: u8 = 0x1C;

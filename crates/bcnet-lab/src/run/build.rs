@@ -4,10 +4,39 @@ use std::time::Duration;
 
 use bcnet_transport::{Config, Connect, Endpoint, Time};
 
+use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
-use crate::scenario::{EngineKind, Node, NodeRole, Scenario, Settings};
+use crate::scenario::{Change, EngineKind, Node, NodeRole, Scenario, ScenarioError, Settings};
 use crate::stock::{Params, Stock};
 use crate::world::address;
+
+/// What the keys of a node say, for one that is not in a scenario.
+#[derive(Debug, Clone)]
+pub struct NodeSetup {
+    /// For the original.
+    pub params: Params,
+    /// For bcnet.
+    pub config: Config,
+    /// What its program does.
+    pub behavior: NodeBehavior,
+}
+
+impl NodeSetup {
+    /// Reads keys of a `[[node]]` table.
+    ///
+    /// # Errors
+    /// The first of them that is wrong.
+    pub fn of_keys(keys: &[Change]) -> Result<Self, ScenarioError> {
+        let scenario = Scenario::parse_changed(ONE_NODE, keys)?;
+        let what = || ScenarioError { line: 0, what: "these are no keys of a node".into() };
+        let node = scenario.nodes.first().ok_or_else(what)?;
+        Ok(Self {
+            params: Params { cipher: true, ..params(node) },
+            config: Config { cipher: true, ..config(node) },
+            behavior: node.behavior.clone(),
+        })
+    }
+}
 
 /// Returns the engine of a node.
 pub(super) fn build(
@@ -88,3 +117,5 @@ fn config(node: &Node) -> Config {
 
 /// A hundred years.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// Keys are read as in a scenario.
+const ONE_NODE: &str = "title = \"one\"\nduration = 1\nnode = [{ name = \"node\", role = \"host\" }]\n";

@@ -81,6 +81,7 @@ impl Checker<'_> {
             links,
             actions,
             traffic,
+            recorded: Vec::new(),
             dumps,
             expects,
         })

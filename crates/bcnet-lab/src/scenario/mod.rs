@@ -17,6 +17,7 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
+use crate::battle::GameMessage;
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
 use crate::link::{Faults, Script};
@@ -93,6 +94,8 @@ pub struct Scenario {
     pub(crate) actions: Vec<TimedAction>,
     /// Recorded traffic.
     pub(crate) traffic: Vec<Traffic>,
+    /// Messages that somebody has recorded, in the order of time.
+    pub(crate) recorded: Vec<GameMessage>,
     /// When queues are dumped.
     pub dumps: Vec<DumpAt>,
     /// What must come out.
@@ -399,6 +402,46 @@ impl Scenario {
         check::scenario(text)
     }
 
+    /// Makes a scenario of what was said in a session: a host, a client with each of these names, and all messages that one
+    /// gave to its engine. Links in both directions have these faults from the beginning on.
+    #[must_use]
+    pub fn of_recording(
+        title: &str,
+        clients: &[String],
+        faults: Faults,
+        mut messages: Vec<GameMessage>,
+    ) -> Self {
+        messages.sort_by_key(|message| message.at);
+        let end = messages.last().map_or(Time::ZERO, |message| message.at);
+        let node = |name: String, role, tick| Node {
+            name,
+            role,
+            engine: None,
+            behavior: NodeBehavior { tick, ..NodeBehavior::default() },
+            settings: Settings::default(),
+        };
+        let host = node("host".into(), NodeRole::Host, HOST_TICK);
+        let clients = clients.iter().map(|name| node(name.clone(), NodeRole::Client, CLIENT_TICK));
+        Self {
+            title: title.into(),
+            about: String::new(),
+            engine: EngineKind::Stock,
+            seed: 1,
+            settle: RECORDED_SETTLE,
+            // What was sent last is to arrive.
+            duration: end.since(Time::ZERO) + RECORDED_SETTLE,
+            claim: None,
+            nodes: [host].into_iter().chain(clients).collect(),
+            proxy: None,
+            links: vec![Link { from: None, to: None, faults, script: Script::default() }],
+            actions: Vec::new(),
+            traffic: Vec::new(),
+            recorded: messages,
+            dumps: Vec::new(),
+            expects: Vec::new(),
+        }
+    }
+
     /// Returns the number of the node that hosts.
     #[must_use]
     pub(crate) fn host(&self) -> Option<usize> {
@@ -436,3 +479,9 @@ impl Scenario {
         self.links.iter().any(|link| link.faults.has_chance())
     }
 }
+
+/// A dedicated host, and clients at 60 frames a second.
+const HOST_TICK: Duration = Duration::from_millis(3);
+const CLIENT_TICK: Duration = Duration::from_micros(16_667);
+/// As long as stock takes to send all ACKs of a join.
+const RECORDED_SETTLE: Duration = Duration::from_secs(60);

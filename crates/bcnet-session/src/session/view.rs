@@ -165,6 +165,12 @@ impl<E: Engine> Session<E> {
         self.endpoint.counters(peer)
     }
 
+    /// Returns the engine below, for what it knows.
+    #[must_use]
+    pub const fn engine(&self) -> &E {
+        &self.endpoint
+    }
+
     /// Every queue of one client.
     #[must_use]
     pub fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {

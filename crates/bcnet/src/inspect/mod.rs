@@ -21,6 +21,7 @@ use bcnet_transport::cipher;
 use bcnet_transport::wire::{Message, PeerId, Role, WireError};
 
 use crate::Verdict;
+pub(crate) use file::each_datagram;
 use hex::{BadHex, Line};
 use json::Json;
 

@@ -125,7 +125,7 @@ fn tables(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         write!(out, " {:>14}", expected.map_or_else(|| "-".into(), |(_, entries)| number(*entries)))?;
     }
     writeln!(out)?;
-    let cells: [(&str, fn(&Moment) -> String); 3] = [
+    let cells: [(&str, Cell); 3] = [
         ("", |moment| format!("{} / {}", moment.entries, moment.peak)),
         ("Bytes of ACKs that the client has sent", |moment| number(moment.ack_bytes as f64)),
         ("Entries that it has compared, per second", |moment| {
@@ -215,6 +215,9 @@ fn clock(seconds: u64) -> String {
         _ => format!("{} h", number(seconds as f64 / 3600.0)),
     }
 }
+
+/// What a table shows of a moment.
+type Cell = fn(&Moment) -> String;
 
 /// Whose outbox it is.
 const CLIENT: &str = "kirk";

@@ -7,10 +7,13 @@ mod compare_page;
 mod growth;
 mod json;
 mod library;
+mod live;
 mod number;
 mod page;
 mod plot;
 mod record;
+mod recording;
+mod replay;
 mod report;
 mod run_page;
 mod text;
@@ -43,6 +46,7 @@ Examples:
   bcnet lab dump p01 --at 2.77
   bcnet lab run starvation --write starvation.pcapng --at host --report starvation.html
   bcnet lab growth --report growth.html
+  bcnet lab replay evening.pcapng --report evening.html
   bcnet lab compare cures --report cures.html
   bcnet lab tour --report tour.html
 
@@ -64,6 +68,12 @@ enum Command {
     Compare(compare::Args),
     /// Run a session for hours, with the original, each cure and bcnet: does it get dearer?
     Growth(growth::Args),
+    /// Host a game on real UDP with the original engine, faults and all, to look at it with other tools
+    Host(live::HostArgs),
+    /// Join a game on real UDP with the original engine, faults and all
+    Join(live::JoinArgs),
+    /// What would a captured session have been on the original engine, and on bcnet?
+    Replay(replay::Args),
     /// Run everything on both engines: one table, and a report with plots
     Tour(tour::Args),
 }
@@ -144,6 +154,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Dump(args) => dump(args, &mut out)?,
         Command::Compare(args) => compare::run(args, &mut out)?,
         Command::Growth(args) => growth::run(args, &mut out)?,
+        Command::Host(args) => live::host(args, &mut out)?,
+        Command::Join(args) => live::join(args, &mut out)?,
+        Command::Replay(args) => replay::run(args, &mut out)?,
         Command::Tour(args) => tour::run(args, &mut out)?,
     };
     out.flush()?;

@@ -37,7 +37,7 @@ main{max-width:900px;margin:0 auto;padding:32px 20px 64px}h1{font-size:30px;line
 figure{margin:14px 0}svg{width:100%;height:auto;display:block}svg text{fill:var(--fg);font-family:inherit}
 .tick,.legend{font-size:13px}.axis{font-size:13.5px;fill:var(--dim)!important}.value{font-size:12.5px}.inside{font-size:12px;fill:var(--inside)!important}
 .grid{stroke:var(--rule);stroke-width:1}.line{fill:none!important;stroke-width:2.2;stroke-linejoin:round}
-rect.stock{fill:var(--stock)}rect.bcnet{fill:var(--bcnet)}rect.stock-light{fill:var(--stock-light)}rect.bcnet-light{fill:var(--bcnet-light)}
+rect.stock,circle.stock{fill:var(--stock)}rect.bcnet,circle.bcnet{fill:var(--bcnet)}rect.stock-light{fill:var(--stock-light)}rect.bcnet-light{fill:var(--bcnet-light)}
 .line.stock{stroke:var(--stock)}.line.bcnet{stroke:var(--bcnet)}rect.game{fill:var(--game)}rect.head{fill:var(--head)}rect.again{fill:var(--again)}rect.acks{fill:var(--acks)}
 .stock-text{color:var(--stock);font-weight:600}.bcnet-text{color:var(--bcnet);font-weight:600}.unit{color:var(--dim);font-size:13px}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:12px;margin:22px 0}.card{background:var(--card);border-radius:10px;padding:12px 14px}

@@ -3,6 +3,7 @@
 //! [`source`] gives datagrams, an [`Observer`] follows the conversations, and what both tell goes to a [`Sink`]: lines
 //! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
 
+mod each;
 mod filter;
 mod follow;
 mod frame;
@@ -37,6 +38,7 @@ use bcnet_transport::wire::{PeerId, Role};
 
 use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;
+pub(crate) use each::each_datagram;
 use filter::Filter;
 pub(super) use source::Packet;
 use source::{Batch, Skipped, Source, Step};

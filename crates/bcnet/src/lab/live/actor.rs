@@ -1,0 +1,132 @@
+//! Who is driven: a host's session, or a client.
+
+use std::net::SocketAddrV4;
+
+use bcnet_lab::LabEngine;
+use bcnet_lab::stock::Dump;
+use bcnet_session::client::{Client, Event};
+use bcnet_session::{Manifest, Session};
+use bcnet_transport::{Time, Transmit};
+
+/// Something with an engine that a [`Driver`](super::drive::Driver) drives.
+pub(super) trait Actor {
+    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
+    fn handle_timeout(&mut self, now: Time);
+    fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
+    /// Returns the next thing that happened, for people.
+    fn poll_news(&mut self, now: Time) -> Option<String>;
+    /// A line was typed. Returns whether the queues are asked for.
+    fn hear(&mut self, line: &str, now: Time) -> bool;
+    /// Returns the engine.
+    fn engine(&self) -> &dyn LabEngine;
+    /// Ends it, which takes a while.
+    fn stop(&mut self, now: Time);
+    /// Returns whether it is over.
+    fn is_over(&self) -> bool;
+
+    /// Returns all its queues.
+    fn dumps(&self, now: Time) -> Vec<Dump> {
+        let engine = self.engine();
+        engine.entries().into_iter().filter_map(|peer| engine.dump(peer, now)).collect()
+    }
+}
+
+/// A host.
+pub(super) struct Host<E: LabEngine>(pub(super) Session<E>);
+
+impl<E: LabEngine> Actor for Host<E> {
+    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        self.0.handle_datagram(from, bytes, now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        self.0.poll_transmit(buffer, now)
+    }
+
+    fn poll_news(&mut self, _: Time) -> Option<String> {
+        self.0.poll_event().map(|event| format!("{event:?}"))
+    }
+
+    fn hear(&mut self, _: &str, _: Time) -> bool {
+        true
+    }
+
+    fn engine(&self) -> &dyn LabEngine {
+        self.0.engine()
+    }
+
+    fn stop(&mut self, now: Time) {
+        self.0.shutdown(now);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// A client that answers what it must and goes into the game.
+pub(super) struct Guest<E: LabEngine> {
+    client: Client<E>,
+    files: Manifest,
+    payload: Vec<u8>,
+    gone: bool,
+}
+
+impl<E: LabEngine> Guest<E> {
+    pub(super) fn new(client: Client<E>) -> Self {
+        Self { client, files: Manifest::stand_in(), payload: Vec::new(), gone: false }
+    }
+}
+
+impl<E: LabEngine> Actor for Guest<E> {
+    fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
+        self.client.handle_datagram(from, bytes, now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.client.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+        self.client.poll_transmit(buffer, now)
+    }
+
+    fn poll_news(&mut self, now: Time) -> Option<String> {
+        let event = self.client.poll_event(&mut self.payload, now)?;
+        // What goes wrong here shows in what the server does.
+        if let Event::FileCheck(_) = event {
+            let _ = self.client.answer_from(&self.files, now);
+        } else if let Event::Load = event {
+            let _ = self.client.enter(now);
+        } else if let Event::Gone { .. } = event {
+            self.gone = true;
+        }
+        Some(format!("{event:?}"))
+    }
+
+    fn hear(&mut self, line: &str, now: Time) -> bool {
+        if line == "/dump" {
+            return true;
+        }
+        if let Err(error) = self.client.chat(line, now) {
+            eprintln!("bcnet: {error}");
+        }
+        false
+    }
+
+    fn engine(&self) -> &dyn LabEngine {
+        self.client.engine()
+    }
+
+    fn stop(&mut self, now: Time) {
+        self.client.leave(now);
+    }
+
+    fn is_over(&self) -> bool {
+        self.gone || self.client.is_closed()
+    }
+}

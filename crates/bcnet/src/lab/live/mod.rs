@@ -1,0 +1,199 @@
+//! `bcnet lab host` and `bcnet lab join`: the engines of the laboratory on real sockets, in real time.
+//!
+//! The model of the original stays what it is, without sockets and clocks; here are both.
+
+mod actor;
+mod drive;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use bcnet_lab::NodeSetup;
+use bcnet_lab::scenario::{Change, EngineKind};
+use bcnet_lab::stock::{Params, Stock};
+use bcnet_session::client::{Client, Options};
+use bcnet_session::{Config, Session};
+use bcnet_transport::wire::Text;
+use bcnet_transport::{Connect, Endpoint, Time};
+
+use crate::Verdict;
+use crate::config::HostPort;
+use crate::random::unguessable;
+use crate::{lookup, query};
+use actor::{Guest, Host};
+use drive::Driver;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+This is the engine with the faults, for looking at them: with `bcnet inspect` on its capture, with Wireshark, through `bcnet proxy`. To host games there \
+is `bcnet serve`. It answers forged requests and ends with malformed datagrams, as the original does, so it listens on the loopback network \
+only, unless you say --public. Like the original it has one port for each address: players of one address collide, so put `bcnet proxy` before it, \
+which gives each player an address.
+
+SIGUSR1, or a line on standard input, prints the queues.
+
+Examples:
+  bcnet lab host --listen 127.0.0.1:22101 --write host.pcapng
+  bcnet lab host --listen 127.0.0.1:22101 --set gate=always --set last_ack=3 --dump-every 5
+  bcnet lab host --listen 127.0.0.1:22101 --engine bcnet")]
+pub(in crate::lab) struct HostArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:22101")]
+    listen: SocketAddrV4,
+
+    /// Listen on other than the loopback network
+    #[arg(long)]
+    public: bool,
+
+    /// What the game is called
+    #[arg(long, default_value = "bcnet laboratory")]
+    name: String,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Typed lines are chat, and /dump prints the queues, as SIGUSR1 does.
+
+Examples:
+  bcnet lab join 127.0.0.1 --name Kirk
+  bcnet lab join 127.0.0.1:22101 --set plain_acks=true --dump-every 5")]
+pub(in crate::lab) struct JoinArgs {
+    /// The server, on port 22101 if none is given
+    #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
+    host: HostPort<22101>,
+
+    /// What to be called in the game
+    #[arg(long, default_value = "stock")]
+    name: String,
+
+    /// What the server wants to hear before it lets anyone in
+    #[arg(long, default_value = "", hide_default_value = true)]
+    password: String,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// The engine: stock or bcnet
+    #[arg(long, default_value = "stock")]
+    engine: EngineKind,
+
+    /// A key of [[node]] in scenarios and its value, such as gate=always; see docs/scenarios.md
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    /// Print the queues every so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    dump_every: Option<f64>,
+
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+
+    /// Write all datagrams to a capture
+    #[arg(long, value_name = "FILE.pcapng")]
+    write: Option<PathBuf>,
+}
+
+impl Common {
+    fn setup(&self, tick: &str) -> anyhow::Result<NodeSetup> {
+        let mut keys = vec![Change::new("tick", tick)];
+        for text in &self.set {
+            let (key, value) =
+                text.split_once('=').with_context(|| format!("--set {text}: KEY=VALUE is wanted"))?;
+            ensure!(
+                !OTHER_KEYS.contains(&key) && !key.contains('.'),
+                "--set {key}: that is no key of an engine"
+            );
+            keys.push(Change::new(key, value));
+        }
+        NodeSetup::of_keys(&keys).map_err(|error| anyhow!("--set: {}", error.what))
+    }
+
+    fn driver<'a>(
+        &self,
+        socket: UdpSocket,
+        setup: &NodeSetup,
+        out: &'a mut dyn Write,
+    ) -> anyhow::Result<Driver<'a>> {
+        let seconds = |name: &str, value: Option<f64>| -> anyhow::Result<Option<Duration>> {
+            let fits = value.is_none_or(|value| (0.01..1e8).contains(&value));
+            ensure!(fits, "--{name}: 0.01 to 100,000,000 seconds are possible");
+            Ok(value.map(Duration::from_secs_f64))
+        };
+        let (every, end) = (seconds("dump-every", self.dump_every)?, seconds("seconds", self.seconds)?);
+        Driver::new(socket, setup.behavior.clone(), every, end, self.write.as_deref(), out)
+    }
+}
+
+pub(in crate::lab) fn host(args: &HostArgs, out: &mut dyn Write) -> anyhow::Result<Verdict> {
+    let HostArgs { listen, public, name, common } = args;
+    ensure!(
+        *public || listen.ip().is_loopback(),
+        "{listen}: an engine with the faults of the original does not listen there unless you say --public"
+    );
+    let setup = common.setup("0.003")?;
+    let socket = UdpSocket::bind(listen).with_context(|| listen.to_string())?;
+    let address = match socket.local_addr()? {
+        SocketAddr::V4(own) => own,
+        SocketAddr::V6(_) => *listen,
+    };
+    warn(common.engine, &format!("hosting at {address}"));
+    let config = Config { name: name.clone(), ..Config::default() };
+    let driver = common.driver(socket, &setup, out)?;
+    match common.engine {
+        EngineKind::Stock => {
+            let params = Params { address: *address.ip(), ask: true, ..setup.params };
+            driver.run(Host(Session::with_engine(config, Stock::host(params), unguessable())))
+        }
+        EngineKind::Bcnet => {
+            let transport = bcnet_transport::Config { address: *address.ip(), ..setup.config };
+            driver.run(Host(Session::with_engine(config, Endpoint::host(transport), unguessable())))
+        }
+    }
+}
+
+pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Result<Verdict> {
+    let JoinArgs { host, name, password, common } = args;
+    let server = lookup::first(host)?;
+    let setup = common.setup("0.016667")?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
+    warn(common.engine, &format!("joining {server}"));
+    let own = Ipv4Addr::LOCALHOST;
+    let (nonce, options) = (unguessable() as u32, Options::named(name));
+    let driver = common.driver(socket, &setup, out)?;
+    match common.engine {
+        EngineKind::Stock => {
+            let password = Text::encode(password).unwrap_or_default();
+            let engine = Stock::connect(setup.params, server, own, nonce, &password, Time::ZERO);
+            driver.run(Guest::new(Client::new(engine, options, Time::ZERO)))
+        }
+        EngineKind::Bcnet => {
+            let transport = bcnet_transport::Config { address: own, ..setup.config };
+            let engine = Endpoint::connect(transport, Connect { host: server, nonce, password }, Time::ZERO);
+            driver.run(Guest::new(Client::new(engine, options, Time::ZERO)))
+        }
+    }
+}
+
+/// Keys that can be changed in a scenario and say nothing about an engine that is not in one.
+const OTHER_KEYS: [&str; 9] =
+    ["name", "role", "engine", "seed", "duration", "settle", "proxy", "blocked", "comparison_cost"];
+
+/// Says which engine it is.
+fn warn(engine: EngineKind, what: &str) {
+    match engine {
+        EngineKind::Stock => eprintln!(
+            "bcnet: {what} with the engine of the original, faults included: to look at, not to play on"
+        ),
+        EngineKind::Bcnet => eprintln!("bcnet: {what} with bcnet's engine, in the laboratory"),
+    }
+}

@@ -1,0 +1,242 @@
+//! `bcnet lab replay`: a captured session again, on either engine.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bcnet_lab::scenario::EngineKind;
+use bcnet_lab::{Faults, NodeSample, Options, Outcome, Scenario};
+use serde_json::{Value as Json, json};
+
+use super::number::number;
+use super::page::{self, escape, section};
+use super::plot::{self, Axes, Series};
+use super::recording::Recording;
+use super::work;
+use crate::Verdict;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Every payload that a player or the host gave to its engine is taken from the capture, with its time and size, and given to engines on \
+a virtual network; all players are there from the beginning. The delay of that network is half of what messages waited for their \
+ACKs, its loss the share of messages that were sent again, unless you say otherwise.")]
+pub(super) struct Args {
+    /// A capture, or a packet log
+    #[arg(value_name = "CAPTURE")]
+    capture: PathBuf,
+
+    /// Only this engine: stock or bcnet
+    #[arg(long)]
+    engine: Option<EngineKind>,
+
+    /// Seconds under way, one way
+    #[arg(long, value_name = "SECONDS")]
+    delay: Option<f64>,
+
+    /// The share of datagrams that are lost, from 0 up to but without 1
+    #[arg(long, value_name = "SHARE")]
+    loss: Option<f64>,
+
+    /// The seed of all chance
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// What was run, and what came out.
+struct Replay {
+    name: String,
+    recording: Recording,
+    delay: f64,
+    loss: f64,
+    outcomes: Vec<Outcome>,
+}
+
+pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    let replay = Replay::run(args)?;
+    if let Some(path) = &args.report {
+        let name = || path.display().to_string();
+        fs::write(path, replay.html()).with_context(name)?;
+        eprintln!("bcnet: report written to {}", name());
+    }
+    if args.json {
+        writeln!(out, "{}", replay.json())?;
+    } else {
+        replay.table(out)?;
+    }
+    Ok(Verdict::Clean)
+}
+
+impl Replay {
+    fn run(args: &Args) -> anyhow::Result<Self> {
+        let recording = Recording::read(&args.capture)?;
+        let name = args.capture.display().to_string();
+        let delay = args.delay.unwrap_or_else(|| recording.delay().map_or(0.05, |delay| delay.as_secs_f64()));
+        let loss = args.loss.unwrap_or_else(|| recording.loss());
+        ensure!((0.0..10.0).contains(&delay), "--delay {delay}: 0 up to 10 seconds are possible");
+        ensure!((0.0..1.0).contains(&loss), "--loss {loss}: 0 up to, but without, 1 is possible");
+        let faults = Faults { delay: Duration::from_secs_f64(delay), loss, ..Faults::default() };
+        let clients: Vec<String> = recording.clients.iter().map(ToString::to_string).collect();
+        let scenario = Scenario::of_recording(&name, &clients, faults, recording.messages.clone());
+        let engines: Vec<EngineKind> = match args.engine {
+            Some(engine) => vec![engine],
+            None => vec![EngineKind::Stock, EngineKind::Bcnet],
+        };
+        let options = |engine| Options { engine: Some(engine), seed: args.seed, ..Options::default() };
+        let outcomes = work::all(&engines, |engine| bcnet_lab::run(&scenario, &options(*engine)));
+        Ok(Self { name, recording, delay, loss, outcomes })
+    }
+
+    fn table(&self, out: &mut impl Write) -> io::Result<()> {
+        let Recording { clients, messages, .. } = &self.recording;
+        writeln!(
+            out,
+            "{}: {} players, {} payloads",
+            self.name,
+            clients.len(),
+            number(messages.len() as f64)
+        )?;
+        writeln!(out, "{:.0} ms under way, {:.2} % of datagrams lost", self.delay * 1e3, self.loss * 100.0)?;
+        let titles: Vec<&str> = TITLES.to_vec();
+        write!(out, "  {:9}", "")?;
+        titles.iter().try_for_each(|title| write!(out, " {title:>10}"))?;
+        writeln!(out)?;
+        for (name, figures) in self.rows() {
+            write!(out, "  {name:9}")?;
+            for figure in figures {
+                write!(out, " {:>10}", figure.map_or_else(|| "-".into(), number))?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a row for what was captured, and for each engine.
+    fn rows(&self) -> Vec<(&'static str, [Option<f64>; TITLES.len()])> {
+        let Recording { datagrams, bytes, ack_bytes, repeats, .. } = self.recording;
+        let counts = [datagrams, bytes, ack_bytes, repeats].map(|count| Some(count as f64));
+        let mut captured = [None; TITLES.len()];
+        captured[..4].copy_from_slice(&counts);
+        let mut rows = vec![("captured", captured)];
+        for outcome in &self.outcomes {
+            let total = outcome.total();
+            let queues = &total.queues;
+            rows.push((
+                outcome.engine.name(),
+                [
+                    Some(total.datagrams as f64),
+                    Some(total.bytes as f64),
+                    Some(total.ack_bytes as f64),
+                    Some(total.retransmits as f64),
+                    outcome.delay(None, 0.5),
+                    outcome.delay(None, 0.99),
+                    outcome.delay(None, 1.0),
+                    Some(queues.peak_acks as f64),
+                    Some(queues.peak_retx as f64),
+                    Some(queues.peak_first as f64),
+                    Some(total.missing as f64),
+                ],
+            ));
+        }
+        rows
+    }
+
+    fn json(&self) -> Json {
+        let row = |(name, figures): (&str, [Option<f64>; TITLES.len()])| {
+            let figures =
+                TITLES.iter().zip(figures).map(|(title, figure)| (title.replace(' ', "_"), json!(figure)));
+            json!({"engine": name, "figures": figures.collect::<serde_json::Map<_, _>>()})
+        };
+        json!({
+            "capture": self.name,
+            "players": self.recording.clients.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "payloads": self.recording.messages.len(),
+            "delay": self.delay,
+            "loss": self.loss,
+            "rows": self.rows().into_iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+
+    fn html(&self) -> String {
+        let mut page = page::head("What this session would have been");
+        let text = format!(
+            "<p class=\"lead\"><code>{}</code>: {} players, {} payloads, given again to the original engine and to bcnet's on a virtual network with {:.0} ms each \
+             way and {:.2} % loss.</p>",
+            escape(&self.name),
+            self.recording.clients.len(),
+            number(self.recording.messages.len() as f64),
+            self.delay * 1e3,
+            self.loss * 100.0
+        );
+        page += &text;
+        page += &self.table_html();
+        let queue = |length: fn(&NodeSample) -> usize| {
+            let line = |outcome: &Outcome| {
+                let points = outcome.samples.iter().map(|sample| {
+                    let all: usize = sample.nodes.iter().map(length).sum();
+                    (sample.at.as_micros() as f64 / 1e6, all as f64)
+                });
+                points.collect()
+            };
+            let series = self.outcomes.iter().map(|outcome| Series {
+                name: outcome.engine.name(),
+                class: outcome.engine.name(),
+                points: line(outcome),
+            });
+            plot::lines(&Axes { x: "seconds", y: "entries, all nodes" }, &series.collect::<Vec<_>>())
+        };
+        page += &section("ACKs in the outboxes", "", &queue(|node| node.queues.acks), "");
+        page += &section("Messages that wait for their ACK", "", &queue(|node| node.queues.retx), "");
+        page += &section("How long each reliable message took", "", &self.delays(), "");
+        page + page::TAIL
+    }
+
+    fn table_html(&self) -> String {
+        let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th></th>");
+        html.extend(TITLES.iter().map(|title| format!("<th class=\"n\">{title}</th>")));
+        html += "</tr></thead><tbody>";
+        for (name, figures) in self.rows() {
+            let cells = figures.map(|figure| figure.map_or_else(|| "–".into(), number));
+            let cells: String = cells.iter().map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
+            html += &format!("<tr><td>{name}</td>{cells}</tr>");
+        }
+        html + "</tbody></table></div>"
+    }
+
+    fn delays(&self) -> String {
+        let series = self.outcomes.iter().map(|outcome| {
+            let step = outcome.delays.len().div_ceil(MAX_DOTS).max(1);
+            let slowest = outcome.delays.len().saturating_sub(MAX_DOTS / 4);
+            let shown = outcome.delays.iter().enumerate().filter(|(i, _)| *i >= slowest || i % step == 0);
+            let points =
+                shown.map(|(_, delay)| (delay.at.as_micros() as f64 / 1e6, f64::from(delay.micros) / 1e3));
+            Series { name: outcome.engine.name(), class: outcome.engine.name(), points: points.collect() }
+        });
+        plot::dots(&Axes { x: "seconds", y: "milliseconds to delivery" }, &series.collect::<Vec<_>>())
+    }
+}
+
+const TITLES: [&str; 11] = [
+    "datagrams",
+    "bytes",
+    "ACK bytes",
+    "repeats",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+    "ackQ max",
+    "retxQ max",
+    "firstQ max",
+    "missing",
+];
+/// Dots in a plot, of each engine.
+const MAX_DOTS: usize = 1500;
