@@ -29,6 +29,40 @@ fn a_flood_at_one_socket_does_not_starve_the_others() {
     assert!(world.group.next_timeout().is_some_and(|next| next > world.now), "and then it rests");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn players_are_heard_when_more_arrives_than_can_be_taken() {
+    let mut world = World::new(1);
+    let [kirk, spock] = [0, 0].map(|session| world.join(session));
+    world.settle();
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let address = world.group.hosts[0].address;
+    let flood = |datagrams| (0..datagrams).for_each(|_| drop(stranger.send_to(&[9; 40], address)));
+    world.group.receive_time = Duration::ZERO;
+    for _ in 0..100 {
+        flood(2 * SLOTS);
+        world.turn();
+        world.wait(5);
+    }
+    // Now and then it could be emptied because so few are let in.
+    world.group.receive_time = Duration::from_secs(60);
+    world.turn();
+    let before = world.group.hosts[0].traffic.datagrams_in;
+    flood(20_000);
+    world.state(kirk, 1);
+    world.turn();
+    assert_eq!(world.heard(spock).0, ["1"]);
+    let taken = world.group.hosts[0].traffic.datagrams_in - before;
+    assert!(taken < 11_000, "{taken} of 20,000");
+    // When it is over everybody is heard again.
+    world.settle();
+    let before = world.group.hosts[0].traffic.datagrams_in;
+    flood(1000);
+    world.turn();
+    assert!(world.group.hosts[0].traffic.datagrams_in >= before + 1000);
+    world.join(0);
+}
+
 #[test]
 fn a_flood_pushes_nobody_out_of_the_capture() {
     let mut world = World::new(1);
