@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::{did_you_mean, short};
+use super::syntax::explain;
 use super::table::{Given, Table};
 
 /// Something wrong in a file, the environment or the flags.
@@ -72,9 +73,14 @@ impl Document {
         let (root, errors) = DeTable::parse_recoverable(text);
         let ends = text.match_indices('\n').map(|(at, _)| at).collect();
         let mut document = Self { name, ends, problems: Vec::new() };
+        let mut last = None;
         for error in errors.iter().take(MAX_PROBLEMS) {
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            document.problem(error.span(), None, message);
+            let offset = error.span().map_or(0, |span| span.start).min(text.len());
+            // What else is wrong in the same line comes of it.
+            if last.replace(document.line(offset)) != Some(document.line(offset)) {
+                let (key, message) = explain(text, offset, error.message());
+                document.problem(Some(offset..offset), key, message);
+            }
         }
         (document, if errors.is_empty() { root.into_inner() } else { DeTable::new() })
     }

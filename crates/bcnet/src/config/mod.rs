@@ -7,6 +7,7 @@ mod load;
 pub(crate) mod nearest;
 mod sample;
 mod settings;
+mod syntax;
 pub(crate) mod table;
 mod text;
 pub(crate) mod value;
