@@ -88,6 +88,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     query_rate: u32,
 
+    /// A network to which no limit by address applies but that of 16 players, besides 127.0.0.0/8; may be given more than once
+    #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
+    trusted: Vec<Network>,
+
     /// Do not pass on what players send malformed
     #[arg(long)]
     drop_malformed: bool,
@@ -134,6 +138,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 fn setup(args: &Args) -> anyhow::Result<Setup> {
+    let defaults = bcnet_proxy::Config::default();
     let ring = |path| Ring { path, size: RING_SIZE, files: RING_FILES };
     Ok(Setup {
         listen: options::ipv4(args.listen)?,
@@ -145,8 +150,9 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
             rate: args.rate,
             drop_malformed: args.drop_malformed,
             query_rate: args.query_rate,
+            trusted: [&defaults.trusted[..], &args.trusted].concat(),
             seed: unguessable(),
-            ..bcnet_proxy::Config::default()
+            ..defaults
         },
         queues: args.queues.map(|seconds| Duration::from_secs(seconds.into())),
         advertise: args.advertise.unwrap_or(0),
