@@ -145,6 +145,22 @@ fn comments_blank_lines_marks_and_spaces_are_understood() {
     );
 }
 
+/// T-71: names and chat are shown as they are, but nothing in them turns or hides what a terminal shows. JSON says the same
+/// in escapes.
+#[test]
+fn text_that_is_not_shown_reaches_no_terminal() {
+    let name = "01 01 00 14 C0 01 00 02 0A 0A 0A EF 41 00 2E 20 0B 20 E4 00 00 00";
+    let chat = "02 01 32 10 80 00 00 2C 02 00 00 00 04 00 41 9B AD E4";
+    let input = format!("{name}\n{chat}\n");
+    let text = inspect(&input, &["--plain"]).stdout;
+    assert!(text.contains("A\\u{202e}\\u{200b}ä") && text.contains("A\\u{9b}\\u{ad}ä"), "{}", text);
+    let json = inspect(&input, &["--plain", "--json"]).stdout;
+    assert!(json.contains("A\\u202e\\u200bä") && json.contains("A\\u009b\\u00adä"), "{}", json);
+    assert!(json.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    let hidden = ['\u{202E}', '\u{200B}', '\u{9B}', '\u{AD}'];
+    assert!(!text.contains(hidden) && !json.contains(hidden));
+}
+
 #[test]
 fn each_kind_of_error_is_one_object_and_the_rest_is_still_decoded() {
     let cases = [

@@ -8,6 +8,8 @@ use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
 
+use bcnet_transport::wire::is_shown;
+
 use super::floats::Floats;
 
 /// Lines of JSON that wait to be written.
@@ -244,9 +246,7 @@ impl Value for &str {
     #[inline]
     fn add(self, json: &mut Json) {
         if needs_escapes(self.as_bytes()) {
-            let _ = serde_json::to_writer(&mut *json, self);
-            json.put(b",");
-            return;
+            return escape(self, json);
         }
         json.put(b"\"");
         json.put(self.as_bytes());
@@ -296,9 +296,27 @@ impl Write for Json {
     }
 }
 
-/// Looks at all bytes, whatever the first is: so several are looked at at once.
+/// Looks at all bytes, whatever the first is: so several are looked at at once. What is not ASCII may need some.
 fn needs_escapes(text: &[u8]) -> bool {
-    text.iter().fold(false, |found, byte| found | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
+    let needs = |byte: u8| (byte < 0x20) | (byte >= 0x7F) | (byte == b'"') | (byte == b'\\');
+    text.iter().fold(false, |found, byte| found | needs(*byte))
+}
+
+/// Adds a text with escapes, also for what is not shown: a terminal may be what reads it.
+#[inline(never)]
+fn escape(text: &str, json: &mut Json) {
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    for letter in quoted.chars() {
+        let mut room = [0; 4];
+        if is_shown(letter) {
+            json.put(letter.encode_utf8(&mut room).as_bytes());
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                json.put(format!("\\u{unit:04x}").as_bytes());
+            }
+        }
+    }
+    json.put(b",");
 }
 
 /// The two hex digits of each byte.
