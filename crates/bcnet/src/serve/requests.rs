@@ -383,6 +383,8 @@ fn counts(host: &SessionHost) -> Value {
         "messages_in": counters.messages_in,
         "relayed": counters.relayed,
         "outdated": counters.outdated,
+        "waited": counters.waited,
+        "left_out": counters.not_queued,
         "anomalies": counters.anomalies.total(),
     })
 }
