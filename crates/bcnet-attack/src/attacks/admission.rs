@@ -105,7 +105,7 @@ fn replace(setting: &Setting, way: &Way) -> anyhow::Result<Vec<Figure>> {
     let victims: Vec<SocketAddrV4> = crowd.players().iter().flat_map(Player::address).collect();
     let script = (way.script)(&victims);
     let forger = Forger::new(setting.arena, server.address())?;
-    let pace = Pace { rate: way.rate, max: setting.time + MARGIN };
+    let pace = Pace { rate: setting.rate(way.rate), max: setting.time + MARGIN };
     let write = |forger: &mut Forger, number: u64| {
         if let Some((from, datagram)) = script.get(number as usize) {
             forger.push(*from, datagram);
