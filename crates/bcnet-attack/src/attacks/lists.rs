@@ -36,7 +36,10 @@ pub(crate) fn list_flood(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
         forger.push(SocketAddrV4::new(any_network(number), 4000), text.as_bytes());
     };
     let pace = Pace { rate, max: LISTED + MARGIN };
-    let (time, _) = flood(setting.clock, pace, forger, heartbeat, || time_to_be_listed(setting, &master))?;
+    let (time, _) = flood(setting.clock, pace, forger, heartbeat, || {
+        setting.clock.sleep_until(setting.clock.now() + HEAD_START);
+        time_to_be_listed(setting, &master)
+    })?;
     figures.push(listed("forged heartbeats", time));
     setting.progress("list-flood", "fake servers");
     let master = Process::master(setting)?;
@@ -163,6 +166,8 @@ fn connect_from(setting: &Setting, from: Ipv4Addr, to: SocketAddrV4) -> anyhow::
     Ok(TcpStream::from(socket))
 }
 
+/// What an attacker may do before the honest server comes.
+const HEAD_START: Duration = Duration::from_secs(3);
 /// How long to wait for a server to be listed.
 const LISTED: Duration = Duration::from_secs(70);
 /// How long an attack may last beyond that.
