@@ -21,14 +21,30 @@ use crate::raw::{Manner, RawClient};
 use crate::report::{Figure, Unit};
 use crate::wire;
 
+/// What a player says too much of, and who suffers from it.
+struct Bulk {
+    label: &'static str,
+    line: Line,
+    send: Attacker,
+}
+
+/// What somebody does at a server until it is told to stop.
+type Attacker = fn(&Setting, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>;
+
+const BULKS: [Bulk; 3] = [
+    Bulk { label: "tiny, near: ", line: Line::NEAR, send: send_tiny },
+    Bulk { label: "tiny, narrow line: ", line: Line::NARROW, send: send_tiny },
+    Bulk { label: "large, narrow line: ", line: Line::NARROW, send: send_large },
+];
+
 pub(crate) fn bulk_sender(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for (label, line) in [("near: ", Line::NEAR), ("narrow line: ", Line::NARROW)] {
+    for Bulk { label, line, send } in BULKS {
         setting.progress("bulk-sender", label.trim_end_matches(": "));
         let server = Process::serve(setting, &[ROOMY])?;
         let mut crowd = Crowd::join_from(setting, &server, PLAYERS, line)?;
         let quiet = crowd.play(&server, setting.time)?;
-        let attacked = beside(setting, &server, &mut crowd, send_bulk)?;
+        let attacked = beside(setting, &server, &mut crowd, send)?;
         let p99 = |seen: &Seen| millis(seen.chat.quantile(0.99));
         let mut heard = compare(label, &quiet, &attacked);
         heard.retain(|figure| !figure.is_named(&format!("{label}chat, p99 delay")));
@@ -44,17 +60,32 @@ pub(crate) fn bulk_sender(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Says a message of one byte, reliably, as often as a player may.
-fn send_bulk(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+fn send_tiny(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    send_bulk(setting, server, is_over, &[UNKNOWN.0], 1900)
+}
+
+/// Each is split into parts.
+fn send_large(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    send_bulk(setting, server, is_over, &[UNKNOWN.0; 1000], 60)
+}
+
+/// Says a message again and again, reliably, as often as a player may.
+fn send_bulk(
+    setting: &Setting,
+    server: SocketAddrV4,
+    is_over: &AtomicBool,
+    message: &[u8],
+    rate: u32,
+) -> anyhow::Result<()> {
     let mut player = join(setting, server, "Bulk")?;
     let clock = setting.clock;
-    let (start, rate, mut said) = (clock.now(), setting.rate(1900), 0);
+    let (start, rate, mut said) = (clock.now(), setting.rate(rate), 0);
     while !is_over.load(Ordering::Relaxed) && player.over.is_none() {
         let due = (clock.now().since(start).as_secs_f64() * f64::from(rate)) as u64;
         while said < due {
             said += 1;
             // What the transport does not take is not sent.
-            let _ = player.client.send(&[UNKNOWN.0], Quality::Reliable, clock.now());
+            let _ = player.client.send(message, Quality::Reliable, clock.now());
         }
         player.turn(|_, _, _| {});
         wait(clock, [&player], clock.now() + Duration::from_millis(2));
@@ -64,12 +95,7 @@ fn send_bulk(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> a
 }
 
 /// Lets a crowd play while somebody else does what it likes.
-fn beside(
-    setting: &Setting,
-    server: &Process,
-    crowd: &mut Crowd,
-    attack: fn(&Setting, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>,
-) -> anyhow::Result<Seen> {
+fn beside(setting: &Setting, server: &Process, crowd: &mut Crowd, attack: Attacker) -> anyhow::Result<Seen> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let attacker = scope.spawn(|| attack(setting, server.address(), &is_over));
