@@ -61,17 +61,33 @@ fn three_hundred_keepalives_leave_in_two_frames() {
     assert_eq!(bench.times(), [10_002, 10_005]);
 }
 
+/// Has something said to everyone. Returns the last byte of the address of each peer that it leaves for, in order.
+fn say_to_all(bench: &mut Bench, time: f64) -> Vec<u8> {
+    bench.stock.send(PeerId::NULL, b"all", Quality::Unreliable, at(time)).expect("broadcast");
+    bench.stock.service(at(time + 0.002));
+    let sent = std::iter::from_fn(|| bench.stock.poll_transmit(&mut [0; 512]));
+    sent.map(|transmit| transmit.to.ip().octets()[3]).collect()
+}
+
 /// Quirk: rotation.
 #[test]
 fn the_first_entry_is_served_last() {
     let mut bench = host_of(&[PeerId(4), PEER, OTHER]);
-    bench.stock.send(PeerId::NULL, b"all", Quality::Unreliable, at(10.0)).expect("broadcast");
-    bench.stock.service(at(10.002));
-    let mut order = Vec::new();
-    while let Some(transmit) = bench.stock.poll_transmit(&mut [0; 512]) {
-        order.push(transmit.to.ip().octets()[3]);
-    }
-    assert_eq!(order, [3, 4, 2]);
+    assert_eq!(say_to_all(&mut bench, 10.0), [3, 4, 2]);
+}
+
+/// Quirk: deaf socket.
+#[test]
+fn who_cannot_be_sent_to_is_passed_over_and_first_in_the_next_pass() {
+    let mut bench = host_of(&[PeerId(4), PEER, OTHER]);
+    bench.stock.set_writable(Some(PEER), false);
+    assert_eq!(say_to_all(&mut bench, 10.0), [3, 4]);
+    assert_eq!(bench.stock.lengths(PEER).map(|waiting| waiting.first), Some(1));
+    bench.stock.set_writable(Some(PEER), true);
+    assert_eq!(say_to_all(&mut bench, 11.0), [2, 3, 4], "the pass begins behind the last that was served");
+    assert_eq!(bench.stock.lengths(PEER).map(|waiting| waiting.first), Some(0));
+    bench.stock.set_writable(None, false);
+    assert_eq!(say_to_all(&mut bench, 12.0), [0; 0]);
 }
 
 /// Quirk: ACK restart.
