@@ -217,6 +217,8 @@ impl Endpoint {
             State::Pending { .. } | State::Connecting | State::Live => now,
         };
         peer.state = State::Leaving { until: since.plus(self.config.linger) };
+        // T-60: who leaves is sent no more data, which an ACK could wait for, and may wait for that of its goodbye.
+        peer.ack_due = peer.ack_due.map(|due| due.min(now));
         self.touch(handle);
     }
 

@@ -149,6 +149,18 @@ fn a_client_leaves_and_the_others_are_told() {
     assert_eq!(net.clients[1].left(), []);
 }
 
+/// T-60: nothing more is sent to who leaves, so the ACK of a goodbye has nothing to wait for.
+#[test]
+fn a_goodbye_is_acknowledged_at_once_even_if_data_was_sent_a_moment_ago() {
+    let mut host = puppet(plain());
+    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(100));
+    host.flush(ms(100));
+    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
+    assert_eq!(host.says(ms(110)), [""; 0], "it waits for company");
+    host.hear_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(111));
+    assert_eq!(host.says(ms(111)), ["ack game seq=0", "ack control seq=1"]);
+}
+
 /// T-57, T-66: control messages overtake data, but a goodbye does not: what was said before it is delivered, whatever is
 /// lost on the way.
 #[test]
