@@ -45,7 +45,7 @@ impl NonStock {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// What a stock sender would not have done with a message.
+    /// Returns what a stock sender would not have done with a message.
     #[must_use]
     pub fn of(message: &Message<'_>) -> Self {
         let large = Self::when(message.wire_len() > MAX_MESSAGE, Self::LARGE_MESSAGE);
@@ -69,7 +69,7 @@ impl NonStock {
             }
     }
 
-    /// What a stock sender would not have done with a datagram as a whole; each message has its own.
+    /// Returns what a stock sender would not have done with a datagram as a whole; each message has its own.
     #[must_use]
     pub fn of_datagram(datagram: &Datagram<'_>) -> Self {
         let sender = datagram.sender();

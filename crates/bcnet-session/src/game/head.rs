@@ -83,7 +83,14 @@ pub(crate) fn named_slots(payload: &[u8]) -> Option<u32> {
     let is_known = rule != Rule::Unknown && shown.truncated.is_none() && shown.get("rest").is_none();
     let owner = |field: &Field<'_>| match field.value {
         Value::Id(id) => ObjectId(id).owner(),
-        _ => None,
+        Value::Number(_)
+        | Value::Flag(_)
+        | Value::Float(_)
+        | Value::Packed { .. }
+        | Value::Raw(_)
+        | Value::Name(_)
+        | Value::Text(_)
+        | Value::Bytes(_) => None,
     };
     is_known.then(|| shown.fields.iter().filter_map(owner).fold(0, |bits, slot| bits | 1 << slot))
 }
@@ -96,7 +103,14 @@ pub(crate) fn texts(payload: &[u8]) -> Vec<Range<usize>> {
     }
     let place = |field: &Field<'_>| match field.value {
         Value::Text(text) => Some(field.at.end - text.len()..field.at.end),
-        _ => None,
+        Value::Number(_)
+        | Value::Id(_)
+        | Value::Flag(_)
+        | Value::Float(_)
+        | Value::Packed { .. }
+        | Value::Raw(_)
+        | Value::Name(_)
+        | Value::Bytes(_) => None,
     };
     describe(payload).fields.iter().filter_map(place).collect()
 }

@@ -38,7 +38,7 @@ pub(super) struct Field {
     /// Whether players do what they have planned.
     pub(super) acts: bool,
     conditions: LinkConditions,
-    manner: Manner,
+    frame_mode: FrameMode,
     rng: Rng,
     deadlines: Deadlines,
     due: Vec<u32>,
@@ -52,14 +52,14 @@ pub(super) struct Field {
 
 /// When players look at their sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Manner {
+pub(super) struct FrameMode {
     /// As soon as something is there, besides their frames.
     pub(super) quick: bool,
     /// Frames come exactly ten times a second.
     pub(super) steady: bool,
 }
 
-impl Manner {
+impl FrameMode {
     /// Returns whether the loop waits for sockets.
     const fn waits(self) -> bool {
         self.quick || !cfg!(target_os = "linux")
@@ -80,7 +80,7 @@ impl Field {
         seed: u64,
         sessions: usize,
         conditions: LinkConditions,
-        manner: Manner,
+        frame_mode: FrameMode,
     ) -> io::Result<Self> {
         Ok(Self {
             seats: Vec::new(),
@@ -89,7 +89,7 @@ impl Field {
             clock: Clock::start(),
             acts: false,
             conditions,
-            manner,
+            frame_mode,
             rng: Rng::new(seed ^ 0xF1E1_D000),
             deadlines: Deadlines::new(),
             due: Vec::new(),
@@ -115,7 +115,7 @@ impl Field {
     fn socket(&self, index: u32) -> io::Result<Socket> {
         let mut socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), Io::BEST)?;
         socket.note_arrivals()?;
-        if self.manner.waits() {
+        if self.frame_mode.waits() {
             let token = Token(index as usize);
             self.poll.registry().register(&mut socket, token, Interest::READABLE)?;
         }
@@ -150,7 +150,7 @@ impl Field {
     /// Waits for so long or, where sockets are waited for, until one of them has something. Its player is due then.
     fn wait(&mut self, most: Duration) -> io::Result<()> {
         // Sleeping less than this costs more than it brings.
-        if !self.manner.waits() {
+        if !self.frame_mode.waits() {
             thread::sleep(most.max(SHORTEST_SLEEP));
             return Ok(());
         }
@@ -212,12 +212,12 @@ impl Field {
             // A frame that comes late does not put off those behind it, unless it is very late.
             let start = if now.since(seat.frame) > LATE { now } else { seat.frame };
             let jittered = FRAME + JITTER.mul_f64(self.rng.share());
-            seat.frame = start + if self.manner.steady { STEADY_FRAME } else { jittered };
+            seat.frame = start + if self.frame_mode.steady { STEADY_FRAME } else { jittered };
         }
-        if is_frame || self.manner.quick {
+        if is_frame || self.frame_mode.quick {
             seat.player.frame(self.acts && is_frame, ledger, now, &mut self.totals);
             // The engine answers in the frame after the one in which it hears.
-            for _ in 0..if self.manner.quick { ANSWERS } else { 0 } {
+            for _ in 0..if self.frame_mode.quick { ANSWERS } else { 0 } {
                 let now = self.clock.now();
                 if seat.player.next_timeout().is_none_or(|next| next > now) {
                     break;
@@ -253,7 +253,7 @@ impl Field {
             }
         }
         let landing = seat.flying.front().map(|(at, _)| *at);
-        let engine = seat.player.next_timeout().filter(|_| self.manner.quick);
+        let engine = seat.player.next_timeout().filter(|_| self.frame_mode.quick);
         let next = [landing, engine].into_iter().flatten().fold(seat.frame, Time::min);
         let next = Some(next).filter(|_| !seat.player.is_gone());
         self.deadlines.set(index, next);

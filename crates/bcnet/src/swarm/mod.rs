@@ -30,7 +30,7 @@ use crate::config::HostPort;
 use crate::lookup;
 use crate::query;
 use delay::Delays;
-use field::{Field, LinkConditions, Manner};
+use field::{Field, FrameMode, LinkConditions};
 use histogram::Histogram;
 use plan::TrafficProfile;
 use player::{Player, PlayerOptions};
@@ -191,9 +191,9 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
     let last = u32::from(server.port()) + u32::from(args.sessions) - 1;
     ensure!(last <= u32::from(u16::MAX), "--sessions {}: there are no ports beyond 65535", args.sessions);
     let delay = 2 * Duration::from_millis(args.delay);
-    let manner = Manner { quick: args.quick, steady: args.steady };
+    let frame_mode = FrameMode { quick: args.quick, steady: args.steady };
     let conditions = LinkConditions { loss: args.loss, delay };
-    let mut field = Field::new(args.seed, args.sessions.into(), conditions, manner)?;
+    let mut field = Field::new(args.seed, args.sessions.into(), conditions, frame_mode)?;
     let mut rng = Rng::new(args.seed);
     let options = PlayerOptions {
         files: Arc::new(Manifest::stand_in()),

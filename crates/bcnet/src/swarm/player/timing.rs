@@ -36,7 +36,8 @@ impl Player {
                 is_new.then_some(Departure::Answer)
             }
             (State::InGame(_), Message::Data(data)) => in_game(&data, self.slot?, ledger),
-            _ => None,
+            (State::InGame(_), Message::Control(_) | Message::Ack(_) | Message::Keepalive)
+            | (State::Away(_) | State::Leaving | State::Gone, _) => None,
         });
         departures.collect()
     }
