@@ -22,8 +22,12 @@ pub struct Config<D = Duration> {
     pub message_limit: usize,
     /// The most peers a host admits, at most 124 (T-50).
     pub peers: usize,
-    /// The most connection attempts that wait for [`admit`](crate::Engine::admit) at once.
+    /// The most addresses whose requests wait for the caller's decision at once.
     pub pending: usize,
+    /// Which ids newcomers get (T-50).
+    pub ids: Ids,
+    /// What newcomers must do to prove that they hear this host (T-72).
+    pub prove: Prove,
     /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
     pub keepalive: D,
     /// A peer of which nothing is heard for this long is gone (T-56).
@@ -77,6 +81,8 @@ impl Default for Config {
             message_limit: MAX_MESSAGE,
             peers: 124,
             pending: 32,
+            ids: Ids::Sequential,
+            prove: Prove::Auto,
             keepalive: Duration::from_secs(5),
             silence: Duration::from_secs(45),
             pending_timeout: Duration::from_secs(10),
@@ -114,6 +120,8 @@ impl Config {
             message_limit: self.message_limit.clamp(MIN_MESSAGE, max_message),
             peers: self.peers.min(MAX_PEERS),
             pending: self.pending.min(MAX_PENDING),
+            ids: self.ids,
+            prove: self.prove,
             keepalive: micros(self.keepalive).max(MIN_KEEPALIVE),
             silence: micros(self.silence),
             pending_timeout: micros(self.pending_timeout),
@@ -134,6 +142,28 @@ impl Config {
             short_ways: self.short_ways,
         }
     }
+}
+
+/// T-50: which ids newcomers get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ids {
+    /// The one after the last, as stock does.
+    #[default]
+    Sequential,
+    /// Any that is free. It takes a [secret](crate::Endpoint::with_secret) that nobody can foresee them.
+    Random,
+}
+
+/// T-72: what a newcomer must do that is [challenged](crate::Engine::challenge).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prove {
+    /// Acknowledge the cookie; while no attack is seen, speak under its id for a second.
+    #[default]
+    Auto,
+    /// Acknowledge the cookie.
+    Ack,
+    /// Speak under its id.
+    Id,
 }
 
 /// T-50: ids 2 to 126 without 0x5C.

@@ -1,6 +1,6 @@
 //! One socket's worth of peers: who is let in, under which id, what each says and when each is gone.
 //!
-//! Owns T-50 to T-58. Delivery is in [`peer`](crate::peer) and below.
+//! Owns T-50 to T-59; [`admission`](crate::admission) owns T-71 and T-72. Delivery is in [`peer`](crate::peer) and below.
 
 mod admission;
 mod control;
@@ -14,6 +14,7 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use core::time::Duration;
 
+use crate::admission::{Admission, Word};
 use crate::cipher;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -51,6 +52,7 @@ pub struct Endpoint {
     pool: Pool,
     /// What ends a conversation, until the rest of its datagram is read.
     farewell: Option<Farewell>,
+    admission: Admission,
     rejected: Rejected,
 }
 
@@ -81,12 +83,18 @@ impl Endpoint {
         Self::new(config, Role::Host, PeerId::HOST)
     }
 
+    /// A host that draws ids and cookies (T-50, T-72) by a number that nobody can guess. Without one they can be foreseen.
+    #[must_use]
+    pub fn with_secret(self, secret: u64) -> Self {
+        Self { admission: Admission::new(secret), ..self }
+    }
+
     /// A client that asks a host to be let in.
     #[must_use]
     pub fn connect(config: Config, Connect { host, nonce, password }: Connect<'_>, now: Time) -> Self {
         let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
         let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
-        peer.nonce = nonce;
+        peer.nonce = Some(nonce);
         let units = password.encode_utf16().take_while(|unit| *unit != 0);
         let password: Vec<u8> = units.flat_map(u16::to_le_bytes).take(MAX_PASSWORD).collect();
         let (address, password) = (endpoint.config.address, Text::new(&password).unwrap_or_default());
@@ -109,27 +117,20 @@ impl Endpoint {
             events: Events::default(),
             pool: Pool::default(),
             farewell: None,
+            admission: Admission::new(0),
             rejected: Rejected::default(),
         }
     }
 
     /// Returns the peers that messages can be sent to, in no particular order.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> {
-        self.peers.iter().filter(|peer| peer.state == State::Live).map(|peer| peer.id)
+        self.peers.iter().filter(|peer| peer.state.is_connected()).map(|peer| peer.id)
     }
 
     /// Returns where a peer's datagrams come from.
     #[must_use]
     pub fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
         self.peer(peer).map(|peer| peer.address)
-    }
-
-    /// Returns who asks to be let in from this address.
-    fn find_request(&self, from: SocketAddrV4) -> Result<Handle, AdmitError> {
-        let asks = |handle: &Handle| {
-            self.peers.get(*handle).is_some_and(|peer| matches!(peer.state, State::Pending { .. }))
-        };
-        self.peers.find_address(from).filter(asks).ok_or(AdmitError::NoRequest(from))
     }
 
     #[inline(never)]
@@ -153,7 +154,7 @@ impl Endpoint {
     fn transmit_to(&mut self, handle: Handle, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         let Some(peer) = self.peers.get_mut(handle) else {
             self.ready.skip(1);
-            return None;
+            return self.transmit_answer(buffer);
         };
         let lone = peer.fill_lone(buffer, self.id, &self.config, now);
         let len = if lone.is_some() { lone } else { peer.fill(buffer, self.id, &self.config, now) };
@@ -180,8 +181,9 @@ impl Endpoint {
         Some(handle)
     }
 
-    fn remove(&mut self, handle: Handle) -> Option<Peer> {
+    fn remove(&mut self, handle: Handle, now: Time) -> Option<Peer> {
         let mut peer = self.peers.remove(handle)?;
+        self.admission.note_used(peer.id, now);
         peer.inbox.iter_mut().for_each(|inbox| inbox.clear(&mut self.pool));
         self.deadlines.set(handle.key(), None);
         self.ready.remove(handle);
@@ -233,8 +235,9 @@ impl Engine for Endpoint {
     }
 
     fn next_urgent(&self) -> Option<Time> {
-        let ready = self.ready.iter().filter_map(|handle| self.peers.get(*handle)?.next_urgent());
-        ready.chain(self.deadlines.first().map(|(due, _)| due)).min()
+        // Answers to those who are no peers (T-75) do not wait.
+        let urgent = |handle: &Handle| self.peers.get(*handle).map_or(Some(Time::ZERO), Peer::next_urgent);
+        self.ready.iter().filter_map(urgent).chain(self.deadlines.first().map(|(due, _)| due)).min()
     }
 
     #[inline]
@@ -312,39 +315,27 @@ impl Engine for Endpoint {
     }
 
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        let handle = self.find_request(from)?;
-        let id = self.peers.assign(handle, self.config.peers).ok_or(AdmitError::Full(from))?;
-        // T-52: the newcomer learns who is there.
-        let named = |peer: &Peer| (peer.state == State::Live).then(|| Some((peer.id, peer.name.clone()?)))?;
-        let own = self.name.clone().map(|name| (self.id, name));
-        let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
-        let masks = self.masks;
-        let peer = self.peers.get_mut(handle).ok_or(AdmitError::NoRequest(from))?;
-        peer.state = State::Live;
-        peer.queue_control(Body::ConnectReply { assigned: id }, now);
-        for (peer_id, Name { address, utf16le }) in &known {
-            let name = Text::new(utf16le).unwrap_or_default();
-            let body = Body::Identity { peer: *peer_id, address: *address, name };
-            peer.queue_control(control::masked(body, masks), now);
-        }
-        self.events.push(Event::Joined { peer: id }, &[]);
-        self.touch(handle);
-        Ok(id)
+        self.let_in(from, now)
+    }
+
+    fn challenge(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+        self.offer(from, now)
     }
 
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError> {
-        let until = now.plus(self.config.pending_timeout);
-        let handle = self.find_request(from)?;
-        let peer = self.peers.get_mut(handle).ok_or(AdmitError::NoRequest(from))?;
-        peer.queue_control(Body::Boot { reason, target: PeerId::UNASSIGNED }, now);
-        peer.state = State::Leaving { until };
-        self.touch(handle);
+        self.find_request(from, now)?;
+        self.admission.forget_request(from);
+        self.answer(from, Word::Refusal(reason));
         Ok(())
+    }
+
+    fn ignore(&mut self, from: SocketAddrV4) {
+        self.admission.forget_request(from);
     }
 
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError> {
         let found = self.peers.find(peer).filter(|_| self.role == Role::Host);
-        let is_live = |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.state == State::Live);
+        let is_live = |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.state.is_connected());
         let handle = found.filter(is_live).ok_or(BootError(peer))?;
         self.tell(Body::Boot { reason, target: peer }, now);
         self.start_leaving(handle, now);
@@ -354,20 +345,22 @@ impl Engine for Endpoint {
 
     fn leave(&mut self, now: Time) {
         self.left = true;
+        self.admission.close();
         for handle in self.peers.handles() {
+            self.settle_contest(handle);
             let Some(peer) = self.peers.get_mut(handle) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
-                State::Live => {
+                State::Live | State::Contested { .. } => {
                     peer.state = State::Draining { since: now };
                     self.touch(handle);
                     self.finish_leaving(handle, now);
                 }
-                State::Pending { .. } | State::Connecting => drop(self.remove(handle)),
+                State::Connecting => drop(self.remove(handle, now)),
                 // Nobody has to wait for repeats any more.
                 State::Draining { .. } | State::Leaving { .. } => self.touch(handle),
             }
-            if matches!(state, State::Live | State::Connecting) {
+            if state.is_connected() || state == State::Connecting {
                 self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
             }
         }

@@ -104,11 +104,28 @@ pub trait Engine: Debug {
     /// See [`SendError`]: a client has nobody to tell before it has joined, and nobody has after [`leave`](Self::leave).
     fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError>;
 
-    /// To a host: lets a client in that asked for it with [`Event::Request`], and returns the id that it is told.
+    /// To a host: lets a client in at once that asked for it with [`Event::Request`], and returns the id that it is told.
+    /// The address of a request may be forged, and would then be sent whatever this host tells its clients:
+    /// [`challenge`](Self::challenge) is safe for any.
     ///
     /// # Errors
     /// See [`AdmitError`].
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError>;
+
+    /// To a host: lets a client in that asked for it with [`Event::Request`] as soon as it has proved that it hears what
+    /// is sent to its address (T-71), and returns the id that it is told. [`Event::Joined`] tells that it has. An engine
+    /// that knows no proof lets it in at once.
+    ///
+    /// # Errors
+    /// See [`AdmitError`].
+    fn challenge(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+        self.admit(from, now)
+    }
+
+    /// To a host: leaves a request unanswered, so that it comes again.
+    fn ignore(&mut self, from: SocketAddrV4) {
+        let _ = from;
+    }
 
     /// To a host: turns a client away that asked with [`Event::Request`].
     ///

@@ -76,6 +76,7 @@
 
 extern crate alloc;
 
+mod admission;
 mod config;
 mod endpoint;
 mod engine;
@@ -95,7 +96,7 @@ mod time;
 
 pub use bcnet_wire as wire;
 pub use bcnet_wire::cipher;
-pub use config::Config;
+pub use config::{Config, Ids, Prove};
 pub use endpoint::{AdmitError, BootError, Connect, Endpoint, Quality, Room, SendError, Transmit};
 pub use engine::Engine;
 pub use event::{Event, Leave};

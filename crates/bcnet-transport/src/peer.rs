@@ -22,16 +22,24 @@ pub(crate) use acks::AckSummary;
 /// Where a peer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Host: asked to be let in, the caller has not decided.
-    Pending { since: Time },
     /// Client: asked the host to be let in.
     Connecting,
     /// Messages flow.
     Live,
+    /// T-73: somebody asks to be let in at its address. Nothing is sent until it is heard, or until then.
+    Contested { until: Time },
     /// This side leaves, but says so only when what was queued before has arrived, or half of the linger time is over.
     Draining { since: Time },
     /// Only the last words are still repeated and acknowledged.
     Leaving { until: Time },
+}
+
+impl State {
+    /// Returns whether the connection stands.
+    #[inline]
+    pub(crate) const fn is_connected(self) -> bool {
+        matches!(self, Self::Live | Self::Contested { .. })
+    }
 }
 
 /// What a peer is called.
@@ -46,7 +54,8 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddrV4,
     pub(crate) id: PeerId,
     pub(crate) state: State,
-    pub(crate) nonce: u32,
+    /// Of its connect request, if that is known.
+    pub(crate) nonce: Option<u32>,
     pub(crate) name: Option<Name>,
     /// When a further change of name is listened to.
     pub(crate) next_name: Time,
@@ -88,7 +97,7 @@ impl Peer {
             address,
             id,
             state,
-            nonce: 0,
+            nonce: None,
             name: None,
             next_name: now,
             last_heard: now,
@@ -365,8 +374,8 @@ impl Peer {
     pub(crate) fn next_timeout(&self, config: &Config<u64>) -> Time {
         let silence = self.last_heard.plus(config.silence);
         let own = match self.state {
-            State::Pending { since } => since.plus(config.pending_timeout),
             State::Connecting => silence,
+            State::Contested { until } => return until.min(silence),
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
             State::Draining { since } => since.plus(config.linger / 2),
             State::Leaving { until } => until,

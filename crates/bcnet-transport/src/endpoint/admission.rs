@@ -1,9 +1,302 @@
-//! Why nobody was let in, turned away or thrown out.
+//! From a stranger's request to a peer, and why nobody was let in, turned away or thrown out.
+//!
+//! Owns T-53 and T-73; what newcomers have to prove is in [`admission`](crate::admission).
 
+use alloc::vec::Vec;
 use core::fmt;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::wire::PeerId;
+use super::table::Handle;
+use super::{Endpoint, MAX_PASSWORD, Transmit, control};
+use crate::admission::{Answer, Asked, Claim, Word};
+use crate::cipher;
+use crate::event::{Event, Leave};
+use crate::peer::{Name, Peer, State};
+use crate::stats::Cause;
+use crate::time::Time;
+use crate::wire::{
+    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Seq, Text,
+    Writer,
+};
+
+impl Endpoint {
+    /// Handles a datagram under an id that nobody has. Returns whose it is, if that is a peer by now.
+    #[inline(never)]
+    pub(super) fn handle_stranger(
+        &mut self,
+        from: SocketAddrV4,
+        datagram: &Datagram<'_>,
+        now: Time,
+    ) -> Option<Handle> {
+        let sender = datagram.sender();
+        let taken = if self.role == Role::Client {
+            Err(Cause::UnknownSender)
+        } else if self.left {
+            Err(Cause::NotAllowed)
+        } else if sender == PeerId::UNASSIGNED {
+            self.take_first_words(from, datagram, now).map(|()| None)
+        } else {
+            self.take_claim(from, datagram, now).map(Some)
+        };
+        taken.unwrap_or_else(|cause| {
+            self.reject(from, cause);
+            None
+        })
+    }
+
+    /// T-51: takes the one thing that somebody without an id may say: that it wants to be let in, or not any more.
+    fn take_first_words(
+        &mut self,
+        from: SocketAddrV4,
+        datagram: &Datagram<'_>,
+        now: Time,
+    ) -> Result<(), Cause> {
+        let mut words = datagram.messages().filter_map(|message| match message {
+            Message::Control(Control { seq, reliable: true, body, .. }) => Some((seq, body)),
+            Message::Control(_) | Message::Ack(_) | Message::Data(_) | Message::Keepalive => None,
+        });
+        match words.next() {
+            Some((Seq(0), Body::ConnectRequest { address, nonce, password })) => {
+                self.take_request((from, address), nonce, password, now)
+            }
+            // Who was turned away says goodbye and waits until it is acknowledged.
+            Some((seq, Body::Disconnect { .. })) => {
+                self.admission.forget_request(from);
+                self.answer(from, Word::Ack(seq));
+                Ok(())
+            }
+            Some(_) | None => Err(Cause::NotAllowed),
+        }
+    }
+
+    /// T-53, T-71: somebody asks to be let in.
+    fn take_request(
+        &mut self,
+        (from, address): (SocketAddrV4, Ipv4Addr),
+        nonce: u32,
+        password: Text<'_>,
+        now: Time,
+    ) -> Result<(), Cause> {
+        if password.as_bytes().len() > MAX_PASSWORD {
+            return Err(Cause::Malformed);
+        }
+        if self.peers.at(from).any(|(_, peer)| peer.nonce == Some(nonce)) {
+            self.answer(from, Word::Ack(Seq(0)));
+            return Ok(());
+        }
+        let lives = |peer: &Peer| peer.state.is_connected() && now < peer.last_heard.plus(ALIVE);
+        if self.peers.at(from).any(|(_, peer)| lives(peer)) {
+            return Err(Cause::Impostor);
+        }
+        if self.events.waiting() >= self.config.event_bytes {
+            return Err(Cause::Full);
+        }
+        let limits = (self.config.pending, self.config.pending_timeout);
+        if self.admission.ask(from, nonce, limits, now).ok_or(Cause::Crowded)? {
+            self.events.push(Event::Request { from, address }, password.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// T-72: somebody speaks under an id that nobody has. If it was offered the id and hears us, it is a peer now.
+    fn take_claim(
+        &mut self,
+        from: SocketAddrV4,
+        datagram: &Datagram<'_>,
+        now: Time,
+    ) -> Result<Handle, Cause> {
+        let old = self.connected_at(from);
+        let claim = self.admission.claim(from, datagram, old.is_some(), self.config.prove, now);
+        self.list_answers();
+        let nonce = match claim {
+            Claim::Proved(nonce) => nonce,
+            Claim::Waiting => return Err(Cause::NotAllowed),
+            Claim::Unknown => return Err(Cause::UnknownSender),
+        };
+        if let Some(old) = old {
+            self.replace(old, now);
+        }
+        if self.peers().count() >= self.config.peers {
+            return Err(Cause::Crowded);
+        }
+        let mut peer = Peer::new(from, datagram.sender(), State::Live, &self.config, now);
+        peer.nonce = nonce;
+        // The request and the reply were the first control messages.
+        peer.take_seq(Channel::Control);
+        peer.inbox(Channel::Control).accept_next(Seq(0));
+        self.join(peer, now).ok_or(Cause::Crowded)
+    }
+
+    /// Lets in who asked, at once.
+    pub(super) fn let_in(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+        if self.connected_at(from).is_some() {
+            return self.offer(from, now);
+        }
+        let (asked, id) = self.prepare(from, now)?;
+        let mut peer = Peer::new(from, id, State::Live, &self.config, now);
+        peer.nonce = Some(asked.nonce);
+        peer.inbox(Channel::Control).accept_next(Seq(0));
+        peer.owe(MessageId { channel: Channel::Control, seq: Seq(0), part: None }, 1, &self.config, now);
+        peer.queue_control(Body::ConnectReply { assigned: id }, now);
+        self.join(peer, now).ok_or(AdmitError::Full(from))?;
+        Ok(id)
+    }
+
+    /// T-71: tells who asked an id, and asks it to prove that it hears that.
+    pub(super) fn offer(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+        let silence = self.config.keepalive.saturating_mul(5) / 2;
+        let (asked, id) = self.prepare(from, now)?;
+        let mut old = self.connected_at(from);
+        let is_silent = |peer: &Peer| now >= peer.last_heard.plus(silence);
+        if let Some(silent) = old.filter(|old| self.peers.get(*old).is_some_and(is_silent)) {
+            self.replace(silent, now);
+            old = None;
+        }
+        let window = old.and_then(|old| self.peers.get(old)).map(|peer| peer.awaited(Channel::Game));
+        if self.admission.offer(id, asked, window, now) {
+            self.list_answers();
+            if let Some(old) = old {
+                self.contest(old, silence);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Takes the request of an address, and finds an id for it. What it was told last as a former peer is not repeated.
+    fn prepare(&mut self, from: SocketAddrV4, now: Time) -> Result<(Asked, PeerId), AdmitError> {
+        let asked = self.find_request(from, now)?;
+        let others = self.peers.iter().filter(|peer| peer.state.is_connected() && peer.address != from);
+        if others.count() >= self.config.peers {
+            return Err(AdmitError::Full(from));
+        }
+        let id = self.find_id(from, now).ok_or(AdmitError::Full(from))?;
+        let is_former = |peer: &Peer| peer.address == from && !peer.state.is_connected();
+        for handle in self.peers.handles() {
+            if self.peers.get(handle).is_some_and(is_former) {
+                self.remove(handle, now);
+            }
+        }
+        self.admission.forget_request(from);
+        Ok((asked, id))
+    }
+
+    /// T-50: finds an id; if all are taken, that of the peer which has been leaving longest.
+    fn find_id(&mut self, from: SocketAddrV4, now: Time) -> Option<PeerId> {
+        let ids = self.config.ids;
+        let peers = &self.peers;
+        let id = self.admission.choose(from, ids, |id| peers.find(id).is_none(), now);
+        if id.is_some() {
+            return id;
+        }
+        let leaving = |handle: Handle| match self.peers.get(handle)?.state {
+            State::Leaving { until } => Some((until, handle)),
+            State::Connecting | State::Live | State::Contested { .. } | State::Draining { .. } => None,
+        };
+        let (_, oldest) = self.peers.handles().filter_map(leaving).min_by_key(|(until, _)| *until)?;
+        self.remove(oldest, now).map(|peer| peer.id)
+    }
+
+    pub(super) fn find_request(&self, from: SocketAddrV4, now: Time) -> Result<Asked, AdmitError> {
+        self.admission.asked(from, self.config.pending_timeout, now).ok_or(AdmitError::NoRequest(from))
+    }
+
+    /// T-52: a newcomer is a peer, and learns who is there.
+    fn join(&mut self, mut peer: Peer, now: Time) -> Option<Handle> {
+        let named = |peer: &Peer| peer.state.is_connected().then(|| Some((peer.id, peer.name.clone()?)))?;
+        let own = self.name.clone().map(|name| (self.id, name));
+        let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
+        for (peer_id, Name { address, utf16le }) in &known {
+            let name = Text::new(utf16le).unwrap_or_default();
+            let body = Body::Identity { peer: *peer_id, address: *address, name };
+            peer.queue_control(control::masked(body, self.masks), now);
+        }
+        let id = peer.id;
+        let handle = self.add(peer)?;
+        self.admission.note_joined(id, now);
+        self.events.push(Event::Joined { peer: id }, &[]);
+        Some(handle)
+    }
+
+    /// T-53: somebody else is at the address of a peer, which is gone.
+    fn replace(&mut self, handle: Handle, now: Time) {
+        let Some(peer) = self.remove(handle, now) else { return };
+        self.events.push(Event::Left { peer: peer.id, reason: Leave::Replaced }, &[]);
+        self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
+    }
+
+    /// T-73: nothing is sent to a peer until it is heard, or has been silent for this long.
+    fn contest(&mut self, handle: Handle, silence: u64) {
+        if let Some(peer) = self.peers.get_mut(handle) {
+            let until = peer.last_heard.plus(silence);
+            peer.state = State::Contested { until };
+            // As if it were on the list: whatever happens, it is not put there.
+            peer.listed = true;
+            self.ready.remove(handle);
+            self.deadlines.set(handle.key(), Some(until));
+        }
+    }
+
+    /// T-73: a contested peer lives, or is not contested any more.
+    pub(super) fn settle_contest(&mut self, handle: Handle) {
+        if let Some(peer) = self.peers.get_mut(handle)
+            && matches!(peer.state, State::Contested { .. })
+        {
+            peer.state = State::Live;
+            peer.listed = false;
+            self.admission.withdraw(peer.address);
+            self.touch(handle);
+        }
+    }
+
+    /// Returns who is connected at an address.
+    fn connected_at(&self, address: SocketAddrV4) -> Option<Handle> {
+        self.peers.at(address).find(|(_, peer)| peer.state.is_connected()).map(|(handle, _)| handle)
+    }
+
+    /// Queues an answer to somebody who is no peer.
+    pub(super) fn answer(&mut self, to: SocketAddrV4, word: Word) {
+        self.admission.answer(to, word);
+        self.list_answers();
+    }
+
+    fn list_answers(&mut self) {
+        if self.admission.has_answers() && !self.ready.iter().any(|handle| *handle == Handle::ANSWERS) {
+            self.ready.push(Handle::ANSWERS);
+        }
+    }
+
+    /// Writes the next answer to send; the others wait for their turn.
+    #[cold]
+    pub(super) fn transmit_answer(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let Answer { to, word } = self.admission.next_answer()?;
+        self.list_answers();
+        let mut writer = Writer::with_limit(buffer, self.id, self.config.datagram_limit);
+        let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Control, seq, part: None }));
+        let first = |body| Message::Control(Control::new(Seq(0), body));
+        let cookie =
+            |seq| Message::Data(Data { delivery: Delivery::Reliable(seq), urgent: false, payload: &[] });
+        let written = match word {
+            Word::Welcome(assigned, number) => {
+                let reply = first(Body::ConnectReply { assigned });
+                writer.push(&ack(Seq(0))) && writer.push(&reply) && writer.push(&cookie(number))
+            }
+            Word::Refusal(reason) => {
+                let boot = first(Body::Boot { reason, target: PeerId::UNASSIGNED });
+                writer.push(&ack(Seq(0))) && writer.push(&boot)
+            }
+            Word::Cookie(number) => writer.push(&cookie(number)),
+            Word::Ack(seq) => writer.push(&ack(seq)),
+        };
+        let datagram = writer.finish().filter(|_| written)?;
+        if self.config.cipher {
+            cipher::encrypt(datagram);
+        }
+        Some(Transmit { to, len: datagram.len() })
+    }
+}
+
+/// T-53: a peer that was heard this recently was not started anew since, in microseconds.
+const ALIVE: u64 = 2_000_000;
 
 /// Why a client was neither let in nor turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -37,19 +37,10 @@ impl Endpoint {
     fn dispatch_from_client(&mut self, handle: Handle, body: &Body<'_>, now: Time) -> Result<(), Cause> {
         let peer = self.peers.get(handle).ok_or(Cause::UnknownSender)?;
         match *body {
-            Body::ConnectRequest { address, password, .. } => {
-                if !matches!(peer.state, State::Pending { .. }) {
-                    return Err(Cause::NotAllowed);
-                }
-                self.events.push(Event::Request { from: peer.address, address }, password.as_bytes());
-                Ok(())
-            }
             Body::Identity { peer: subject, address, name } if subject == peer.id => {
                 self.rename(handle, address, name, now)
             }
-            Body::Disconnect { peer: leaver, address }
-                if leaver == peer.id || peer.id == PeerId::UNASSIGNED =>
-            {
+            Body::Disconnect { peer: leaver, address } if leaver == peer.id => {
                 self.farewell.get_or_insert(Farewell {
                     handle,
                     who: peer.id,
@@ -59,7 +50,9 @@ impl Endpoint {
                 Ok(())
             }
             Body::Identity { .. } | Body::Disconnect { .. } => Err(Cause::Impostor),
-            Body::ConnectReply { .. } | Body::Boot { .. } => Err(Cause::NotAllowed),
+            Body::ConnectRequest { .. } | Body::ConnectReply { .. } | Body::Boot { .. } => {
+                Err(Cause::NotAllowed)
+            }
         }
     }
 
@@ -85,7 +78,7 @@ impl Endpoint {
     /// T-52: a host keeps the name and passes it on to everyone, its owner included.
     fn rename(&mut self, handle: Handle, address: Ipv4Addr, name: Text<'_>, now: Time) -> Result<(), Cause> {
         let peer = self.peers.get_mut(handle).ok_or(Cause::UnknownSender)?;
-        if peer.state != State::Live {
+        if !peer.state.is_connected() {
             return Err(Cause::NotAllowed);
         }
         // What was sent at its time may arrive with others, when the first of them was lost.
@@ -106,7 +99,7 @@ impl Endpoint {
     /// T-57: a client leaves; a host passes that on.
     fn left(&mut self, handle: Handle, address: Ipv4Addr, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
-        let (id, live) = (peer.id, peer.state == State::Live);
+        let (id, live) = (peer.id, peer.state.is_connected());
         self.start_leaving(handle, now);
         if live {
             self.events.push(Event::Left { peer: id, reason: Leave::Disconnected }, &[]);
@@ -153,7 +146,7 @@ impl Endpoint {
     pub(super) fn tell(&mut self, body: Body<'_>, now: Time) {
         let body = masked(body, self.masks);
         for handle in self.peers.handles() {
-            if let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.state == State::Live) {
+            if let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.state.is_connected()) {
                 peer.queue_control(body, now);
                 self.touch(handle);
             }
@@ -165,22 +158,20 @@ impl Endpoint {
         let config = &self.config;
         let Some(peer) = self.peers.get_mut(handle) else { return };
         match peer.state {
-            State::Pending { since } if now >= since.plus(config.pending_timeout) => {
-                return drop(self.remove(handle));
-            }
-            State::Leaving { until } if now >= until => return drop(self.remove(handle)),
+            State::Leaving { until } if now >= until => return drop(self.remove(handle, now)),
             State::Draining { since } if now >= since.plus(config.linger / 2) => {
                 return self.say_goodbye(handle, now);
             }
-            State::Live | State::Connecting if peer.is_silent(config, now) => {
+            State::Live | State::Contested { .. } | State::Connecting if peer.is_silent(config, now) => {
                 return self.lose(handle, Leave::Silent, now);
             }
+            State::Contested { until } if now >= until => return self.settle_contest(handle),
             State::Live if peer.is_undeliverable(config, now) => {
                 return self.lose(handle, Leave::Undeliverable, now);
             }
-            State::Pending { .. }
-            | State::Connecting
+            State::Connecting
             | State::Live
+            | State::Contested { .. }
             | State::Draining { .. }
             | State::Leaving { .. } => {}
         }
@@ -197,7 +188,7 @@ impl Endpoint {
         let Some(peer) = self.peers.get(handle).map(|peer| peer.id) else { return };
         let stays = self.role == Role::Host && reason == Leave::Silent;
         if !stays {
-            self.remove(handle);
+            self.remove(handle, now);
         }
         self.events.push(Event::Left { peer, reason }, &[]);
         if self.role == Role::Host {
@@ -210,11 +201,12 @@ impl Endpoint {
 
     /// T-57: what was said last is still repeated and acknowledged for a while.
     pub(super) fn start_leaving(&mut self, handle: Handle, now: Time) {
+        self.settle_contest(handle);
         let Some(peer) = self.peers.get_mut(handle) else { return };
         let since = match peer.state {
             State::Leaving { .. } => return,
             State::Draining { since } => since,
-            State::Pending { .. } | State::Connecting | State::Live => now,
+            State::Connecting | State::Live | State::Contested { .. } => now,
         };
         peer.state = State::Leaving { until: since.plus(self.config.linger) };
         // T-60: who leaves is sent no more data, which an ACK could wait for, and may wait for that of its goodbye.
@@ -230,11 +222,11 @@ impl Endpoint {
             State::Draining { .. } if peer.queued() == (0, 0) => self.say_goodbye(handle, now),
             // Who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
             State::Leaving { .. } if (self.role == Role::Client || self.left) && peer.is_settled() => {
-                self.remove(handle);
+                self.remove(handle, now);
             }
-            State::Pending { .. }
-            | State::Connecting
+            State::Connecting
             | State::Live
+            | State::Contested { .. }
             | State::Draining { .. }
             | State::Leaving { .. } => {}
         }

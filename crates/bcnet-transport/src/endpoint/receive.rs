@@ -4,14 +4,13 @@ use core::net::SocketAddrV4;
 
 use super::table::Handle;
 use super::{Endpoint, list, short};
-use crate::event::{Event, Leave};
+use crate::event::Event;
 use crate::inbox::{Accepted, Hold, Refusal};
-use crate::peer::{AckSummary, CONTROL_ROOM, Peer, State};
+use crate::peer::{AckSummary, CONTROL_ROOM, State};
 use crate::stats::Cause;
 use crate::time::Time;
 use crate::wire::{
-    Body, Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, PeerId, Role,
-    Seq,
+    Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, Role, Seq,
 };
 
 impl Endpoint {
@@ -21,27 +20,15 @@ impl Endpoint {
         let Ok(datagram) = Datagram::parse(bytes, Some(self.other_role())) else {
             return self.reject(from, Cause::Malformed);
         };
-        let handle = match self.resolve(from, &datagram, now) {
-            Ok(handle) => handle,
-            Err(cause) => return self.reject(from, cause),
-        };
-        let assigned = datagram.sender() != PeerId::UNASSIGNED;
+        let Some(handle) = self.resolve(from, &datagram, now) else { return };
         let mut acks = AckSummary::default();
         let mut messages = datagram.messages();
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.heard(datagram.as_bytes().len(), &self.config, now);
-            short::take_frequent(
-                peer,
-                assigned,
-                &mut messages,
-                &mut acks,
-                &mut self.events,
-                &self.config,
-                now,
-            );
+            short::take_frequent(peer, &mut messages, &mut acks, &mut self.events, &self.config, now);
         }
         if !messages.rest().is_empty() {
-            self.handle_rest(handle, assigned, &mut messages, &mut acks, now);
+            self.handle_rest(handle, &mut messages, &mut acks, now);
             // T-57: only now, for what stands behind a goodbye was said before it: control messages go first (T-66).
             if let Some(farewell) = self.farewell.take() {
                 self.part(farewell, now);
@@ -55,14 +42,7 @@ impl Endpoint {
 
     /// Handles what is left of a datagram, whatever it is.
     #[inline(never)]
-    fn handle_rest(
-        &mut self,
-        handle: Handle,
-        assigned: bool,
-        messages: &mut Messages<'_>,
-        acks: &mut AckSummary,
-        now: Time,
-    ) {
+    fn handle_rest(&mut self, handle: Handle, messages: &mut Messages<'_>, acks: &mut AckSummary, now: Time) {
         loop {
             let before = messages.rest();
             let Some(message) = messages.next() else { break };
@@ -74,17 +54,17 @@ impl Endpoint {
                     // Mostly another ACK of a part follows.
                     continue;
                 }
-                Message::Data(data) if assigned => self.handle_data(handle, &data, now),
+                Message::Data(data) => self.handle_data(handle, &data, now),
                 other => {
                     let raw = before.get(..before.len() - messages.rest().len()).unwrap_or_default();
-                    self.handle_rare(handle, assigned, &other, raw, now);
+                    self.handle_rare(handle, &other, raw, now);
                 }
             }
             if messages.rest().is_empty() {
                 return;
             }
             if let Some(peer) = self.peers.get_mut(handle) {
-                short::take_frequent(peer, assigned, messages, acks, &mut self.events, &self.config, now);
+                short::take_frequent(peer, messages, acks, &mut self.events, &self.config, now);
             }
         }
     }
@@ -104,7 +84,10 @@ impl Endpoint {
         if self.role == Role::Client || sender == PeerId::UNASSIGNED || sender == PeerId::GAMESPY {
             return Ok(());
         }
-        self.find_sender(sender, from).map(drop)
+        match self.find_sender(sender, from) {
+            Err(Cause::UnknownSender) if self.admission.may_claim(from, sender) => Ok(()),
+            found => found.map(drop),
+        }
     }
 
     /// T-58: the peer with an id, if it is at this address.
@@ -116,64 +99,26 @@ impl Endpoint {
     }
 
     /// T-51, T-58: whose datagram is this?
-    fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Result<Handle, Cause> {
-        let sender = datagram.sender();
-        if self.role == Role::Client || sender != PeerId::UNASSIGNED {
-            return self.find_sender(sender, from);
-        }
-        let nonce = datagram.messages().find_map(|message| match message {
-            Message::Control(Control { body: Body::ConnectRequest { nonce, .. }, .. }) => Some(nonce),
-            _ => None,
-        });
-        match (self.peers.find_address(from), nonce) {
-            (Some(handle), None) => Ok(handle),
-            (None, None) => Err(Cause::UnknownSender),
-            (Some(handle), Some(nonce)) if self.peers.get(handle).is_some_and(|peer| peer.nonce == nonce) => {
-                Ok(handle)
+    fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Option<Handle> {
+        let handle = match self.find_sender(datagram.sender(), from) {
+            Ok(handle) => handle,
+            Err(Cause::UnknownSender) => return self.handle_stranger(from, datagram, now),
+            Err(cause) => {
+                self.reject(from, cause);
+                return None;
             }
-            (old, Some(nonce)) => self.start_pending(from, nonce, old, now),
+        };
+        if self.peers.get(handle).is_some_and(|peer| matches!(peer.state, State::Contested { .. })) {
+            self.settle_contest(handle);
         }
-    }
-
-    /// T-53: the address of a peer connects with another nonce, so it has started anew.
-    fn replace(&mut self, handle: Handle, now: Time) {
-        let Some(peer) = self.remove(handle) else { return };
-        if peer.state == State::Live {
-            self.events.push(Event::Left { peer: peer.id, reason: Leave::Replaced }, &[]);
-            self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
-        }
-    }
-
-    /// A new connection attempt, in the place of an old peer if there is one. Without room for it that one stays.
-    fn start_pending(
-        &mut self,
-        from: SocketAddrV4,
-        nonce: u32,
-        old: Option<Handle>,
-        now: Time,
-    ) -> Result<Handle, Cause> {
-        if self.left {
-            return Err(Cause::NotAllowed);
-        }
-        let asks =
-            |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.id == PeerId::UNASSIGNED);
-        let others = self.peers.handles().filter(|handle| Some(*handle) != old);
-        if others.filter(asks).count() >= self.config.pending {
-            return Err(Cause::Crowded);
-        }
-        if let Some(old) = old {
-            self.replace(old, now);
-        }
-        let mut peer = Peer::new(from, PeerId::UNASSIGNED, State::Pending { since: now }, &self.config, now);
-        peer.nonce = nonce;
-        self.add(peer).ok_or(Cause::Crowded)
+        Some(handle)
     }
 
     fn handle_data(&mut self, handle: Handle, data: &Data<'_>, now: Time) {
         let room = self.events.waiting() < self.config.event_bytes;
         let Some(peer) = self.peers.get_mut(handle) else { return };
         peer.counters.messages_in.add(Kind::DATA, 1);
-        let (id, live) = (peer.id, peer.state == State::Live);
+        let (id, live) = (peer.id, peer.state.is_connected());
         // T-51: data that overtakes the connect reply cannot be delivered yet, so it is not acknowledged either.
         if peer.state == State::Connecting {
             return self.reject_from(handle, Cause::NotAllowed);
@@ -257,16 +202,13 @@ impl Endpoint {
     }
 
     /// Everything but ACKs and data.
-    fn handle_rare(&mut self, handle: Handle, assigned: bool, message: &Message<'_>, raw: &[u8], now: Time) {
+    fn handle_rare(&mut self, handle: Handle, message: &Message<'_>, raw: &[u8], now: Time) {
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.counters.messages_in.add(message.kind(), 1);
         }
         match message {
-            Message::Control(control) if assigned || is_first_word(&control.body) => {
-                self.handle_control(handle, control, raw, now);
-            }
-            Message::Control(_) | Message::Data(_) => self.reject_from(handle, Cause::NotAllowed),
-            Message::Ack(_) | Message::Keepalive => {}
+            Message::Control(control) => self.handle_control(handle, control, raw, now),
+            Message::Ack(_) | Message::Data(_) | Message::Keepalive => {}
         }
     }
 
@@ -323,7 +265,7 @@ impl Endpoint {
         }
     }
 
-    fn reject(&mut self, from: SocketAddrV4, cause: Cause) {
+    pub(super) fn reject(&mut self, from: SocketAddrV4, cause: Cause) {
         self.rejected.add(cause);
         self.tell_rejected(from, cause);
     }
@@ -333,11 +275,6 @@ impl Endpoint {
             self.events.push(Event::Rejected { from, cause }, &[]);
         }
     }
-}
-
-/// Returns whether a peer without an id may say this.
-const fn is_first_word(body: &Body<'_>) -> bool {
-    matches!(body, Body::ConnectRequest { .. } | Body::Disconnect { .. })
 }
 
 /// Rejections are told only while no more than this waits to be polled.

@@ -107,9 +107,9 @@ pub(super) fn queue(
 #[inline(always)]
 pub(super) const fn check_live(peer: &Peer) -> Result<(), SendError> {
     match peer.state {
-        State::Live => Ok(()),
+        State::Live | State::Contested { .. } => Ok(()),
         State::Draining { .. } | State::Leaving { .. } => Err(SendError::Leaving(peer.id)),
-        State::Pending { .. } | State::Connecting => Err(SendError::UnknownPeer(peer.id)),
+        State::Connecting => Err(SendError::UnknownPeer(peer.id)),
     }
 }
 

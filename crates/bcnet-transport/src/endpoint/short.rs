@@ -53,7 +53,6 @@ impl Endpoint {
 #[inline]
 pub(super) fn take_frequent(
     peer: &mut Peer,
-    assigned: bool,
     messages: &mut Messages<'_>,
     acks: &mut AckSummary,
     events: &mut Events,
@@ -66,7 +65,7 @@ pub(super) fn take_frequent(
     if parse_plain_ack(messages.rest()).is_some() {
         settle_next(peer, messages, acks, now);
     }
-    let takes = assigned && events.waiting() < config.event_bytes && peer.state == State::Live;
+    let takes = events.waiting() < config.event_bytes && peer.state == State::Live;
     if takes && parse_whole_data(messages.rest()).is_some() {
         let first = peer.inbox(Channel::Game).expected();
         let taken = take_next(peer, messages, events);

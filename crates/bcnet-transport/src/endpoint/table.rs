@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use crate::peer::{Peer, State};
+use crate::peer::Peer;
 use crate::wire::PeerId;
 
 /// Stands for a peer as long as it is in the table, whether it has an id or not. It is used again afterwards.
@@ -11,6 +11,9 @@ use crate::wire::PeerId;
 pub(super) struct Handle(u8);
 
 impl Handle {
+    /// Stands for no peer, but for answers to those who are none yet (T-71).
+    pub(super) const ANSWERS: Self = Self(u8::MAX);
+
     /// Returns the key of its deadline.
     pub(super) fn key(self) -> u32 {
         self.0.into()
@@ -31,13 +34,11 @@ impl Handle {
 pub(super) struct Table {
     peers: Vec<Option<Peer>>,
     by_id: [Option<Handle>; 128],
-    /// The last id that was given away.
-    last_id: u8,
 }
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { peers: Vec::new(), by_id: [None; 128], last_id: PeerId::HOST.0 }
+        Self { peers: Vec::new(), by_id: [None; 128] }
     }
 
     pub(super) fn get(&self, handle: Handle) -> Option<&Peer> {
@@ -54,8 +55,10 @@ impl Table {
         *self.by_id.get(usize::from(id.0))?
     }
 
-    pub(super) fn find_address(&self, address: SocketAddrV4) -> Option<Handle> {
-        self.handles().find(|handle| self.get(*handle).is_some_and(|peer| peer.address == address))
+    /// Returns the peers at an address: one that is connected at most, and those that have left it.
+    pub(super) fn at(&self, address: SocketAddrV4) -> impl Iterator<Item = (Handle, &Peer)> {
+        let peers = self.handles().filter_map(|handle| Some((handle, self.get(handle)?)));
+        peers.filter(move |(_, peer)| peer.address == address)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
@@ -88,20 +91,6 @@ impl Table {
         Some(peer)
     }
 
-    /// T-50: gives a peer the next free id, upward from the last one given, without 0x5C. A peer that is leaving keeps its
-    /// id but is not one of the `max` peers any more.
-    pub(super) fn assign(&mut self, handle: Handle, max: usize) -> Option<PeerId> {
-        if self.iter().filter(|peer| peer.state == State::Live).count() >= max {
-            return None;
-        }
-        let upward = (self.last_id + 1..=LAST_ID).chain(FIRST_ID..=self.last_id);
-        let id = upward.map(PeerId).find(|id| id.is_assignable() && self.find(*id).is_none())?;
-        self.get_mut(handle)?.id = id;
-        self.last_id = id.0;
-        self.register(id, Some(handle));
-        Some(id)
-    }
-
     /// Notes who has an id; a peer without one is in no list.
     fn register(&mut self, id: PeerId, handle: Option<Handle>) {
         if let Some(slot) = self.by_id.get_mut(usize::from(id.0)) {
@@ -109,6 +98,3 @@ impl Table {
         }
     }
 }
-
-const FIRST_ID: u8 = 2;
-const LAST_ID: u8 = 0x7E;

@@ -95,12 +95,18 @@ fn an_id_that_nobody_has_changes_nothing() {
 #[test]
 fn nobody_is_heard_without_an_id_and_without_a_request() {
     let mut host = End::host(plain());
-    for message in [reliable(0, b"x"), ack(Channel::Control, 0), disconnect(0, 0xFF), Message::Keepalive] {
+    for message in
+        [reliable(0, b"x"), ack(Channel::Control, 0), boot(0, BootReason::KICKED, 1), Message::Keepalive]
+    {
         host.hear_from(address(1), &from_peer(0xFF, &[message]), START);
     }
-    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 4);
+    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 4);
     assert!(host.endpoint.is_closed());
     assert_eq!(host.says(START), [""; 0]);
+    // A client that was turned away waits for this.
+    host.hear_from(address(1), &from_peer(0xFF, &[ack(Channel::Control, 0), disconnect(1, 0xFF)]), START);
+    assert_eq!(host.says(START), ["ack control seq=1"]);
+    assert!(host.endpoint.is_closed());
 }
 
 /// T-58: a malformed datagram changes nothing, not even its good half.
@@ -194,8 +200,8 @@ fn data_before_admission_is_not_heard() {
     assert_eq!(host.says(START), [""; 0]);
     assert_eq!(host.received(), [[0; 0]; 0]);
     assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 1);
+    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 1);
     host.endpoint.admit(address(1), START).expect("a free id");
-    assert_eq!(host.rejected_from(PeerId(2), Cause::NotAllowed), 2);
     host.hear_from(address(1), &from_peer(2, &[reliable(0, b"now")]), START);
     assert_eq!(host.received(), [b"now"]);
 }
@@ -379,17 +385,26 @@ fn a_request_of_a_peer_that_is_in_is_rejected() {
     assert_eq!(host.events(), [(told, vec![])]);
 }
 
-/// T-16, T-51: a control message without bit 15 is heard but not acknowledged, and a flood of such requests is bounded.
+/// T-16, T-51: a control message without bit 15 is heard but not acknowledged. A request is control message 0, for it is
+/// acknowledged as that.
 #[test]
 fn unreliable_control_messages_are_heard_without_an_ack() {
     let mut host = End::host(plain());
     let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
-    let odd =
-        Message::Control(Control { seq: Seq(9), reliable: false, urgent: true, body: request, tail: &[] });
-    host.hear_from(address(1), &from_peer(0xFF, &[odd]), START);
+    for (seq, reliable) in [(0, false), (9, true)] {
+        let odd = Control { seq: Seq(seq), reliable, urgent: true, body: request, tail: &[] };
+        host.hear_from(address(1), &from_peer(0xFF, &[Message::Control(odd)]), START);
+    }
     assert_eq!(host.says(START), [""; 0]);
-    assert!(host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
-    assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
+    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 2);
+    assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
+
+    let mut host = puppet(plain());
+    let goodbye = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
+    let odd = Control { seq: Seq(9), reliable: false, urgent: true, body: goodbye, tail: &[] };
+    host.hear_from(address(1), &from_peer(2, &[Message::Control(odd)]), START);
+    assert_eq!(host.says(START), [""; 0]);
+    assert_eq!(host.left(), [(PeerId(2), Leave::Disconnected)]);
 }
 
 /// T-01, T-58: flipped bits, cut and glued datagrams on a live pair: no panic, and what is honest still arrives.

@@ -14,5 +14,6 @@ mod net;
 mod parts;
 mod plain_acks;
 mod pressure;
+mod proof;
 mod repeats;
 mod timers;

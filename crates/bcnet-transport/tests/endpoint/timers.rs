@@ -62,7 +62,7 @@ fn an_ack_does_not_put_a_keepalive_off() {
 fn nobody_sends_keepalives_before_the_client_is_let_in() {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    assert_eq!(host.timeline(START, ms(9999)), ["0.000 ack control seq=0"]);
+    assert_eq!(host.timeline(START, ms(9999)), [""; 0]);
     let mut client = End::client(plain(), 1, START);
     client.flush(START);
     client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), START);
@@ -141,10 +141,7 @@ fn only_what_a_peer_says_itself_keeps_it_alive() {
 fn an_undecided_request_expires_after_ten_seconds() {
     let mut host = End::host(plain());
     host.hear_from(address(1), &connect(1), START);
-    host.timeline(START, before(ms(10_000)));
-    assert!(!host.endpoint.is_closed());
-    host.flush(ms(10_000));
-    assert!(host.endpoint.is_closed());
+    assert_eq!(host.endpoint.next_timeout(), None, "nothing is to be done about it");
     assert_eq!(host.endpoint.admit(address(1), ms(10_000)), Err(AdmitError::NoRequest(address(1))));
     assert_eq!(
         host.endpoint.refuse(address(1), BootReason::FULL, ms(10_000)),

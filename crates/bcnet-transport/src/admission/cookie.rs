@@ -1,0 +1,124 @@
+//! Numbers that a client acknowledges and drops, and that nobody can foresee.
+
+use core::ops::Range;
+
+use crate::inbox::WINDOW;
+use crate::wire::{Channel, Datagram, Message, Seq};
+
+/// Returns the numbers of game messages that a datagram acknowledges and that no newcomer was sent but as a cookie.
+pub(super) fn numbers(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
+    datagram.messages().filter_map(|message| match message {
+        Message::Ack(ack) if ack.id.channel == Channel::Game && ack.id.part.is_none() => {
+            Some(ack.id.seq).filter(|seq| usize::from(seq.0) >= WINDOW)
+        }
+        Message::Ack(_) | Message::Control(_) | Message::Data(_) | Message::Keepalive => None,
+    })
+}
+
+/// T-72, T-73: returns a number, drawn by `draw`, that both a new client and one that expects any of the numbers in
+/// `window`, or the one after, acknowledge and drop. Stock takes the difference without wrapping: it drops what is at
+/// least 0x4000 ahead, or at most 0x4000 behind. `None` if the window is too wide.
+pub(super) fn outside(window: &Range<u16>, draw: u64) -> Option<Seq> {
+    let [start, end] = [window.start, window.end].map(u64::from);
+    let numbers = match () {
+        () if start == 0 && end == 0 => 0x4000..0xC000,
+        () if start <= end && end <= 0x8000 => end + 0x4000..0x1_0000,
+        () if start <= end => end - 0x4000..start,
+        // The window wraps, so it begins near the end, and 0xFFFF is in it.
+        () => 0xBFFF.max(end + 0x4000)..start,
+    };
+    let count = numbers.end.checked_sub(numbers.start).filter(|count| *count >= MIN_COOKIES)?;
+    u16::try_from(numbers.start + draw % count).ok().map(Seq)
+}
+
+/// Returns SipHash-2-4 of two words.
+pub(super) fn hash([k0, k1]: [u64; 2], words: [u64; 2]) -> u64 {
+    let mut v = [
+        k0 ^ 0x736F_6D65_7073_6575,
+        k1 ^ 0x646F_7261_6E64_6F6D,
+        k0 ^ 0x6C79_6765_6E65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    for word in words.into_iter().chain([16 << 56]) {
+        v[3] ^= word;
+        v = round(round(v));
+        v[0] ^= word;
+    }
+    v[2] ^= 0xFF;
+    let v = round(round(round(round(v))));
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+const fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
+    a = a.wrapping_add(b);
+    b = b.rotate_left(13) ^ a;
+    a = a.rotate_left(32);
+    c = c.wrapping_add(d);
+    d = d.rotate_left(16) ^ c;
+    a = a.wrapping_add(d);
+    d = d.rotate_left(21) ^ a;
+    c = c.wrapping_add(b);
+    b = b.rotate_left(17) ^ c;
+    c = c.rotate_left(32);
+    [a, b, c, d]
+}
+
+/// From fewer numbers none is drawn.
+const MIN_COOKIES: u64 = 0x1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lcg::Lcg;
+
+    /// The test vector of the authors of SipHash for sixteen bytes.
+    #[test]
+    fn the_hash_is_siphash() {
+        let words = [0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908];
+        assert_eq!(hash(words, words), 0x3F2A_CC7F_57C2_9BDB);
+    }
+
+    /// T-69: what stock keeps: the difference of two numbers, not their distance around the circle.
+    fn stock_keeps(number: Seq, expected: u16) -> bool {
+        let ahead = i32::from(number.0) - i32::from(expected);
+        (0..0x4000).contains(&ahead) || ahead < -0x4000
+    }
+
+    fn bcnet_keeps(number: Seq, expected: u16) -> bool {
+        (0..0x4000).contains(&number.distance_from(Seq(expected)))
+    }
+
+    /// T-72, T-73
+    #[test]
+    fn nobody_keeps_a_cookie_whatever_it_expects() {
+        let mut lcg = Lcg(7);
+        let mut without = 0;
+        for step in 0..20_000_u64 {
+            let [start, width] = [65_536, 0x2000].map(|bound| u16::try_from(lcg.below(bound)).unwrap_or(0));
+            let window = if step == 0 { 0..0 } else { start..start.wrapping_add(width) };
+            let Some(number) = outside(&window, lcg.below(1 << 30)) else {
+                without += 1;
+                continue;
+            };
+            assert!(usize::from(number.0) >= WINDOW, "{number} is one that a newcomer keeps");
+            for ahead in 0..=window.end.wrapping_sub(window.start) {
+                let expected = window.start.wrapping_add(ahead);
+                assert!(
+                    !stock_keeps(number, expected) && !bcnet_keeps(number, expected),
+                    "{number} {window:?}"
+                );
+            }
+        }
+        assert_eq!(without, 0, "what is under way to one peer leaves room for a cookie");
+    }
+
+    /// T-72: fifteen bits.
+    #[test]
+    fn a_newcomers_cookie_is_one_of_32768() {
+        let numbers = (0..0x8000).filter_map(|draw| outside(&(0..0), draw));
+        assert_eq!(
+            numbers.map(|number| number.0).collect::<alloc::collections::BTreeSet<u16>>().len(),
+            0x8000
+        );
+    }
+}
