@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use bcnet_transport::Ids;
+
 use crate::game::{Opcode, SystemNumber};
 use crate::manifest::Manifest;
 use crate::network::Network;
@@ -29,6 +31,13 @@ pub struct Config {
     pub intermission: Option<Duration>,
     /// How many players there can be, at most 16 (S-04).
     pub player_limit: u8,
+    /// How many players there can be from one address; `None` is three quarters of all. A household or a LAN party behind
+    /// one address has that many, and there is room for others (S-13).
+    pub players_per_address: Option<u8>,
+    /// The same for one network, /16. Private addresses are the host's own network and do not count.
+    pub players_per_network: Option<u8>,
+    /// Networks that are let in without proof and without those limits: the machine itself, proxies, load tests (S-13).
+    pub trusted: Vec<Network>,
     /// What a client must know to be let in.
     pub password: Option<String>,
     /// What a player is told on arrival, line by line. Empty: nothing.
@@ -86,6 +95,9 @@ impl Default for Config {
             frag_limit: None,
             intermission: Some(Duration::from_secs(30)),
             player_limit: 8,
+            players_per_address: None,
+            players_per_network: None,
+            trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
             password: None,
             welcome: String::new(),
             say_as: SayAs::default(),
@@ -107,7 +119,7 @@ impl Default for Config {
             relay_rate: 64 << 10,
             handshake_timeout: Duration::from_secs(60),
             round_timeout: Duration::from_secs(20),
-            transport: bcnet_transport::Config::default(),
+            transport: bcnet_transport::Config { ids: Ids::Random, ..bcnet_transport::Config::default() },
         }
     }
 }
@@ -116,6 +128,11 @@ impl Config {
     /// Returns how many players there can be.
     pub(crate) fn places(&self) -> usize {
         usize::from(self.player_limit).min(MAX_SLOTS)
+    }
+
+    /// Returns how many players of one address or network there can be.
+    pub(crate) fn share(&self, limit: Option<u8>) -> usize {
+        limit.map_or((self.places() * 3 / 4).max(1), usize::from)
     }
 
     /// Returns what clients are told before they load.

@@ -1,9 +1,12 @@
 //! How often an address or a peer may do something, in bounded memory.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::Time;
+
+use crate::network::{NETWORK, Network};
 
 /// How often something may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,103 +65,50 @@ impl Bucket {
         }
         is_enough
     }
-
-    /// Puts a token back.
-    fn give(&mut self, rate: Rate) {
-        self.level = self.level.saturating_add(rate.per).min(rate.full());
-    }
 }
 
-/// S-13: who may ask to be let in, in a fixed table of /24 networks. While few ask, everyone may. While many do, only
-/// those who have asked before, as clients do and forgers of addresses do not; whoever then proves to be real does not
-/// count.
-#[derive(Debug)]
-pub(crate) struct ConnectLimiter {
-    seed: u64,
-    asked: Vec<Option<Asked>>,
-    all: Bucket,
+/// S-13: how often an address and its network may join, of those who have done so lately. All of them have proved that they
+/// are where they say, so nobody can fill the table for others.
+#[derive(Debug, Default)]
+pub(crate) struct JoinLimiter {
+    recent: VecDeque<(Network, Bucket)>,
 }
 
-/// A network from which a query came.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    network: u32,
-    since: Time,
-    last: Time,
-    bucket: Bucket,
-}
-
-impl ConnectLimiter {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self { seed, asked: Vec::new(), all: Bucket::new(ASKING, Time::ZERO) }
+impl JoinLimiter {
+    /// Returns whether `from` may join now.
+    pub(crate) fn may_join(&self, from: Ipv4Addr, now: Time) -> bool {
+        joining(from).into_iter().all(|(network, rate)| {
+            let known = self.recent.iter().find(|(other, _)| *other == network);
+            known.is_none_or(|&(_, mut bucket)| bucket.take(1, rate, now))
+        })
     }
 
-    /// Returns whether the request of `from` is listened to.
-    pub(crate) fn allow(&mut self, from: Ipv4Addr, now: Time) -> bool {
-        self.asked.resize(ASKED, None);
-        let before = match self.find(from) {
-            Some(asked) => {
-                asked.last = now;
-                if !asked.bucket.take(1, ASKING_NETWORK, now) {
-                    return false;
-                }
-                now.since(asked.since) >= ASKED_BEFORE
+    /// Notes that `from` has joined.
+    pub(crate) fn joined(&mut self, from: Ipv4Addr, now: Time) {
+        for (network, rate) in joining(from) {
+            let known = self.recent.iter().position(|(other, _)| *other == network);
+            let known = known.and_then(|at| self.recent.remove(at));
+            let (_, mut bucket) = known.unwrap_or((network, Bucket::new(rate, now)));
+            let _ = bucket.take(1, rate, now);
+            if self.recent.len() >= MAX_RECENT {
+                self.recent.pop_front();
             }
-            None => {
-                self.remember(from, now);
-                false
-            }
-        };
-        self.all.take(1, ASKING, now) || before
-    }
-
-    /// An address that was let in and has answered is real.
-    pub(crate) fn proven(&mut self, from: Ipv4Addr) {
-        self.all.give(ASKING);
-        if let Some(asked) = self.find(from) {
-            asked.bucket.give(ASKING_NETWORK);
+            self.recent.push_back((network, bucket));
         }
     }
-
-    fn find(&mut self, from: Ipv4Addr) -> Option<&mut Asked> {
-        let network = u32::from(from) >> 8;
-        self.near(network).iter_mut().flatten().find(|asked| asked.network == network)
-    }
-
-    /// Those who came just now are not forgotten for newer ones, or a flood would wash away whoever asks again.
-    fn remember(&mut self, from: Ipv4Addr, now: Time) {
-        let network = u32::from(from) >> 8;
-        let mut bucket = Bucket::new(ASKING_NETWORK, now);
-        let _ = bucket.take(1, ASKING_NETWORK, now);
-        let oldest = self.near(network).iter_mut().min_by_key(|place| place.map(|asked| asked.last));
-        if let Some(place) = oldest.filter(|place| place.is_none_or(|it| now.since(it.last) >= REMEMBERED)) {
-            *place = Some(Asked { network, since: now, last: now, bucket });
-        }
-    }
-
-    /// Returns where a network may be.
-    fn near(&mut self, network: u32) -> &mut [Option<Asked>] {
-        let start = place(network, self.seed, ASKED);
-        self.asked.get_mut(start..start + WAYS).unwrap_or_default()
-    }
 }
 
-/// Returns the first of the places that a network may have.
-fn place(network: u32, seed: u64, places: usize) -> usize {
-    let mixed = (u64::from(network) ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    usize::try_from(mixed).unwrap_or(0) % (places / WAYS) * WAYS
+/// Returns what counts together for those who join, and how often.
+fn joining(from: Ipv4Addr) -> [(Network, Rate); 2] {
+    [(Network::around(from, 32), JOINING), (Network::around(from, NETWORK), JOINING_NETWORK)]
 }
 
-const WAYS: usize = 4;
-/// Requests to be let in at once; one more comes back per second. The transport has room for 32 in ten seconds.
-const ASKING: Rate = Rate::per_second(1, 20);
-/// Of them, from one network: everyone of a local network may come at once.
-const ASKING_NETWORK: Rate = Rate::per_second(1, 16);
-/// Networks that have asked, for how long at least they are remembered, and when asking again is another time. A stock
-/// client asks every second.
-const ASKED: usize = 512;
-const REMEMBERED: Duration = Duration::from_millis(1500);
-const ASKED_BEFORE: Duration = Duration::from_millis(500);
+/// How often one address may join: everyone of a house at once, and then as often as a person could leave and come back.
+const JOINING: Rate = Rate::every(Duration::from_secs(5), 16);
+/// The same for all addresses of a network.
+const JOINING_NETWORK: Rate = Rate::every(Duration::from_secs(2), 32);
+/// How many addresses and networks are remembered.
+const MAX_RECENT: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -184,42 +134,35 @@ mod tests {
 
     /// S-13
     #[test]
-    fn one_network_leaves_room_for_others() {
-        let mut limiter = ConnectLimiter::new(3);
-        let loud = Ipv4Addr::new(192, 0, 2, 1);
-        let opened = (0..10_000).filter(|n| limiter.allow(loud, Time::from_micros(n * 1000))).count();
-        assert!((16..=26).contains(&opened), "{opened} in ten seconds");
-        let quiet = Ipv4Addr::new(198, 51, 100, 1);
-        let now = Time::from_micros(10_000_000);
-        assert!(limiter.allow(quiet, now) || limiter.allow(quiet, now + Duration::from_secs(1)));
-    }
-
-    /// S-13: a thousand forged networks a second.
-    #[test]
-    fn in_a_flood_who_asks_again_is_listened_to() {
-        let mut limiter = ConnectLimiter::new(3);
-        let (mut forged, mut tries) = (0_u32, 0);
-        for step in 0..20_000_u32 {
-            let now = Time::from_micros(u64::from(step) * 1000);
-            forged += u32::from(limiter.allow(Ipv4Addr::from(0x0B00_0000 + (step << 8)), now));
-            if step >= 5000 && step % 1000 == 0 {
-                tries += 1;
-                if limiter.allow(Ipv4Addr::new(198, 51, 100, 1), now) {
-                    break;
-                }
+    fn an_address_joins_as_often_as_a_person_could_and_others_as_they_like() {
+        let mut limiter = JoinLimiter::default();
+        let [busy, near, far] = [[192, 0, 2, 1], [192, 0, 9, 9], [198, 51, 100, 1]].map(Ipv4Addr::from);
+        let mut joins = |from, now| {
+            let may = limiter.may_join(from, now);
+            if may {
+                limiter.joined(from, now);
             }
-        }
-        assert!((2..=10).contains(&tries), "{tries}");
-        assert!(forged <= 20 + 15, "{forged}");
+            may
+        };
+        let hour = (0..3600).filter(|second| joins(busy, Time::from_micros(second * 1_000_000))).count();
+        assert!((16 + 3600 / 5 - 2..=16 + 3600 / 5).contains(&hour), "{hour}");
+        let now = Time::from_micros(3_600_000_000);
+        assert!(joins(near, now) && joins(far, now));
     }
 
+    /// S-13: many addresses of one network.
     #[test]
-    fn whoever_is_real_does_not_count() {
-        let mut limiter = ConnectLimiter::new(3);
-        let from = Ipv4Addr::new(192, 0, 2, 1);
-        for _ in 0..1000 {
-            assert!(limiter.allow(from, Time::ZERO));
-            limiter.proven(from);
-        }
+    fn a_network_joins_less_often_than_its_addresses_could() {
+        let mut limiter = JoinLimiter::default();
+        let joined = (0..10_000_u32).filter(|n| {
+            let from = Ipv4Addr::from(0xC000_0000 + n % 0xFFFF);
+            let may = limiter.may_join(from, Time::ZERO);
+            if may {
+                limiter.joined(from, Time::ZERO);
+            }
+            may
+        });
+        assert_eq!(joined.count(), 32);
+        assert!(limiter.recent.len() <= MAX_RECENT);
     }
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+/// S-13: how many bits the addresses have in common that count as one network when players are counted.
+pub(crate) const NETWORK: u8 = 16;
+
 /// An IPv4 address or a block of them, in CIDR form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {

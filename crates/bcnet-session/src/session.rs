@@ -18,7 +18,7 @@ use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, T
 use crate::config::{Config, Rules};
 use crate::event::Event;
 use crate::game::Message;
-use crate::limit::{Bucket, ConnectLimiter, Rate};
+use crate::limit::{Bucket, JoinLimiter, Rate};
 use crate::line::{Rank, Said, Source};
 use crate::master::Masters;
 use crate::member::{Member, Roster, State};
@@ -54,7 +54,7 @@ pub struct Session<E: Engine = Endpoint> {
     /// Scores of those who left, by name.
     remembered: VecDeque<(String, Score)>,
     query_limiter: QueryLimiter,
-    connect_limiter: ConnectLimiter,
+    join_limiter: JoinLimiter,
     masters: Masters,
     query_number: u32,
     /// GameSpy texts to send.
@@ -73,10 +73,10 @@ pub struct Session<E: Engine = Endpoint> {
 }
 
 impl Session {
-    /// A session that nobody is in. The same seed and input give the same output.
+    /// A session that nobody is in. The same seed and input give the same output; nobody who plays may guess it.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
-        let engine = Endpoint::host(config.transport.clone());
+        let engine = Endpoint::host(config.transport.clone()).with_secret(seed);
         Self::with_engine(config, engine, seed)
     }
 }
@@ -99,7 +99,7 @@ impl<E: Engine> Session<E> {
             epoch: Time::ZERO,
             remembered: VecDeque::new(),
             query_limiter: QueryLimiter::new(seed),
-            connect_limiter: ConnectLimiter::new(seed),
+            join_limiter: JoinLimiter::default(),
             due: masters.due(),
             masters,
             query_number: 1,
@@ -125,10 +125,6 @@ impl<E: Engine> Session<E> {
     /// A datagram arrived, as it came from the socket; with the transport's `cipher` off, deciphered, unless it begins
     /// with `\`.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
-        if bytes.first() == Some(&PeerId::UNASSIGNED.0) && !self.is_heard(from, now) {
-            self.counters.ignored += 1;
-            return;
-        }
         self.endpoint.handle_datagram(from, bytes, now);
         self.pump(now);
     }
@@ -279,7 +275,8 @@ impl<E: Engine> Session<E> {
                 }
                 transport::Event::Left { peer, reason } => self.left(peer, reason, now),
                 transport::Event::Query { from } => self.queried(from, &received, now),
-                transport::Event::Joined { .. } | transport::Event::Rejected { .. } => {}
+                transport::Event::Joined { peer } => self.joined(peer, now),
+                transport::Event::Rejected { .. } => {}
             }
         }
         self.received = received;

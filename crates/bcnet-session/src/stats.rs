@@ -133,7 +133,7 @@ pub struct Counters {
     pub admitted: u64,
     /// Clients turned away.
     pub refused: u64,
-    /// Datagrams of those who ask to be let in that were not listened to, because too many ask.
+    /// Requests to be let in that were left unanswered, because their address or network joins too often (S-13).
     pub ignored: u64,
     /// Game messages that came from players in the game.
     pub messages_in: u64,

@@ -127,12 +127,6 @@ impl Endpoint {
         self.peers.iter().filter(|peer| peer.state.is_connected()).map(|peer| peer.id)
     }
 
-    /// Returns where a peer's datagrams come from.
-    #[must_use]
-    pub fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
-        self.peer(peer).map(|peer| peer.address)
-    }
-
     #[inline(never)]
     fn handle_alarm(&mut self, handle: Handle, now: Time) {
         let Some(due) = self.peers.get(handle).map(|peer| peer.next_timeout(&self.config)) else {
@@ -372,6 +366,10 @@ impl Engine for Endpoint {
 
     fn mask_addresses(&mut self, mask: bool) {
         self.masks = mask;
+    }
+
+    fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
+        self.peer(peer).map(|peer| peer.address)
     }
 
     fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {

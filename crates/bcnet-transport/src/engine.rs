@@ -151,6 +151,10 @@ pub trait Engine: Debug {
     /// To a host: from now on, names and goodbyes are passed on without the addresses in them, or with them.
     fn mask_addresses(&mut self, mask: bool);
 
+    /// Returns where a peer's datagrams come from.
+    #[must_use]
+    fn address(&self, peer: PeerId) -> Option<SocketAddrV4>;
+
     /// Returns the numbers of the reliable messages to a peer on a channel from the oldest that it has not acknowledged up
     /// to, not including, that of the next to be queued. The range is empty if it has everything; `None` if it is gone.
     #[must_use]

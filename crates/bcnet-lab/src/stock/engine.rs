@@ -90,6 +90,11 @@ impl Engine for Stock {
         self.masks = mask;
     }
 
+    fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
+        let address = self.entry(peer)?.address;
+        Some(SocketAddrV4::new(address, self.ports.get(&address).copied().unwrap_or(super::DEFAULT_PORT)))
+    }
+
     fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
         let peer = self.entry(peer)?;
         let next = Seq(peer.sending[lane(channel)]);

@@ -14,31 +14,36 @@ use crate::line::{Rank, Said, Source};
 use crate::manifest::{Manifest, Mismatch, Reply};
 use crate::member::{Answers, Member, State};
 use crate::message::{self, Score};
-use crate::network::any_contains;
+use crate::network::{NETWORK, Network, any_contains};
 use crate::stats::Anomaly;
 use crate::text;
 
 impl<E: Engine> Session<E> {
-    /// S-13: returns whether a client without an id is listened to: one that asks to be let in, or is in and did not
-    /// hear of it.
-    pub(super) fn is_heard(&mut self, from: SocketAddrV4, now: Time) -> bool {
-        let known = self.members.iter().flatten().any(|member| member.address == from);
-        known || self.connect_limiter.allow(*from.ip(), now)
-    }
-
     /// S-10 to S-13: a client asks to be let in.
     pub(super) fn requested(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
         if let Err(reason) = self.may_join(from, password, now) {
             return self.refuse(from, reason, now);
         }
+        let trusted = self.is_trusted(from);
+        if !trusted && !self.join_limiter.may_join(*from.ip(), now) {
+            self.counters.ignored += 1;
+            return self.endpoint.ignore(from);
+        }
+        let answered =
+            if trusted { self.endpoint.admit(from, now) } else { self.endpoint.challenge(from, now) };
+        if answered.is_err() {
+            self.refuse(from, BootReason::FULL, now);
+        }
+    }
+
+    /// S-13: a client has proved that it hears us, or is trusted: it is checked.
+    pub(super) fn joined(&mut self, peer: PeerId, now: Time) {
+        let Some(address) = self.endpoint.address(peer) else { return };
         if self.members.is_empty() {
             self.epoch = now;
         }
-        let Ok(peer) = self.endpoint.admit(from, now) else {
-            return self.refuse(from, BootReason::FULL, now);
-        };
         let state = State::Checking { round: 0, until: now + self.config.round_timeout };
-        let member = Member::new(peer, from, state, super::play::relay_rate(&self.config), now);
+        let member = Member::new(peer, address, state, super::play::relay_rate(&self.config), now);
         if self.members.len() <= usize::from(peer.0) {
             self.members.resize_with(usize::from(peer.0) + 1, || None);
         }
@@ -47,9 +52,17 @@ impl<E: Engine> Session<E> {
         }
         self.await_names(peer);
         self.counters.admitted += 1;
-        self.tell(Event::Joining { peer, address: from });
-        self.ask(peer, 0, now);
+        self.tell(Event::Joining { peer, address });
         self.rearm();
+        // Others may have come in since it was answered.
+        if self.is_crowded(address)
+            || !self.is_trusted(address) && !self.join_limiter.may_join(*address.ip(), now)
+        {
+            self.counters.refused += 1;
+            return self.boot(peer, BootReason::FULL, now);
+        }
+        self.join_limiter.joined(*address.ip(), now);
+        self.ask(peer, 0, now);
     }
 
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) {
@@ -78,27 +91,35 @@ impl<E: Engine> Session<E> {
         if self.round.is_over() {
             return Err(BootReason::DEFAULT);
         }
-        if self.taken_slots().count() >= self.config.places() {
+        if self.others(from).filter(|member| member.slot.is_some()).count() >= self.config.places()
+            || self.is_crowded(from)
+        {
             return Err(BootReason::FULL);
         }
-        self.make_room(now)
+        Ok(())
     }
 
-    /// S-13: those who have never answered may be spoofed. They take no slot, there are not many of them, and the
-    /// oldest gives way.
-    fn make_room(&mut self, now: Time) -> Result<(), BootReason> {
-        let unproven = || self.members.iter().flatten().filter(|member| member.slot.is_none());
-        if unproven().count() < MAX_UNPROVEN {
-            return Ok(());
-        }
-        let oldest = unproven().min_by_key(|member| member.joined);
-        match oldest.filter(|member| now.since(member.joined) >= PROVING).map(|member| member.id) {
-            Some(peer) => {
-                self.boot(peer, BootReason::TIMED_OUT, now);
-                Ok(())
-            }
-            None => Err(BootReason::FULL),
-        }
+    /// S-13: returns whether as many players are in from an address, or from its network, as may be.
+    fn is_crowded(&self, from: SocketAddrV4) -> bool {
+        let (ip, config) = (*from.ip(), &self.config);
+        let network = Network::around(ip, NETWORK);
+        let count = |network: Network| {
+            self.others(from).filter(|member| network.contains(*member.address.ip())).count()
+        };
+        let full = |limit: Option<u8>, network| count(network) >= config.share(limit);
+        !self.is_trusted(from)
+            && (full(config.players_per_address, Network::around(ip, 32))
+                || !ip.is_private() && full(config.players_per_network, network))
+    }
+
+    /// S-13: returns whether an address is that of the host, a proxy or a load test.
+    fn is_trusted(&self, from: SocketAddrV4) -> bool {
+        any_contains(&self.config.trusted, *from.ip())
+    }
+
+    /// Returns everyone but who is at an address: who asks there takes the place of the one who is (T-53).
+    fn others(&self, from: SocketAddrV4) -> impl Iterator<Item = &Member> {
+        self.members.iter().flatten().map(Box::as_ref).filter(move |member| member.address != from)
     }
 
     /// S-03: a client tells its name. The transport has passed it on already.
@@ -142,8 +163,6 @@ impl<E: Engine> Session<E> {
         }
         if let Some(member) = self.member_mut(peer) {
             member.slot = Some(free);
-            let address = *member.address.ip();
-            self.connect_limiter.proven(address);
         }
         true
     }
@@ -321,10 +340,5 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// Clients that have never answered, at most.
-/// As each lingers for 15 seconds when it is thrown out, more would use up the 124 ids.
-const MAX_UNPROVEN: usize = 16;
-/// How long one of them is left alone when others want its place.
-const PROVING: Duration = Duration::from_secs(3);
 /// How long a client may take to read why it is turned away.
 const READING: Duration = Duration::from_secs(3);
