@@ -36,8 +36,6 @@ pub struct Config {
     pub players_per_address: Option<u8>,
     /// The same for one network, /16. Private addresses are the host's own network and do not count.
     pub players_per_network: Option<u8>,
-    /// Networks that are let in without proof and without those limits: the machine itself, proxies, load tests (S-13).
-    pub trusted: Vec<Network>,
     /// What a client must know to be let in.
     pub password: Option<String>,
     /// What a player is told on arrival, line by line. Empty: nothing.
@@ -70,7 +68,8 @@ pub struct Config {
     pub masters: Vec<SocketAddrV4>,
     /// The UDP port that players reach this server at, for [`masters`](Self::masters).
     pub advertise_port: u16,
-    /// Networks to which no limit by address applies: of proxies, and of whoever tests with many players.
+    /// Networks to which no limit by address applies, and whose clients are let in without proof (S-13): of proxies, and of
+    /// whoever tests with many players.
     pub trusted: Vec<Network>,
     /// Replies to queries per second, to all networks together (S-07).
     pub query_rate: u32,
@@ -97,7 +96,6 @@ impl Default for Config {
             player_limit: 8,
             players_per_address: None,
             players_per_network: None,
-            trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
             password: None,
             welcome: String::new(),
             say_as: SayAs::default(),

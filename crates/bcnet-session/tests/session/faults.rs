@@ -119,7 +119,7 @@ fn a_session_can_be_repeated() {
         let mut world = World::with_faults(Config::default(), bad_network(), seed);
         for n in 0..4 {
             world.connect(&format!("Player {n}"), "");
-            world.run(SECOND);
+            world.run(5 * SECOND);
         }
         for number in 0..50 {
             let payload = numbered(1, number);

@@ -10,7 +10,7 @@ use bcnet_transport::{Leave, Time};
 use crate::join::join_event;
 use crate::play::playing;
 use crate::vectors::hex;
-use crate::world::{Client, TICK, World};
+use crate::world::{Client, TICK, World, everyone};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Of a [`World`] without faults.
@@ -67,12 +67,13 @@ fn check_introductions(world: &World, players: usize) {
     assert_eq!(world.session.status(world.now).in_game, players);
 }
 
-/// S-29: one round trip to be let in, five for the files, one to enter; nothing waits for a clock, nor for others who come
-/// or are there.
+/// S-29: one round trip to be heard, one to be let in, five for the files, one to enter; nothing waits for a clock, nor for
+/// others who come or are there. Who is trusted needs no proof.
 #[test]
-fn a_join_takes_seven_round_trips() {
-    for together in [1, 8] {
-        let mut world = World::new(Config { player_limit: 16, ..Config::default() });
+fn a_join_takes_eight_round_trips() {
+    for (together, trusted, trips) in [(1, vec![], 8), (8, vec![], 8), (1, everyone(), 7), (8, everyone(), 7)]
+    {
+        let mut world = World::new(Config { player_limit: 16, trusted, ..Config::default() });
         for group in 0..2 {
             let start = world.now + TICK;
             for n in 0..together {
@@ -81,7 +82,7 @@ fn a_join_takes_seven_round_trips() {
             world.run(SECOND);
             for client in &world.clients[world.clients.len() - together..] {
                 let entered = heard(client, &join_event(client.client.id().0)).expect("it is in the game");
-                assert_eq!(entered.since(start), 7 * ROUND_TRIP, "{} of {together}", client.name);
+                assert_eq!(entered.since(start), trips * ROUND_TRIP, "{} of {together}", client.name);
             }
         }
     }
@@ -114,7 +115,7 @@ fn a_deaf_player_holds_up_nobody_and_misses_nothing() {
     world.run(ROUND_TRIP);
     for at in [1, 2, late] {
         let told = heard(&world.clients[at], &join_event(id.0)).expect("it is told");
-        assert_eq!(told.since(start), 7 * ROUND_TRIP, "{at}");
+        assert_eq!(told.since(start), 8 * ROUND_TRIP, "{at}");
     }
     let chat = |from: u8| [&[0x2C, from, 0, 0, 0, 2, 0][..], b"hi"].concat();
     world.send(late, &chat(id.0));
@@ -177,7 +178,7 @@ fn a_player_who_renames_itself_all_the_time_holds_up_nobody() {
         world.tick();
     }
     let entered = heard(&world.clients[late], &join_event(4)).expect("it is in the game");
-    assert_eq!(entered.since(start), 7 * ROUND_TRIP);
+    assert_eq!(entered.since(start), 8 * ROUND_TRIP);
 }
 
 /// S-54: what is held back for a player is limited as what waits for it anywhere. Who takes nothing for ten seconds is gone

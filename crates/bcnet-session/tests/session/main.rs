@@ -1,5 +1,6 @@
 //! A session through its whole life, in virtual time.
 
+mod admission;
 mod client;
 mod fairness;
 mod faults;

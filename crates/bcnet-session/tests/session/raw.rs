@@ -4,10 +4,10 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_session::{Config, PlayerState, Session};
-use bcnet_transport::{Time, cipher};
+use bcnet_transport::{Ids, Time, cipher};
 
 use crate::vectors::hex;
-use crate::world::World;
+use crate::world::{World, everyone};
 
 struct Raw {
     session: Session,
@@ -84,11 +84,17 @@ impl Raw {
     }
 }
 
+/// As the captured server was: who asks is let in, and ids go upward.
+fn captured() -> Config {
+    let transport = bcnet_transport::Config { ids: Ids::Sequential, ..Config::default().transport };
+    Config { transport, trusted: everyone(), ..Config::default() }
+}
+
 /// S-01, S-03, S-20, S-25, S-30, S-31, S-40: the captured join of one client, datagram by datagram.
 #[test]
 fn a_client_of_bare_bytes_joins_chats_and_leaves() {
     let mut raw = Raw {
-        session: Session::new(Config { name: "My Game23".into(), ..Config::default() }, 1),
+        session: Session::new(Config { name: "My Game23".into(), ..captured() }, 1),
         now: Time::ZERO,
         address: "10.10.10.239:22101".parse().expect("an address"),
     };
@@ -131,8 +137,8 @@ fn a_client_of_bare_bytes_joins_chats_and_leaves() {
 /// A caller that ciphers itself, in batches say, hands over and gets plain bytes.
 #[test]
 fn without_the_cipher_datagrams_are_plain() {
-    let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
-    let mut session = Session::new(Config { transport, mask_addresses: true, ..Config::default() }, 1);
+    let transport = bcnet_transport::Config { cipher: false, ..captured().transport };
+    let mut session = Session::new(Config { transport, mask_addresses: true, ..captured() }, 1);
     let client: SocketAddrV4 = "10.10.10.239:22101".parse().expect("an address");
     let connect = hex("FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00");
     let mut buffer = [0; 2048];

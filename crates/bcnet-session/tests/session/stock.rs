@@ -8,7 +8,7 @@ use bcnet_lab::{Faults, Link};
 use bcnet_session::client::{Client, Event, Options};
 use bcnet_session::{Config, Session};
 use bcnet_transport::wire::{Datagram, Delivery, Message, PeerId, Role, Writer};
-use bcnet_transport::{Quality, Time, cipher};
+use bcnet_transport::{Prove, Quality, Time, cipher};
 
 use crate::world::{HOST, reply};
 
@@ -83,8 +83,9 @@ impl Arena {
         let mut buffer = [0; 2048];
         while let Some(transmit) = self.session.poll_transmit(&mut buffer, now) {
             let bytes = &buffer[..transmit.len];
-            let player =
-                self.players.iter_mut().find(|player| player.address == transmit.to).expect("a player");
+            let Some(player) = self.players.iter_mut().find(|player| player.address == transmit.to) else {
+                continue;
+            };
             if !player.deaf {
                 fly(&mut self.flying, &mut player.links[0], (HOST, transmit.to), bytes, now);
             }
@@ -247,6 +248,49 @@ fn stock_clients_join_and_talk_on_a_bad_network() {
         arena.run(30 * SECOND);
         assert_eq!(arena.in_game(), 2, "seed {seed}");
         talk(&mut arena);
+    }
+}
+
+/// T-51, T-71: whatever is lost, a stock client that was acknowledged is a player soon after, with a forger at work and
+/// without. The cookie leaves nothing in its queues.
+#[test]
+fn no_stock_client_is_left_waiting_at_twenty_percent_loss() {
+    let faults = Faults { loss: 0.2, delay: Duration::from_millis(30), ..Faults::default() };
+    let mut slowest = Duration::ZERO;
+    for seed in 0..1000 {
+        let mut arena = Arena::new(1, &faults, 3 * seed);
+        let mut config = Config::default();
+        config.transport.prove = Prove::Ack;
+        arena.session = Session::new(config, seed);
+        let attacked = seed % 10 == 0;
+        let is_named = |arena: &Arena| arena.session.players().any(|player| !player.name.is_empty());
+        while !is_named(&arena) {
+            assert!(arena.now < Time::ZERO + 40 * SECOND, "seed {seed}: {:?}", arena.session.counters());
+            if attacked {
+                forge(&mut arena);
+            }
+            arena.frame();
+        }
+        slowest = slowest.max(arena.now.since(Time::ZERO));
+        if seed < 20 {
+            arena.run(60 * SECOND);
+            assert_eq!(arena.in_game(), 1, "seed {seed}");
+            assert!(arena.is_settled(), "seed {seed}");
+            let client = arena.players[0].client.engine().lengths(PeerId::HOST).expect("the host");
+            assert_eq!((client.acks, client.retx, client.first), (0, 0, 0), "seed {seed}");
+        }
+    }
+    println!("the slowest was there after {slowest:?}");
+}
+
+/// Requests from ten forged addresses.
+fn forge(arena: &mut Arena) {
+    for n in 0..10 {
+        let count = u32::try_from(arena.now.as_micros() / 1000).expect("short") * 10 + n;
+        let mut connect = crate::vectors::bytes("dg-connect");
+        cipher::encrypt(&mut connect);
+        let from = SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + count), 22101);
+        arena.session.handle_datagram(from, &mut connect, arena.now);
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bcnet_lab::{Faults, Link};
 use bcnet_session::client::{self, End, Nonsense, Options};
-use bcnet_session::{Config, Event, Manifest, Session};
+use bcnet_session::{Config, Event, Manifest, Network, Session};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{self as transport, Connect, Leave, Quality, Time, cipher};
+use bcnet_transport::{self as transport, Connect, Ids, Leave, Quality, Time, cipher};
 
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
@@ -69,7 +69,9 @@ impl World {
         Self::with_faults(config, Faults { delay: Duration::from_millis(20), ..Faults::default() }, 1)
     }
 
-    pub(crate) fn with_faults(config: Config, faults: Faults, seed: u64) -> Self {
+    /// Ids go upward, so that tests can tell them beforehand.
+    pub(crate) fn with_faults(mut config: Config, faults: Faults, seed: u64) -> Self {
+        config.transport.ids = Ids::Sequential;
         Self {
             now: Time::ZERO,
             session: Session::new(config, seed),
@@ -308,6 +310,11 @@ impl Client {
             _ => {}
         }
     }
+}
+
+/// Networks to trust: all of them.
+pub(crate) fn everyone() -> Vec<Network> {
+    vec![Network::around(Ipv4Addr::UNSPECIFIED, 0)]
 }
 
 /// A client's answer to a round: captured ones where they are known, else of the same size.

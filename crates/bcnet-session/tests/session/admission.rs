@@ -1,0 +1,346 @@
+//! Attacks on those who come and on those who are there: nobody is thrown out, kept out or flooded.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_session::{Config, Network, PlayerState};
+use bcnet_transport::wire::PeerId;
+use bcnet_transport::{Prove, Time, cipher};
+
+use crate::hostile::{UNDISTURBED, delay_during};
+use crate::play::playing;
+use crate::vectors::bytes;
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// What an attack may add to the way of a line.
+const MARGIN: Duration = Duration::from_millis(20);
+
+/// A connect request with this nonce.
+fn connect(nonce: u32) -> Vec<u8> {
+    let mut bytes = bytes("dg-connect");
+    bytes[11..15].copy_from_slice(&nonce.to_le_bytes());
+    cipher::encrypt(&mut bytes);
+    bytes
+}
+
+/// What a client says that has heard an id and a cookie: the ACKs, and whatever follows.
+fn thanks(id: u8, cookie: u16, more: &[u8]) -> Vec<u8> {
+    let [low, high] = cookie.to_le_bytes();
+    let count = if more.is_empty() { 2 } else { 3 };
+    let mut bytes = [&[id, count, 0x01, 0, 0, 0x02, 0x01, low, high, 0][..], more].concat();
+    cipher::encrypt(&mut bytes);
+    bytes
+}
+
+/// An identity, control message 1.
+fn identity(id: u8) -> Vec<u8> {
+    [&[0x00, 0x0E, 0xC0, 1, 0, id, 10, 0, 0, 1][..], &[0x51, 0, 0, 0]].concat()
+}
+
+fn forged(n: u32) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from(n), 22101)
+}
+
+/// Forged addresses of 65,536 networks, in turns.
+fn network(n: u32) -> SocketAddrV4 {
+    forged(0x0B00_0001 + ((n % 0x1_0000) << 8))
+}
+
+fn strict() -> Config {
+    let mut config = Config::default();
+    config.transport.prove = Prove::Ack;
+    config
+}
+
+fn check_unharmed(world: &World, players: usize) {
+    assert_eq!(world.session.status(world.now).in_game, players);
+    assert!(!world.event_names().contains(&"left"), "{:?}", world.events.last());
+}
+
+/// T-53, T-71, S-13: 20,000 requests a second with a new nonce each time, all of one address.
+#[test]
+fn requests_with_changing_nonces_disturb_nobody() {
+    for config in [Config::default(), strict()] {
+        let mut world = playing(config, 2);
+        let before = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
+        let longest = delay_during(&mut world, |world, step| {
+            for n in 0..100 {
+                world.inject(forged(0x0B00_0001), &connect(step * 100 + n));
+            }
+        });
+        assert!(longest <= UNDISTURBED + MARGIN, "{longest:?}");
+        check_unharmed(&world, 2);
+        // A hundred lines of twelve bytes and their ACKs.
+        let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;
+        assert!(bytes < 4_000, "{bytes} bytes to a player in eleven seconds");
+        assert_eq!(world.session.players().count(), 2);
+    }
+}
+
+/// T-53: one forged request at each player's address, and at each port of it, with the right password and without.
+#[test]
+fn forged_requests_at_the_addresses_of_players_throw_nobody_out() {
+    let locked = Config { password: Some("engage".into()), ..Config::default() };
+    for (is_locked, config) in [(false, Config::default()), (true, locked)] {
+        let mut world = playing(Config { password: None, ..config.clone() }, 3);
+        if is_locked {
+            let config = Config { password: config.password.clone(), ..world.session.config().clone() };
+            world.session.reconfigure(config, world.now);
+        }
+        let victims: Vec<SocketAddrV4> = world.clients.iter().map(|client| client.address).collect();
+        let longest = delay_during(&mut world, |world, step| {
+            for victim in &victims {
+                world.inject(*victim, &connect(1000 + step));
+                for n in 0..33 {
+                    let port = u16::try_from((step * 33 + n) % 0x1_0000).expect("a port");
+                    world.inject(SocketAddrV4::new(*victim.ip(), port), &connect(step));
+                }
+            }
+        });
+        assert!(longest <= UNDISTURBED + MARGIN, "{longest:?}");
+        check_unharmed(&world, 3);
+        world.run(60 * SECOND);
+        check_unharmed(&world, 3);
+    }
+}
+
+/// T-73: an idle player is asked for a sign of life, once in two seconds at most; a line for it waits that long at most.
+#[test]
+fn forged_requests_at_an_idle_player_hold_a_line_up_for_a_round_trip() {
+    let mut world = playing(strict(), 2);
+    let victim = world.clients[1].address;
+    let line = b"\xCDa line";
+    for round in 0..20_u32 {
+        world.run(3 * SECOND);
+        world.take(1);
+        for n in 0..100 {
+            world.inject(victim, &connect(1000 * round + n));
+        }
+        world.send(0, line);
+        let sent = world.now;
+        world.run_until(SECOND, |world| world.clients[1].received.iter().any(|(_, payload)| payload == line));
+        let took = world.now.since(sent);
+        assert!(took <= UNDISTURBED + 2 * UNDISTURBED, "{took:?}");
+    }
+    check_unharmed(&world, 2);
+}
+
+/// T-53: whoever was thrown off the net comes back while somebody forges requests at its address.
+#[test]
+fn a_player_that_was_started_anew_comes_back_during_an_attack() {
+    let mut world = playing(strict(), 2);
+    let victim = world.clients[1].address;
+    world.reconnect(1);
+    let (start, mut in_game) = (world.now, false);
+    for step in 0..2000 {
+        world.inject(victim, &connect(step));
+        world.tick();
+        in_game |= step > 100 && world.is_in_game(1) && world.session.status(world.now).in_game == 2;
+        if in_game {
+            break;
+        }
+    }
+    let took = world.now.since(start);
+    assert!(in_game && took <= 10 * SECOND, "{took:?}");
+    assert_eq!(world.session.players().filter(|player| player.state == PlayerState::InGame).count(), 2);
+}
+
+/// T-71: bytes to addresses that have proved nothing, for those sent in their names, by kind; with long names to tell.
+#[test]
+fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
+    let mut world = World::new(strict());
+    for n in 0..7 {
+        let name = format!("{n}{}", "x".repeat(99));
+        world.join(&name);
+    }
+    let junk = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        cipher::encrypt(&mut bytes);
+        bytes
+    };
+    let kinds: [(&str, fn(u32) -> Vec<u8>); 5] = [
+        ("requests", connect),
+        ("one request, again and again", |_| connect(7)),
+        ("guesses", |n| thanks(2 + (n % 120).to_le_bytes()[0], 0x4000 + (n % 0x8000) as u16, &[])),
+        ("names", |n| thanks(2 + (n % 120).to_le_bytes()[0], 0, &identity(2 + (n % 120).to_le_bytes()[0]))),
+        ("requests and names", |n| if n % 4 == 0 { connect(n) } else { thanks(9, 0, &identity(9)) }),
+    ];
+    for (kind, make) in kinds {
+        for addresses in [1, 16, 100_000] {
+            let (mut sent, mut got) = (0, 0);
+            world.elsewhere.clear();
+            for n in 0..10_000_u32 {
+                let bytes = make(n);
+                sent += bytes.len();
+                world.inject(forged(0x0B00_0001 + n % addresses), &bytes);
+                if n % 5 == 0 {
+                    world.tick();
+                }
+            }
+            world.run(5 * SECOND);
+            got += world.elsewhere.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            assert!(got <= sent, "{kind} of {addresses}: {got} bytes for {sent}");
+            world.sent.clear();
+        }
+    }
+    for bytes in [
+        &[0xFF, 1, 0x05, 0x0A, 0xC0, 1, 0, 0xFF, 10, 0, 0, 1][..],
+        &[0xFF, 1, 0x02],
+        &[0xFF, 1, 0x01, 0, 0, 2],
+    ] {
+        world.elsewhere.clear();
+        world.inject(forged(0x0C00_0001), &junk(bytes));
+        world.run(20 * SECOND);
+        let got: usize = world.elsewhere.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(got <= bytes.len(), "{got} bytes for {}", bytes.len());
+    }
+    assert_eq!(world.session.players().count(), 7);
+}
+
+/// T-72: forged addresses that say all that a client would say. Ids go upward here, so that they are known.
+#[test]
+fn forged_addresses_take_no_slot() {
+    let mut world = World::new(strict());
+    let mut number = 0x4000_u16;
+    for n in 0..60_000_u32 {
+        let from = forged(0x0B00_0001 + n);
+        world.inject(from, &connect(n));
+        for id in [2 + (n % 124).to_le_bytes()[0], 3, 4] {
+            number = if number >= 0xBFFF { 0x4000 } else { number + 1 };
+            world.inject(from, &thanks(id, number, &identity(id)));
+        }
+        if n % 10 == 0 {
+            world.tick();
+            world.elsewhere.clear();
+            world.sent.clear();
+            let slots = world.session.players().filter(|player| player.slot.is_some()).count();
+            assert_eq!(slots, 0, "after {n} addresses");
+        }
+    }
+    assert_eq!(world.session.players().count(), 0);
+    let newcomer = world.join("Honest");
+    assert!(world.is_in_game(newcomer));
+}
+
+/// How many of a hundred newcomers, each from another network, are in the game within ten seconds while `attack` is called
+/// 200 times a second.
+fn newcomers_during(world: &mut World, mut attack: impl FnMut(&mut World, u32)) -> usize {
+    let (mut step, mut arrived) = (0, 0);
+    let mut tick = |world: &mut World| {
+        attack(world, step);
+        step += 1;
+        world.tick();
+        world.elsewhere.clear();
+        world.sent.clear();
+        world.events.truncate(world.events.len().min(100_000));
+    };
+    for _ in 0..600 {
+        tick(world);
+    }
+    for n in 0..100_u8 {
+        let newcomer = world.connect(&format!("Newcomer {n}"), "");
+        world.clients[newcomer].address = SocketAddrV4::new(Ipv4Addr::new(81, n, 7, 1), 22101);
+        let deadline = world.now + 10 * SECOND;
+        while !world.is_in_game(newcomer) && world.now < deadline {
+            tick(world);
+        }
+        arrived += usize::from(world.is_in_game(newcomer));
+        world.leave(newcomer);
+        (0..20).for_each(|_| tick(world));
+    }
+    arrived
+}
+
+/// S-13: forged requests of 40 networks that repeat, 100 a second.
+#[test]
+fn repeating_networks_keep_nobody_out() {
+    let mut world = World::new(Config::default());
+    let arrived = newcomers_during(&mut world, |world, step| {
+        if step % 2 == 0 {
+            world.inject(forged(0x0B00_0001 + (step % 40 << 8)), &connect(step / 40));
+        }
+    });
+    assert!(arrived >= 95, "{arrived}");
+}
+
+/// S-13: 5,000 forged requests a second, of all networks.
+#[test]
+fn requests_of_all_networks_keep_nobody_out() {
+    for config in [Config::default(), strict()] {
+        let mut world = World::new(config);
+        let arrived = newcomers_during(&mut world, |world, step| {
+            for n in 0..25 {
+                world.inject(network(step * 25 + n), &connect(step));
+            }
+        });
+        assert!(arrived >= 95, "{arrived}");
+    }
+}
+
+/// S-13: one machine joins and leaves as fast as it can.
+#[test]
+fn joining_and_leaving_keeps_nobody_out() {
+    let mut world = World::new(Config::default());
+    let attacker = world.connect("Revolving", "");
+    world.clients[attacker].address = forged(0x0B00_0001);
+    let arrived = newcomers_during(&mut world, |world, step| {
+        if world.id(attacker) != PeerId::UNASSIGNED {
+            world.leave(attacker);
+        }
+        if step % 40 == 39 {
+            world.reconnect(attacker);
+            let port = 1024 + u16::try_from(step / 40 % 60_000).expect("a port");
+            world.clients[attacker].address = SocketAddrV4::new(Ipv4Addr::from(0x0B00_0001), port);
+        }
+    });
+    assert!(arrived >= 95, "{arrived}");
+    let joins = world.event_names().iter().filter(|name| **name == "joining").count() - 100;
+    let most = 16 + usize::try_from(world.now.since(Time::ZERO).as_secs()).expect("short") / 5 + 1;
+    assert!(joins <= most, "{joins} joins of one address where a person could have {most}");
+}
+
+/// S-13: many sockets of one address, and of one network, join and stay.
+#[test]
+fn many_sockets_of_one_address_or_network_keep_nobody_out() {
+    let socket = |n: u16| SocketAddrV4::new(Ipv4Addr::new(11, 0, 0, 1), 1000 + n);
+    let machine = |n: u16| SocketAddrV4::new(Ipv4Addr::new(11, 0, n.to_le_bytes()[0], 1), 22101);
+    for address in [socket, machine] {
+        let mut world = World::new(Config::default());
+        for n in 0..16 {
+            let at = world.connect(&format!("Sitting {n}"), "");
+            world.clients[at].address = address(n);
+        }
+        let arrived = newcomers_during(&mut world, |_, _| {});
+        assert!(arrived >= 95, "{arrived}");
+        let of_one = Network::around(Ipv4Addr::new(11, 0, 0, 0), 16);
+        let sitting = world.session.players().filter(|player| of_one.contains(*player.address.ip())).count();
+        assert_eq!(sitting, 6, "three quarters of eight");
+    }
+}
+
+/// S-13: a household and a LAN party do not notice the limits, and who is trusted has none.
+#[test]
+fn a_household_a_lan_and_the_trusted_do_not_notice_limits() {
+    let house = |n: u16| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), 1000 + n);
+    let lan = |n: u16| SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 10 + n.to_le_bytes()[0]), 22101);
+    let loopback = |n: u16| SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1000 + n);
+    let cases: [(fn(u16) -> SocketAddrV4, u16); 3] = [(house, 6), (lan, 8), (loopback, 8)];
+    for (address, players) in cases {
+        let mut world = World::new(Config::default());
+        for n in 0..players {
+            let at = world.connect(&format!("Player {n}"), "");
+            world.clients[at].address = address(n);
+        }
+        world.run(3 * SECOND);
+        assert_eq!(world.session.status(world.now).in_game, usize::from(players));
+    }
+    let limits = Config { players_per_address: Some(2), players_per_network: Some(3), ..Config::default() };
+    let mut world = World::new(limits);
+    for n in 0..8_u8 {
+        let at = world.connect(&format!("Player {n}"), "");
+        world.clients[at].address = SocketAddrV4::new(Ipv4Addr::new(81, 2, n / 4, 4), 1000 + u16::from(n));
+    }
+    world.run(3 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 3);
+}
