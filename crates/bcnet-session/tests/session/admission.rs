@@ -9,16 +9,15 @@ use bcnet_transport::{Prove, Time, cipher};
 
 use crate::hostile::{UNDISTURBED, delay_during};
 use crate::play::playing;
-use crate::vectors::bytes;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// What an attack may add to the way of a line.
 const MARGIN: Duration = Duration::from_millis(20);
 
-/// A connect request with this nonce.
-fn connect(nonce: u32) -> Vec<u8> {
-    let mut bytes = bytes("dg-connect");
+/// The captured connect request, with this nonce.
+pub(crate) fn connect(nonce: u32) -> Vec<u8> {
+    let mut bytes = [0xFF, 1, 0x03, 0x0F, 0xC0, 0, 0, 10, 10, 10, 239, 0, 0, 0, 0, 0, 0].to_vec();
     bytes[11..15].copy_from_slice(&nonce.to_le_bytes());
     cipher::encrypt(&mut bytes);
     bytes

@@ -10,6 +10,7 @@ use bcnet_session::{Config, Session};
 use bcnet_transport::wire::{Datagram, Delivery, Message, PeerId, Role, Writer};
 use bcnet_transport::{Prove, Quality, Time, cipher};
 
+use crate::admission::connect;
 use crate::world::{HOST, reply};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -287,8 +288,7 @@ fn no_stock_client_is_left_waiting_at_twenty_percent_loss() {
 fn forge(arena: &mut Arena) {
     for n in 0..10 {
         let count = u32::try_from(arena.now.as_micros() / 1000).expect("short") * 10 + n;
-        let mut connect = crate::vectors::bytes("dg-connect");
-        cipher::encrypt(&mut connect);
+        let mut connect = connect(count);
         let from = SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + count), 22101);
         arena.session.handle_datagram(from, &mut connect, arena.now);
     }
