@@ -1,6 +1,6 @@
 //! Newcomers before they are peers: who has asked, which id each was offered, and who has proved that it hears us.
 //!
-//! Owns T-71 and T-72. What is kept is bounded: requests that the caller has not decided about, one offer per id, answers
+//! Owns T-75 and T-76. What is kept is bounded: requests that the caller has not decided about, one offer per id, answers
 //! that wait to be sent. The cookie of an offer is a keyed hash, so a flood that overwrites offers keeps nobody out.
 
 mod cookie;
@@ -191,7 +191,7 @@ impl Admission {
         }
     }
 
-    /// Offers an id. `window` is what the address would keep of a former connection, if it has one (T-73). Returns
+    /// Offers an id. `window` is what the address would keep of a former connection, if it has one (T-77). Returns
     /// `false`, and nothing is said, if no cookie can be found, or the address was answered just now.
     pub(crate) fn offer(
         &mut self,
@@ -233,7 +233,7 @@ impl Admission {
         }
     }
 
-    /// T-72: judges a datagram under an id that nobody has. `contested` says that a peer is at the same address (T-73).
+    /// T-76: judges a datagram under an id that nobody has. `contested` says that a peer is at the same address (T-77).
     pub(crate) fn claim(
         &mut self,
         from: SocketAddrV4,
@@ -370,7 +370,7 @@ impl Admission {
             .filter_map(move |(id, place)| Some((id, place.offer.filter(open)?)))
     }
 
-    /// T-72: the number that proves that an address was told an id within this minute.
+    /// T-76: the number that proves that an address was told an id within this minute.
     fn cookie(&self, to: SocketAddrV4, id: PeerId, now: Time) -> Seq {
         self.cookie_of(to, id, now.as_micros() / PERIOD)
     }

@@ -26,7 +26,7 @@ pub struct Config<D = Duration> {
     pub pending: usize,
     /// Which ids newcomers get (T-50).
     pub ids: Ids,
-    /// What newcomers must do to prove that they hear this host (T-72).
+    /// What newcomers must do to prove that they hear this host (T-76).
     pub prove: Prove,
     /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
     pub keepalive: D,
@@ -154,7 +154,7 @@ pub enum Ids {
     Random,
 }
 
-/// T-72: what a newcomer must do that is [challenged](crate::Engine::challenge).
+/// T-76: what a newcomer must do that is [challenged](crate::Engine::challenge).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prove {
     /// Acknowledge the cookie; while no attack is seen, speak under its id for a second.

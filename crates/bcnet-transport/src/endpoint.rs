@@ -1,6 +1,6 @@
 //! One socket's worth of peers: who is let in, under which id, what each says and when each is gone.
 //!
-//! Owns T-50 to T-59; [`admission`](crate::admission) owns T-71 and T-72. Delivery is in [`peer`](crate::peer) and below.
+//! Owns T-50 to T-59; [`admission`](crate::admission) owns T-75 and T-76. Delivery is in [`peer`](crate::peer) and below.
 
 mod admission;
 mod control;
@@ -83,7 +83,7 @@ impl Endpoint {
         Self::new(config, Role::Host, PeerId::HOST)
     }
 
-    /// A host that draws ids and cookies (T-50, T-72) by a number that nobody can guess. Without one they can be foreseen.
+    /// A host that draws ids and cookies (T-50, T-76) by a number that nobody can guess. Without one they can be foreseen.
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Self {
         Self { admission: Admission::new(secret), ..self }

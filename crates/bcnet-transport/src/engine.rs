@@ -113,7 +113,7 @@ pub trait Engine: Debug {
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError>;
 
     /// To a host: lets a client in that asked for it with [`Event::Request`] as soon as it has proved that it hears what
-    /// is sent to its address (T-71), and returns the id that it is told. [`Event::Joined`] tells that it has. An engine
+    /// is sent to its address (T-75), and returns the id that it is told. [`Event::Joined`] tells that it has. An engine
     /// that knows no proof lets it in at once.
     ///
     /// # Errors

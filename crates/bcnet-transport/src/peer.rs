@@ -26,7 +26,7 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
-    /// T-73: somebody asks to be let in at its address. Nothing is sent until it is heard, or until then.
+    /// T-77: somebody asks to be let in at its address. Nothing is sent until it is heard, or until then.
     Contested { until: Time },
     /// This side leaves, but says so only when what was queued before has arrived, or half of the linger time is over.
     Draining { since: Time },

@@ -57,7 +57,7 @@ fn check_unharmed(world: &World, players: usize) {
     assert!(!world.event_names().contains(&"left"), "{:?}", world.events.last());
 }
 
-/// T-53, T-71, S-13: 20,000 requests a second with a new nonce each time, all of one address.
+/// T-53, T-75, S-13: 20,000 requests a second with a new nonce each time, all of one address.
 #[test]
 fn requests_with_changing_nonces_disturb_nobody() {
     for config in [Config::default(), strict()] {
@@ -104,7 +104,7 @@ fn forged_requests_at_the_addresses_of_players_throw_nobody_out() {
     }
 }
 
-/// T-73: an idle player is asked for a sign of life, once in two seconds at most; a line for it waits that long at most.
+/// T-77: an idle player is asked for a sign of life, once in two seconds at most; a line for it waits that long at most.
 #[test]
 fn forged_requests_at_an_idle_player_hold_a_line_up_for_a_round_trip() {
     let mut world = playing(strict(), 2);
@@ -145,7 +145,7 @@ fn a_player_that_was_started_anew_comes_back_during_an_attack() {
     assert_eq!(world.session.players().filter(|player| player.state == PlayerState::InGame).count(), 2);
 }
 
-/// T-71: bytes to addresses that have proved nothing, for those sent in their names, by kind; with long names to tell.
+/// T-75: bytes to addresses that have proved nothing, for those sent in their names, by kind; with long names to tell.
 #[test]
 fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
     let mut world = World::new(strict());
@@ -197,7 +197,7 @@ fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
     assert_eq!(world.session.players().count(), 7);
 }
 
-/// T-72: forged addresses that say all that a client would say. Ids go upward here, so that they are known.
+/// T-76: forged addresses that say all that a client would say. Ids go upward here, so that they are known.
 #[test]
 fn forged_addresses_take_no_slot() {
     let mut world = World::new(strict());

@@ -252,7 +252,7 @@ fn stock_clients_join_and_talk_on_a_bad_network() {
     }
 }
 
-/// T-51, T-71: whatever is lost, a stock client that was acknowledged is a player soon after, with a forger at work and
+/// T-51, T-75: whatever is lost, a stock client that was acknowledged is a player soon after, with a forger at work and
 /// without. The cookie leaves nothing in its queues.
 #[test]
 fn no_stock_client_is_left_waiting_at_twenty_percent_loss() {

@@ -15,7 +15,7 @@ pub(super) fn numbers(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Cl
     })
 }
 
-/// T-72, T-73: returns a number, drawn by `draw`, that both a new client and one that expects any of the numbers in
+/// T-76, T-77: returns a number, drawn by `draw`, that both a new client and one that expects any of the numbers in
 /// `window`, or the one after, acknowledge and drop. Stock takes the difference without wrapping: it drops what is at
 /// least 0x4000 ahead, or at most 0x4000 behind. `None` if the window is too wide.
 pub(super) fn outside(window: &Range<u16>, draw: u64) -> Option<Seq> {
@@ -88,7 +88,7 @@ mod tests {
         (0..0x4000).contains(&number.distance_from(Seq(expected)))
     }
 
-    /// T-72, T-73
+    /// T-76, T-77
     #[test]
     fn nobody_keeps_a_cookie_whatever_it_expects() {
         let mut lcg = Lcg(7);
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(without, 0, "what is under way to one peer leaves room for a cookie");
     }
 
-    /// T-72: fifteen bits.
+    /// T-76: fifteen bits.
     #[test]
     fn a_newcomers_cookie_is_one_of_32768() {
         let numbers = (0..0x8000).filter_map(|draw| outside(&(0..0), draw));

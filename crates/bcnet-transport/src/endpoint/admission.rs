@@ -1,6 +1,6 @@
 //! From a stranger's request to a peer, and why nobody was let in, turned away or thrown out.
 //!
-//! Owns T-53 and T-73; what newcomers have to prove is in [`admission`](crate::admission).
+//! Owns T-53 and T-77; what newcomers have to prove is in [`admission`](crate::admission).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -69,7 +69,7 @@ impl Endpoint {
         }
     }
 
-    /// T-53, T-71: somebody asks to be let in.
+    /// T-53, T-75: somebody asks to be let in.
     fn take_request(
         &mut self,
         (from, address): (SocketAddrV4, Ipv4Addr),
@@ -98,7 +98,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// T-72: somebody speaks under an id that nobody has. If it was offered the id and hears us, it is a peer now.
+    /// T-76: somebody speaks under an id that nobody has. If it was offered the id and hears us, it is a peer now.
     fn take_claim(
         &mut self,
         from: SocketAddrV4,
@@ -142,7 +142,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// T-71: tells who asked an id, and asks it to prove that it hears that.
+    /// T-75: tells who asked an id, and asks it to prove that it hears that.
     pub(super) fn offer(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
         let silence = self.config.keepalive.saturating_mul(5) / 2;
         let (asked, id) = self.prepare(from, now)?;
@@ -224,7 +224,7 @@ impl Endpoint {
         self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
     }
 
-    /// T-73: nothing is sent to a peer until it is heard, or has been silent for this long.
+    /// T-77: nothing is sent to a peer until it is heard, or has been silent for this long.
     fn contest(&mut self, handle: Handle, silence: u64) {
         if let Some(peer) = self.peers.get_mut(handle) {
             let until = peer.last_heard.plus(silence);
@@ -236,7 +236,7 @@ impl Endpoint {
         }
     }
 
-    /// T-73: a contested peer lives, or is not contested any more.
+    /// T-77: a contested peer lives, or is not contested any more.
     pub(super) fn settle_contest(&mut self, handle: Handle) {
         if let Some(peer) = self.peers.get_mut(handle)
             && matches!(peer.state, State::Contested { .. })

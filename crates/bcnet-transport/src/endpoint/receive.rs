@@ -10,7 +10,7 @@ use crate::peer::{AckSummary, CONTROL_ROOM, State};
 use crate::stats::Cause;
 use crate::time::Time;
 use crate::wire::{
-    Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, Role, Seq,
+    Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, PeerId, Role, Seq,
 };
 
 impl Endpoint {

@@ -11,7 +11,7 @@ use crate::wire::PeerId;
 pub(super) struct Handle(u8);
 
 impl Handle {
-    /// Stands for no peer, but for answers to those who are none yet (T-71).
+    /// Stands for no peer, but for answers to those who are none yet (T-75).
     pub(super) const ANSWERS: Self = Self(u8::MAX);
 
     /// Returns the key of its deadline.

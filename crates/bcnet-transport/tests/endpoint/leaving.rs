@@ -51,7 +51,7 @@ fn a_refused_client_learns_why() {
     }
 }
 
-/// T-54, T-71: a refusal is not repeated unasked. Who has lost it was not acknowledged, so it asks again, and the caller
+/// T-54, T-75: a refusal is not repeated unasked. Who has lost it was not acknowledged, so it asks again, and the caller
 /// decides again.
 #[test]
 fn a_refusal_is_repeated_to_who_asks_again() {

@@ -1,4 +1,4 @@
-//! T-71 to T-73: newcomers prove that they hear us before they are peers.
+//! T-75 to T-77: newcomers prove that they hear us before they are peers.
 
 use bcnet_transport::wire::{BootReason, Channel, Datagram, Delivery, Message, PeerId, Seq, Text};
 use bcnet_transport::{Cause, Config, Endpoint, Engine, Event, Ids, Leave, Prove, Time};
@@ -45,7 +45,7 @@ fn strict() -> Config {
     Config { prove: Prove::Ack, ..plain() }
 }
 
-/// T-52, T-71: who acknowledges its cookie is a peer, and is told names then, not before.
+/// T-52, T-75: who acknowledges its cookie is a peer, and is told names then, not before.
 #[test]
 fn who_acknowledges_its_cookie_joins() {
     let mut net = Net::joined(&strict(), 1);
@@ -64,7 +64,7 @@ fn who_acknowledges_its_cookie_joins() {
     assert!(host.says(ms(5000)).contains(&"ack control seq=1".to_owned()), "the request was number 0");
 }
 
-/// T-72: bcnet's own client acknowledges its cookie, and nothing of it stays anywhere.
+/// T-76: bcnet's own client acknowledges its cookie, and nothing of it stays anywhere.
 #[test]
 fn a_client_joins_by_itself_and_the_cookie_leaves_no_trace() {
     for secret in 0..200 {
@@ -97,7 +97,7 @@ fn a_client_joins_by_itself_and_the_cookie_leaves_no_trace() {
     }
 }
 
-/// T-71: whatever is sent in the name of an address that has proved nothing, it gets no more bytes than that.
+/// T-75: whatever is sent in the name of an address that has proved nothing, it gets no more bytes than that.
 #[test]
 fn a_stranger_gets_no_more_bytes_than_it_sent() {
     let mut net = Net::joined(&strict(), 3);
@@ -139,7 +139,7 @@ fn a_stranger_gets_no_more_bytes_than_it_sent() {
     assert_eq!(host.endpoint.peers().count(), 3);
 }
 
-/// T-71: an address is told the same again, but not more than five times a second.
+/// T-75: an address is told the same again, but not more than five times a second.
 #[test]
 fn an_address_is_offered_the_same_again() {
     let mut host = End::host(strict());
@@ -178,7 +178,7 @@ fn ids_are_drawn_among_the_free() {
     assert!(counts.iter().all(|count| (15..100).contains(count)), "{counts:?}");
 }
 
-/// T-72: a flood washes offers away, and who has heard one is let in all the same, after a second cookie.
+/// T-76: a flood washes offers away, and who has heard one is let in all the same, after a second cookie.
 #[test]
 fn a_flood_keeps_nobody_out() {
     for ids in [Ids::Sequential, Ids::Random] {
@@ -201,7 +201,7 @@ fn a_flood_keeps_nobody_out() {
     }
 }
 
-/// T-72: a number that was never sent ends an offer that was kept, so that it cannot be found by trying.
+/// T-76: a number that was never sent ends an offer that was kept, so that it cannot be found by trying.
 #[test]
 fn a_second_cookie_can_be_guessed_once() {
     let mut host = End::host(strict());
@@ -215,7 +215,7 @@ fn a_second_cookie_can_be_guessed_once() {
     assert_eq!(joined(&mut host), []);
 }
 
-/// T-72: who speaks under its id but acknowledges no cookie is let in after a second, if nothing speaks against it; or at
+/// T-76: who speaks under its id but acknowledges no cookie is let in after a second, if nothing speaks against it; or at
 /// once, or never, as the host is told.
 #[test]
 fn who_acknowledges_no_cookie_may_be_let_in_by_its_id() {
@@ -241,7 +241,7 @@ fn who_acknowledges_no_cookie_may_be_let_in_by_its_id() {
     }
 }
 
-/// T-71: who lost the ACK of its cookie on the way says something else under its id, and gets the cookie again.
+/// T-75: who lost the ACK of its cookie on the way says something else under its id, and gets the cookie again.
 #[test]
 fn a_cookie_is_sent_again_to_who_goes_on_without_it() {
     let mut host = End::host(strict());
@@ -272,7 +272,7 @@ fn a_peer_that_lives_is_not_replaced() {
     assert_eq!(host.endpoint.rejected().count(Cause::Impostor), 600);
 }
 
-/// T-53, T-73: a request at the address of an idle peer holds its messages up until it is heard, and no longer; a word
+/// T-53, T-77: a request at the address of an idle peer holds its messages up until it is heard, and no longer; a word
 /// without an id is no sign of life.
 #[test]
 fn an_idle_peer_is_asked_for_a_sign_of_life() {
@@ -293,7 +293,7 @@ fn an_idle_peer_is_asked_for_a_sign_of_life() {
     assert_eq!(ask(&mut host, 1, 100, ms(4039)), None, "for two seconds it is known to live");
 }
 
-/// T-53, T-73: a client that was started anew proves itself, and only then is the old peer gone.
+/// T-53, T-77: a client that was started anew proves itself, and only then is the old peer gone.
 #[test]
 fn a_client_that_was_started_anew_takes_the_place_of_the_old() {
     let mut net = Net::joined(&strict(), 2);
@@ -350,7 +350,7 @@ fn a_refused_request_leaves_the_peer_at_its_address_alone() {
     assert_eq!(host.left(), []);
 }
 
-/// T-73: what is queued while a peer is contested, booted or gone, does no harm.
+/// T-77: what is queued while a peer is contested, booted or gone, does no harm.
 #[test]
 fn a_contested_peer_can_leave_be_booted_and_fall_silent() {
     let contested = || {
@@ -370,5 +370,7 @@ fn a_contested_peer_can_leave_be_booted_and_fall_silent() {
     assert_eq!(host.left(), []);
     host.timeline(ms(44_999), ms(45_000));
     assert_eq!(host.left(), [(PeerId(2), Leave::Silent)]);
+    host.timeline(ms(45_000), ms(60_000));
+    assert!(host.endpoint.is_closed());
     assert_eq!(host.endpoint.next_timeout(), None);
 }

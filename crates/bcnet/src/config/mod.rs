@@ -21,7 +21,7 @@ pub(crate) use document::{Document, Problems};
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
 pub(crate) use nearest::short;
 pub(crate) use settings::{
-    Checksums, Format, Level, Mission, RefusalOpcode, SayAs, Session, Settings, StockMission,
+    Checksums, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Session, Settings, StockMission,
 };
 pub(crate) use table::{Table, table};
 pub(crate) use text::{HostPort, Line, Master};

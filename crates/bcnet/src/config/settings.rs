@@ -131,6 +131,16 @@ table! {
         password: Password = Password::default(),
         /// The most players.
         player_limit: Within<1, 16> = Within::new(8),
+        /// The most players of one address. None is three quarters of all: a household or a LAN party behind one address
+        /// does not notice, and nobody else is kept out.
+        players_per_address: Option<Within<1, 16>> = None,
+        /// The most players of one network (/16). None is three quarters of all. Private addresses do not count.
+        players_per_network: Option<Within<1, 16>> = None,
+        /// What a newcomer must do to show that it is where it says: confirm a message (`"ack"`), just know its id
+        /// (`"id"`), or `"auto"`: the first, and while no attack is seen the second will do.
+        prove: Prove = Prove::Auto,
+        /// Which ids players get: any that is free, or one after the other as the stock server does, which helps forgers.
+        ids: Ids = Ids::Random,
         /// What is played: everyone for themselves, two teams, or Federation against the others. Or the script of a mod.
         mission: Mission = Mission::Stock(StockMission::Deathmatch),
         /// Where it takes place.
@@ -171,7 +181,8 @@ table! {
         mask_addresses: bool = false,
         /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
         list_host_as_player: bool = false,
-        /// Networks to which no limit by address applies: of proxies, and of load tests.
+        /// Networks to which no limit by address applies and whose players need not show where they are: of proxies, and
+        /// of load tests.
         trusted: Vec<Network> = vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
         /// How many questions of browsers are answered per second, of all networks together. Beyond that only who asks
         /// again within five seconds is answered. One network (/24) gets 2,000 bytes of answers in ten seconds in any case.
@@ -194,6 +205,16 @@ table! {
 words! {
     /// How important a line of the log is.
     Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace", }
+}
+
+words! {
+    /// What a newcomer must do to show that it is where it says.
+    Prove { Auto = "auto", Ack = "ack", Id = "id", }
+}
+
+words! {
+    /// Which ids players get.
+    Ids { Random = "random", Sequential = "sequential", }
 }
 
 words! {

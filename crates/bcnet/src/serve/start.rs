@@ -11,6 +11,7 @@ use anyhow::bail;
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
 use bcnet_udp::{Io, Socket};
+use bcnet_transport::{Ids, Prove};
 use tracing::level_filters::LevelFilter;
 
 use super::ban_list::BanList;
@@ -87,6 +88,15 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         keepalive: session.keepalive,
         silence: session.silence_timeout,
         undeliverable: session.undeliverable_timeout,
+        ids: match session.ids {
+            config::Ids::Random => Ids::Random,
+            config::Ids::Sequential => Ids::Sequential,
+        },
+        prove: match session.prove {
+            config::Prove::Auto => Prove::Auto,
+            config::Prove::Ack => Prove::Ack,
+            config::Prove::Id => Prove::Id,
+        },
         ..bcnet_transport::Config::default()
     };
     Ok(Config {
@@ -98,6 +108,8 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         frag_limit: session.frag_limit.map(|kills| kills.get() as u8),
         intermission: session.intermission,
         player_limit: session.player_limit.get() as u8,
+        players_per_address: session.players_per_address.map(|players| players.get() as u8),
+        players_per_network: session.players_per_network.map(|players| players.get() as u8),
         password: session.password.get().map(ToOwned::to_owned),
         welcome: session.welcome.0.clone(),
         say_as: match session.say_as {
