@@ -55,9 +55,8 @@ impl<E: Engine> Session<E> {
         self.tell(Event::Joining { peer, address });
         self.rearm();
         // Others may have come in since it was answered.
-        if self.is_crowded(address)
-            || !self.is_trusted(address) && !self.join_limiter.may_join(*address.ip(), now)
-        {
+        let too_often = !self.is_trusted(address) && !self.join_limiter.may_join(*address.ip(), now);
+        if too_often || self.is_full(address) || self.is_crowded(address) {
             self.counters.refused += 1;
             return self.boot(peer, BootReason::FULL, now);
         }
@@ -91,12 +90,15 @@ impl<E: Engine> Session<E> {
         if self.round.is_over() {
             return Err(BootReason::DEFAULT);
         }
-        if self.others(from).filter(|member| member.slot.is_some()).count() >= self.config.places()
-            || self.is_crowded(from)
-        {
+        if self.is_full(from) || self.is_crowded(from) {
             return Err(BootReason::FULL);
         }
         Ok(())
+    }
+
+    /// S-12: returns whether others have all places.
+    fn is_full(&self, from: SocketAddrV4) -> bool {
+        self.others(from).filter(|member| member.slot.is_some()).count() >= self.config.places()
     }
 
     /// S-13: returns whether as many players are in from an address, or from its network, as may be.
