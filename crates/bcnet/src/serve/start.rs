@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_defaults_of_the_configuration_are_those_of_a_session() {
-        let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
+        let transport = bcnet_transport::Config { cipher: false, ..Config::default().transport };
         let expected = Config { advertise_port: 0, transport, ..Config::default() };
         assert_eq!(config(&config::Session::default()).expect("good"), expected);
     }
@@ -273,6 +273,8 @@ mod tests {
                 ("mission", _) => "TDM",
                 ("system" | "rotation", _) => "Multi2",
                 ("refusal_opcode", _) => "0x23",
+                ("prove", _) => "ack",
+                ("ids", _) => "sequential",
                 ("relay_rate", _) => "7KiB",
                 ("trusted", _) => "192.0.2.7",
                 (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {

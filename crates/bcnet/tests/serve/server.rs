@@ -27,13 +27,14 @@ impl Directory {
         Self(path)
     }
 
-    /// The program, run in this directory.
+    /// The program, run in this directory. Ids of players go upward, so that tests can tell them beforehand.
     pub(crate) fn bcnet(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
         command
             .args(args)
             .current_dir(&self.0)
             .env("XDG_RUNTIME_DIR", &self.0)
+            .env("BCNET_IDS", "sequential")
             .env_remove("RUNTIME_DIRECTORY");
         command
     }
