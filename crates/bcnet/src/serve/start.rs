@@ -273,6 +273,7 @@ mod tests {
                 ("mission", _) => "TDM",
                 ("system" | "rotation", _) => "Multi2",
                 ("refusal_opcode", _) => "0x23",
+                ("trusted", _) => "192.0.2.0/24",
                 ("prove", _) => "ack",
                 ("ids", _) => "sequential",
                 ("relay_rate", _) => "7KiB",
