@@ -172,6 +172,10 @@ impl Endpoint {
                 peer.counters.duplicates += 1;
                 return None;
             }
+            // T-76: a host's cookie is acknowledged like any message, and was meant to be dropped.
+            Accepted::Refused(Refusal::Window) if self.role == Role::Client && bytes.is_empty() => {
+                return None;
+            }
             Accepted::Refused(Refusal::Window) => Cause::Window,
             Accepted::Refused(Refusal::Full) => Cause::Full,
             Accepted::Refused(Refusal::Contradiction) => Cause::Contradiction,

@@ -79,6 +79,7 @@ fn a_client_joins_by_itself_and_the_cookie_leaves_no_trace() {
         net.settle();
         assert_eq!(joined(&mut net.host), [id]);
         assert_eq!(net.clients[0].endpoint.id(), id);
+        assert_eq!(net.clients[0].counters(PeerId::HOST).rejected.total(), 0, "it is no fault");
         net.host.send(id, b"first", START);
         net.clients[0].send(PeerId::HOST, b"too", START);
         net.run(ms(1000));

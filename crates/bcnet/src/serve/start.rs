@@ -10,8 +10,8 @@ use std::thread;
 use anyhow::bail;
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
-use bcnet_udp::{Io, Socket};
 use bcnet_transport::{Ids, Prove};
+use bcnet_udp::{Io, Socket};
 use tracing::level_filters::LevelFilter;
 
 use super::ban_list::BanList;
@@ -273,7 +273,6 @@ mod tests {
                 ("mission", _) => "TDM",
                 ("system" | "rotation", _) => "Multi2",
                 ("refusal_opcode", _) => "0x23",
-                ("trusted", _) => "192.0.2.0/24",
                 ("prove", _) => "ack",
                 ("ids", _) => "sequential",
                 ("relay_rate", _) => "7KiB",
