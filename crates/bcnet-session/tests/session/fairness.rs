@@ -10,7 +10,7 @@ use bcnet_session::{Anomaly, Config, Session};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Connect, Engine, Quality, Time, Transmit};
 
-use crate::play::{playing, ship};
+use crate::play::ship;
 use crate::world::{HOST, reply};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -336,52 +336,4 @@ fn a_flood_waits_for_itself_only() {
 
 fn floods_place(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload[1..5].try_into().expect("a number"))
-}
-
-/// S-43: a player hears of a ship before it hears what others do to it, whatever waits of the ship's owner, and what is said
-/// after that comes after it.
-#[test]
-fn nothing_overtakes_the_ship_that_it_names() {
-    let mut world = playing(Config::default(), 3);
-    let (own, other) = (0x3FFF_FFFF_u32, 0x4003_FFFF_u32);
-    world.clients[2].deaf = true;
-    for n in 0..120 {
-        world.send(0, &[0xCD, n]);
-    }
-    let new = ship(0, 2, own);
-    world.send(0, &new);
-    world.run(SECOND / 2);
-    let target =
-        [&[0x0C, 0x0C, 1, 0, 0, 1, 0, 0x80, 0, 0, 0, 0, 0][..], &other.to_le_bytes(), &own.to_le_bytes()]
-            .concat();
-    let line = [&[0x2C, 3, 0, 0, 0, 2, 0][..], b"hi"].concat();
-    world.send(1, &target);
-    world.send(1, &line);
-    world.run(SECOND / 2);
-    world.send(0, &[0x13]);
-    world.run(SECOND);
-    assert!(world.session.counters().waited > 0, "its line was full");
-    world.clients[2].deaf = false;
-    world.run(10 * SECOND);
-    let heard = world.take(2);
-    let place = |wanted: &[u8]| heard.iter().position(|payload| payload == wanted).expect("it was heard");
-    let numbers: Vec<u8> =
-        heard.iter().filter(|payload| payload[0] == 0xCD).map(|payload| payload[1]).collect();
-    assert_eq!(numbers, (0..120).collect::<Vec<u8>>());
-    let exploding = heard.iter().position(|payload| payload[0] == 0x06).expect("it explodes");
-    assert!(place(&[0xCD, 119]) < place(&new) && place(&new) < place(&target), "{heard:02X?}");
-    assert!(place(&target) < place(&line) && place(&new) < exploding, "{heard:02X?}");
-}
-
-/// S-36: a player's ships make the server say something to everyone, so there are not many at once.
-#[test]
-fn a_player_cannot_take_ships_without_end() {
-    let mut world = playing(Config::default(), 2);
-    for n in 0..50 {
-        world.send(0, &ship(0, 2, 0x3FFF_FFFF + n % 2));
-    }
-    world.run(SECOND / 2);
-    let ships = world.take(1).iter().filter(|payload| payload[0] == 0x03).count();
-    assert_eq!(ships, 8);
-    assert_eq!(world.session.counters().anomalies.count(Anomaly::Flood), 42);
 }

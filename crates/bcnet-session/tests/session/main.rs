@@ -9,6 +9,7 @@ mod hostile;
 mod introduce;
 mod join;
 mod leave;
+mod lines;
 mod play;
 mod queries;
 mod raw;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use bcnet_session::Manifest;
 use bcnet_session::client::{CommandError, End, Event, MAX_CHAT, Options, State};
+use bcnet_transport::wire::is_shown;
 use bcnet_transport::{SendError, Time};
 
 use crate::config::{HostPort, Value};
@@ -73,8 +74,8 @@ pub(crate) struct Args {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let clean = !text.trim().is_empty() && !text.contains(char::is_control);
-    clean.then(|| text.into()).ok_or_else(|| "expected a name, without control characters".into())
+    let clean = !text.trim().is_empty() && text.chars().all(is_shown);
+    clean.then(|| text.into()).ok_or_else(|| "expected a name, of characters that can be seen".into())
 }
 
 fn words(text: &str) -> Result<String, String> {
