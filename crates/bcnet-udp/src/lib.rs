@@ -98,10 +98,15 @@ impl Socket {
 
     /// Binds it again to the address that it had, because it is of no more use.
     pub fn rebind(&mut self, address: SocketAddrV4) -> io::Result<()> {
-        // The port is free only when it is closed.
-        self.socket = None;
+        // The port is free only then.
+        self.close();
         *self = Self::bind(address, self.io)?;
         Ok(())
+    }
+
+    /// Gives it back to the system. From now on it gives nothing but errors, until it is bound again.
+    pub fn close(&mut self) {
+        self.socket = None;
     }
 
     fn open_to_send(&self) -> io::Result<&UdpSocket> {

@@ -279,3 +279,23 @@ fn strangers_are_let_in_by_chance_and_those_who_are_known_always() {
     assert!((25..=103).contains(&some) && (25..=103).contains(&others), "{some}, {others}");
     assert_eq!(heard(None), [SLOTS; 4]);
 }
+
+#[test]
+fn a_socket_that_was_closed_gives_errors_until_it_is_bound_again() {
+    for &io in ALL {
+        let mut server = any(Ipv4Addr::LOCALHOST, io);
+        let address = server.local().expect("bound");
+        server.close();
+        let mut batch = Batch::new();
+        assert!(server.receive(&mut batch, 0, SLOTS).is_err() && server.local().is_err(), "{io:?}");
+        assert!(batch.push(|_| Some(Head { owner: 0, remote: address, local: None, len: 1, cut: false })));
+        assert_eq!(server.send(&batch, 0..1).expect_err("closed").datagrams, 1);
+        batch.clear();
+        let thief = UdpSocket::bind(address).expect("the port is free");
+        assert!(server.rebind(address).is_err() && server.local().is_err(), "{io:?}");
+        drop(thief);
+        server.rebind(address).expect("the port is free again");
+        client().send_to(b"?", address).expect("sent");
+        receive(&server, &mut batch, 1);
+    }
+}

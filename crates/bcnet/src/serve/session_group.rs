@@ -171,8 +171,9 @@ impl SessionGroup {
                     false
                 }
             };
-            if is_all || errors == MAX_ERRORS || self.clock.now() >= end {
-                host.note_emptied(is_all, now);
+            let is_time_over = !is_failing && self.clock.now() >= end;
+            if is_all || errors == MAX_ERRORS || is_time_over {
+                host.note_emptied(is_all || is_failing, now);
                 let is_useless = host.note_reading(is_failing, now);
                 host.is_unread = !is_all && !is_failing;
                 self.unread.extend(host.is_unread.then_some(index));
@@ -195,6 +196,8 @@ impl SessionGroup {
             return;
         }
         if let Err(error) = self.registrar.add(&mut host.socket, index) {
+            // Nobody would ever say that something has arrived, so it is tried again.
+            host.socket.close();
             host.note_failure("rebind_failed", Some(&error), now);
         }
     }
