@@ -7,6 +7,7 @@ mod check;
 mod comparison;
 mod file;
 mod library;
+mod recording;
 mod value;
 mod vary;
 
@@ -402,46 +403,6 @@ impl Scenario {
         check::scenario(text)
     }
 
-    /// Makes a scenario of what was said in a session: a host, a client with each of these names, and all messages that one
-    /// gave to its engine. Links in both directions have these faults from the beginning on.
-    #[must_use]
-    pub fn of_recording(
-        title: &str,
-        clients: &[String],
-        faults: Faults,
-        mut messages: Vec<GameMessage>,
-    ) -> Self {
-        messages.sort_by_key(|message| message.at);
-        let end = messages.last().map_or(Time::ZERO, |message| message.at);
-        let node = |name: String, role, tick| Node {
-            name,
-            role,
-            engine: None,
-            behavior: NodeBehavior { tick, ..NodeBehavior::default() },
-            settings: Settings::default(),
-        };
-        let host = node("host".into(), NodeRole::Host, HOST_TICK);
-        let clients = clients.iter().map(|name| node(name.clone(), NodeRole::Client, CLIENT_TICK));
-        Self {
-            title: title.into(),
-            about: String::new(),
-            engine: EngineKind::Stock,
-            seed: 1,
-            settle: RECORDED_SETTLE,
-            // What was sent last is to arrive.
-            duration: end.since(Time::ZERO) + RECORDED_SETTLE,
-            claim: None,
-            nodes: [host].into_iter().chain(clients).collect(),
-            proxy: None,
-            links: vec![Link { from: None, to: None, faults, script: Script::default() }],
-            actions: Vec::new(),
-            traffic: Vec::new(),
-            recorded: messages,
-            dumps: Vec::new(),
-            expects: Vec::new(),
-        }
-    }
-
     /// Returns the number of the node that hosts.
     #[must_use]
     pub(crate) fn host(&self) -> Option<usize> {
@@ -479,9 +440,3 @@ impl Scenario {
         self.links.iter().any(|link| link.faults.has_chance())
     }
 }
-
-/// A dedicated host, and clients at 60 frames a second.
-const HOST_TICK: Duration = Duration::from_millis(3);
-const CLIENT_TICK: Duration = Duration::from_micros(16_667);
-/// As long as stock takes to send all ACKs of a join.
-const RECORDED_SETTLE: Duration = Duration::from_secs(60);

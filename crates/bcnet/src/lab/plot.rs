@@ -148,18 +148,14 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: 
                 ROW - 12.0
             );
             let (text, middle) = (number(*value), y + ROW / 2.0 - 2.0);
-            if width > 10.0 + 7.0 * text.len() as f64 {
-                let _ = write!(
-                    svg,
-                    r#"<text x="{:.1}" y="{middle:.1}" class="inside" text-anchor="middle">{text}</text>"#,
-                    x + width / 2.0
-                );
-            } else if parts.len() == 1 {
-                let _ = write!(
-                    svg,
-                    r#"<text x="{:.1}" y="{middle:.1}" class="value">{text}</text>"#,
-                    x + width + 5.0
-                );
+            // Where no other part follows there is room behind a short bar.
+            let label = match (width > 10.0 + 7.0 * text.len() as f64, parts.len()) {
+                (true, _) => Some((x + width / 2.0, r#"class="inside" text-anchor="middle""#)),
+                (false, 1) => Some((x + width + 5.0, r#"class="value""#)),
+                (false, _) => None,
+            };
+            if let Some((x, style)) = label {
+                let _ = write!(svg, r#"<text x="{x:.1}" y="{middle:.1}" {style}>{text}</text>"#);
             }
             from += value;
         }
