@@ -125,7 +125,7 @@ pub struct Counters {
     pub queries: u64,
     /// Those that were answered.
     pub queries_answered: u64,
-    /// Those that were not, because their network asks too often or too much waits to be sent.
+    /// Those that were not, because their network or all together ask too much (S-07), or too much waits to be sent.
     pub queries_limited: u64,
     /// Heartbeats to list servers.
     pub heartbeats: u64,
