@@ -169,8 +169,8 @@ pub(crate) const fn per_second(rate: u32) -> Rate {
 pub const MAX_PER_ADDRESS: usize = 16;
 /// The same for a /24 network: a local network with friends.
 pub const MAX_PER_NETWORK: usize = 64;
-/// Players who ask to be let in at once, and one more in a second; beyond that who asks again.
-const NEWCOMERS: Rate = Rate::per_second(1, 32);
+/// Players who ask to be let in at once, and one more in this time; beyond that who asks again.
+const NEWCOMERS: Rate = Rate::every(Duration::from_secs(2), 32);
 /// A client asks every second.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
 /// Bytes beyond its own, in this time: enough for the players of a household to be let in.

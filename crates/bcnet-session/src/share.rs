@@ -144,7 +144,7 @@ fn in_slot(taken: &mut [u16; SLOTS], slot: u32) -> &mut u16 {
 }
 
 /// Remembers who was noted lately, as bits: whatever is noted besides, nobody is forgotten. The more are noted, the more
-/// are taken for known that are not: at 100,000 in the span about one of 2,000.
+/// are taken for known that are not: at 100,000 in the span about one of 100,000.
 #[derive(Debug)]
 pub struct Recent {
     span: Duration,
@@ -274,8 +274,8 @@ const SLOTS: usize = 8;
 const MAX_AGE: u32 = 8;
 /// How many places a network may have.
 const WAYS: usize = 8;
-/// Of a field of bits: two million of them.
-const WORDS: usize = 1 << 15;
+/// Of a field of bits: four million of them.
+const WORDS: usize = 1 << 16;
 const HASHES: u64 = 6;
 
 #[cfg(test)]
@@ -362,7 +362,7 @@ mod tests {
                 assert!(recent.note(again, at(u64::from(second) * 1000 + 999)), "{second}");
             }
         }
-        assert!(taken_for_known < 400_000 / 1_000, "{taken_for_known}");
+        assert!(taken_for_known < 400_000 / 10_000, "{taken_for_known}");
         assert_eq!(recent.bits.each_ref().map(Vec::len), [WORDS, WORDS]);
     }
 
