@@ -1,15 +1,17 @@
 //! A session with one honest player, hostile ones, strangers and an operator: whatever they do, in whatever order and however
-//! much time passes, nothing panics, no table or queue grows beyond its limit, malformed datagrams change nothing, and the
-//! honest player stays and is heard. The same input gives the same output.
+//! much time passes, nothing panics, no table or queue grows beyond its limit, malformed datagrams change nothing, an address that
+//! has proved nothing is sent no more than was sent in its name (T-75), and the honest player stays and is heard. The same
+//! input gives the same output.
 #![no_main]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_fuzz::{HELLO, Player, SERVER, Script, Trace, ignore, is_repeatable};
-use bcnet_session::{Config, Manifest, Network, Session, System};
+use bcnet_session::{Config, Event, Manifest, Network, Session, System};
 use bcnet_transport::wire::{BootReason, Datagram, PeerId, Role};
-use bcnet_transport::{self as transport, Time};
+use bcnet_transport::{self as transport, Ids, Prove, Time};
 use libfuzzer_sys::fuzz_target;
 
 const HONEST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
@@ -19,7 +21,11 @@ fuzz_target!(|input: &[u8]| is_repeatable(input, play));
 
 fn play(input: &[u8]) -> u64 {
     let mut script = Script::new(input);
-    let mut world = World::new(config(script.byte()));
+    let mut config = config(script.byte());
+    let bits = script.byte();
+    config.transport.prove = [Prove::Auto, Prove::Ack, Prove::Id][usize::from(bits % 3)];
+    config.transport.ids = if bits < 128 { Ids::Random } else { Ids::Sequential };
+    let mut world = World::new(config);
     while let Some(step) = script.step() {
         world.step(step, &mut script);
         world.check();
@@ -62,6 +68,10 @@ struct World {
     trace: Trace,
     said: u32,
     next_chat: Time,
+    /// Bytes from and to each address, questions of browsers aside.
+    traffic: BTreeMap<SocketAddrV4, [usize; 2]>,
+    /// Who was let in at any time.
+    let_in: BTreeSet<SocketAddrV4>,
 }
 
 impl World {
@@ -78,6 +88,8 @@ impl World {
             trace: Trace::default(),
             said: 0,
             next_chat: now,
+            traffic: BTreeMap::new(),
+            let_in: BTreeSet::new(),
         };
         for _ in 0..100 {
             if world.honest.client.has_entered() {
@@ -95,7 +107,7 @@ impl World {
             2 => {
                 let from = address(script.byte());
                 let text = [b"\\", script.bytes()].concat();
-                self.session.handle_datagram(from, &mut text.clone(), self.now);
+                self.receive(from, &text);
             }
             3 => self.connect(script),
             4..=6 => {
@@ -109,8 +121,7 @@ impl World {
                 let (who, bytes) = (script.byte(), script.bytes());
                 if let Some((from, id)) = self.player(who).map(|player| (player.address, player.client.id()))
                 {
-                    let mut bytes = [&[id.0], bytes].concat();
-                    self.session.handle_datagram(from, &mut bytes, self.now);
+                    self.receive(from, &[&[id.0], bytes].concat());
                 }
             }
             8 => self.misbehave(script),
@@ -133,7 +144,7 @@ impl World {
         let is_malformed = !is_text && Datagram::parse(bytes, Some(Role::Client)).is_err();
         self.transmit(0);
         let before = self.state();
-        self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
+        self.receive(from, bytes);
         if is_malformed {
             assert_eq!(self.state(), before, "{bytes:02X?}");
             assert!(self.session.poll_transmit(&mut [0; 2048], self.now).is_none(), "{bytes:02X?}");
@@ -210,19 +221,29 @@ impl World {
     /// Time passes, and everybody has a turn; every `lost`th datagram of and to hostile players is lost.
     fn pass(&mut self, time: Duration, lost: u8) {
         self.now = self.now + time;
-        let (mut buffer, mut count) = ([0; 2048], 0_u8);
+        let (mut buffer, mut count, mut arrived) = ([0; 2048], 0_u8, Vec::new());
         for player in self.hostile.iter_mut().chain([&mut self.honest]) {
             player.client.handle_timeout(self.now);
             player.listen(self.now);
             while let Some(len) = player.transmit(&mut buffer, self.now) {
                 count = count.wrapping_add(1);
                 if player.address == HONEST || lost == 0 || count % lost != 0 {
-                    self.session.handle_datagram(player.address, &mut buffer[..len], self.now);
+                    arrived.push((player.address, buffer[..len].to_vec()));
                 }
             }
         }
+        for (from, bytes) in arrived {
+            self.receive(from, &bytes);
+        }
         self.session.handle_timeout(self.now);
         self.transmit(lost);
+    }
+
+    fn receive(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+        if bytes.first() != Some(&b'\\') {
+            self.traffic.entry(from).or_default()[0] += bytes.len();
+        }
+        self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
     }
 
     /// Everything that the session has to send arrives, but for some of what is for hostile players.
@@ -232,6 +253,9 @@ impl World {
             let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) else { break };
             assert!(count < MAX_DATAGRAMS);
             let bytes = &mut buffer[..transmit.len];
+            if bytes.first() != Some(&b'\\') {
+                self.traffic.entry(transmit.to).or_default()[1] += bytes.len();
+            }
             self.trace.add((transmit.to, &*bytes));
             let is_lost = transmit.to != HONEST && lost != 0 && count % usize::from(lost) == 0;
             let players = self.hostile.iter_mut().chain([&mut self.honest]);
@@ -246,10 +270,16 @@ impl World {
 
     fn check(&mut self) {
         let mut events = 0;
-        while self.session.poll_event().is_some() {
+        while let Some(event) = self.session.poll_event() {
             events += 1;
+            if let Event::Joining { address, .. } = event {
+                self.let_in.insert(address);
+            }
         }
         assert!(events <= MAX_EVENTS, "{events}");
+        for (address, [came, went]) in &self.traffic {
+            assert!(went <= came || self.let_in.contains(address), "{address}: {went} for {came}");
+        }
         let players: Vec<_> = self.session.players().collect();
         let mut slots: Vec<_> = players.iter().filter_map(|player| player.slot).collect();
         slots.sort_unstable();
