@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
             socket.send(&buffer[..transmit.len])?;
         }
-        let due = client.next_timeout().map_or(LONGEST_WAIT, |due| due.since(now)).min(LONGEST_WAIT);
+        let due = client.next_timeout().map_or(MAX_WAIT, |due| due.since(now)).min(MAX_WAIT);
         socket.set_read_timeout(Some(due.max(Duration::from_millis(1))))?;
         if let Ok(len) = socket.recv(&mut buffer) {
             client.handle_datagram(server, &mut buffer[..len], clock());
@@ -52,4 +52,4 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);

@@ -109,7 +109,7 @@ impl<T: Copy> Queue<T> {
     /// Doubles the ring. The new places hold `filler` until they are used.
     #[cold]
     fn grow(&mut self, filler: T) {
-        let size = (2 * self.slots.len()).max(SMALLEST);
+        let size = (2 * self.slots.len()).max(MIN_SIZE);
         let mut slots = Vec::with_capacity(size);
         slots.extend(self.iter().copied());
         slots.resize(size, filler);
@@ -117,7 +117,7 @@ impl<T: Copy> Queue<T> {
     }
 }
 
-const SMALLEST: usize = 8;
+const MIN_SIZE: usize = 8;
 
 #[cfg(test)]
 mod tests {

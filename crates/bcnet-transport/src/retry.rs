@@ -17,7 +17,7 @@ pub(crate) struct RoundTrip {
 impl RoundTrip {
     /// T-61: only messages that were sent once are measured, so that a sample is never ambiguous (Karn's rule).
     pub(crate) fn sample(&mut self, micros: u64) {
-        let sample = u32::try_from(micros).unwrap_or(u32::MAX).clamp(1, LONGEST_SAMPLE);
+        let sample = u32::try_from(micros).unwrap_or(u32::MAX).clamp(1, MAX_SAMPLE);
         if self.smoothed == 0 {
             *self = Self { smoothed: sample, variation: sample / 2, least: sample };
             return;
@@ -32,7 +32,7 @@ impl RoundTrip {
     const fn drift(&mut self) {
         // Not beyond the longest there can be, however long nothing is measured.
         let least = self.least + self.least / 1024;
-        self.least = if least < LONGEST_SAMPLE { least } else { LONGEST_SAMPLE };
+        self.least = if least < MAX_SAMPLE { least } else { MAX_SAMPLE };
     }
 
     pub(crate) const fn smoothed(&self) -> Option<u32> {
@@ -117,7 +117,7 @@ impl Budget {
     /// Once per round trip: is what is under way too much?
     #[inline]
     pub(crate) fn review(&mut self, trip: &mut RoundTrip, config: &Config<u64>, now: Time) {
-        if now.micros_since(self.since) < u64::from(trip.smoothed).max(SHORTEST_REVIEW) {
+        if now.micros_since(self.since) < u64::from(trip.smoothed).max(MIN_REVIEW) {
             return;
         }
         self.review_now(trip, config, now);
@@ -140,12 +140,12 @@ impl Budget {
 /// What a timeout adds to a round trip that never varies.
 const MIN_MARGIN: u64 = 1_000;
 const MAX_MARGIN: u64 = 5_000;
-const LONGEST_SAMPLE: u32 = 60_000_000;
+const MAX_SAMPLE: u32 = 60_000_000;
 /// Extra round trip from which on nothing more is added.
 const QUEUE_BEGINS: u64 = 10_000;
 /// Extra round trip from which on less is sent.
 const QUEUE_HURTS: u64 = 40_000;
-const SHORTEST_REVIEW: u64 = 20_000;
+const MIN_REVIEW: u64 = 20_000;
 const ENOUGH_TO_JUDGE: u32 = 8 * 512;
 const MIN_DATAGRAMS: usize = 8;
 
@@ -161,7 +161,7 @@ mod tests {
         for _ in 0..100_000 {
             trip.drift();
         }
-        assert_eq!((trip.least(), trip.smoothed()), (LONGEST_SAMPLE, Some(50_000)));
+        assert_eq!((trip.least(), trip.smoothed()), (MAX_SAMPLE, Some(50_000)));
         trip.sample(40_000);
         assert_eq!(trip.least(), 40_000);
     }

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// A ring of bytes. A place in it is named by an offset that only grows (and wraps with `u32`), so it stays valid while
-/// the ring grows. No piece crosses the end of the ring, and none longer than [`LONGEST`] is taken.
+/// the ring grows. No piece crosses the end of the ring, and none longer than [`MAX_PIECE`] is taken.
 #[derive(Debug, Default)]
 pub(crate) struct ByteRing {
     buffer: Vec<u8>,
@@ -15,10 +15,10 @@ pub(crate) struct ByteRing {
 }
 
 impl ByteRing {
-    /// Room for `len` bytes in one piece, and where it is. Returns `None` if `len` is more than [`LONGEST`].
+    /// Room for `len` bytes in one piece, and where it is. Returns `None` if `len` is more than [`MAX_PIECE`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, len: usize) -> Option<(u32, &mut [u8])> {
-        if len > LONGEST as usize {
+        if len > MAX_PIECE as usize {
             return None;
         }
         let len = u32::try_from(len).ok()?;
@@ -90,7 +90,7 @@ impl ByteRing {
     /// Doubles until `len` more bytes fit. Pieces stay whole: the ends of a larger ring are ends of the smaller one too.
     #[cold]
     fn grow(&mut self, len: u32) {
-        let (old_size, mut size) = (self.size, self.size.max(SMALLEST));
+        let (old_size, mut size) = (self.size, self.size.max(MIN_SIZE));
         let used = self.head.wrapping_sub(self.tail);
         while size - used.min(size) < 2 * len {
             size *= 2;
@@ -118,8 +118,8 @@ impl ByteRing {
 }
 
 /// The longest piece: more than the largest payload there can be (255 parts).
-pub(crate) const LONGEST: u32 = 1 << 21;
-const SMALLEST: u32 = 256;
+pub(crate) const MAX_PIECE: u32 = 1 << 21;
+const MIN_SIZE: u32 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -165,6 +165,6 @@ mod tests {
         }
         assert_eq!(ring.buffer.len(), 256);
         assert_eq!(ring.store(&[], &[0; 0x1_0000]), None, "no message is as long");
-        assert!(ring.reserve(LONGEST as usize + 1).is_none());
+        assert!(ring.reserve(MAX_PIECE as usize + 1).is_none());
     }
 }

@@ -18,7 +18,7 @@ fn main() -> anyhow::Result<()> {
     let size: usize = arguments.next().context("tell a size in bytes")?.parse()?;
     let scenario = Scenario::parse(BATTLE).expect("a scenario of the project");
     let mut out = BufWriter::new(File::create(path)?);
-    let mut written = put(&mut out, &[0xA1B2_C3D4, 0x0004_0002, 0, 0, LARGEST, RAW], &[])?;
+    let mut written = put(&mut out, &[0xA1B2_C3D4, 0x0004_0002, 0, 0, MAX_PACKET, RAW], &[])?;
     for seed in 1.. {
         let start = (scenario.settle + scenario.duration) * seed;
         let options = Options { seed: Some(seed.into()), ..Options::default() };
@@ -63,4 +63,4 @@ const PORT: u16 = 22101;
 const RAW: u32 = 101;
 /// More than a battle has.
 const MAX_DATAGRAMS: usize = 1 << 20;
-const LARGEST: u32 = 65_535;
+const MAX_PACKET: u32 = 65_535;

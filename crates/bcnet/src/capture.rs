@@ -55,7 +55,7 @@ impl Writer {
 
     /// Writes one datagram. Returns `false` if no UDP datagram can hold it.
     pub(crate) fn write(&mut self, packet: &Packet<'_>) -> anyhow::Result<bool> {
-        if packet.bytes.len() > LARGEST_UDP_PAYLOAD {
+        if packet.bytes.len() > MAX_UDP_PAYLOAD {
             return Ok(false);
         }
         self.packet.clear();
@@ -96,7 +96,7 @@ impl Writer {
     }
 }
 
-/// Adds what IPv4 and UDP put in front of a datagram, which is no longer than [`LARGEST_UDP_PAYLOAD`].
+/// Adds what IPv4 and UDP put in front of a datagram, which is no longer than [`MAX_UDP_PAYLOAD`].
 fn add_headers(out: &mut Vec<u8>, packet: &Packet<'_>) {
     let udp_length = UDP_HEADER + packet.bytes.len() as u16;
     let [a, b] = (IPV4_HEADER + udp_length).to_be_bytes();
@@ -141,7 +141,7 @@ const TTL: u8 = 64;
 const UDP: u8 = 17;
 const IPV4_HEADER: u16 = 20;
 const UDP_HEADER: u16 = 8;
-const LARGEST_UDP_PAYLOAD: usize = 65_507;
+const MAX_UDP_PAYLOAD: usize = 65_507;
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +153,7 @@ mod tests {
         let address = |text: &str| text.parse::<SocketAddrV4>().expect("an address");
         let pairs = [("10.0.0.1:22101", "10.0.0.2:4711"), ("255.255.255.255:65535", "255.255.254.7:0")];
         for (from, to) in pairs.map(|(from, to)| (address(from), address(to))) {
-            for len in [0, 1, 2, 511, 512, LARGEST_UDP_PAYLOAD] {
+            for len in [0, 1, 2, 511, 512, MAX_UDP_PAYLOAD] {
                 for fill in [0, 0xFF, 0x5A] {
                     let bytes = vec![fill; len];
                     let (mut ours, mut theirs) = (Vec::new(), Vec::new());

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Settings, first, is_bare};
-pub(crate) use request::{Answer, Envelope, LONGEST_REQUEST, Refusal, Request};
+pub(crate) use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
 
 /// Returns where the control socket may be, the usual place first; nowhere if the server has none. A name without a
 /// directory may be in each of the places for sockets; any other path is one place.

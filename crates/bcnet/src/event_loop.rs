@@ -87,7 +87,7 @@ impl<S: Service> EventLoop<S> {
     pub(crate) fn turn(&mut self, service: &mut S) -> io::Result<()> {
         let due = if self.has_commands { Some(Time::ZERO) } else { service.next_timeout() };
         let now = self.look(Duration::ZERO);
-        let wait = due.map_or(LONGEST_WAIT, |due| due.since(now).min(LONGEST_WAIT));
+        let wait = due.map_or(MAX_WAIT, |due| due.since(now).min(MAX_WAIT));
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
@@ -196,7 +196,7 @@ impl Registrar {
 }
 
 const WAKE: Token = Token(usize::MAX);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// A look at the clock that is later than expected by so much tells that the machine slept.
 const MIN_SLEEP: Duration = Duration::from_secs(2);
 /// When commands have taken this long, datagrams have their turn before the next.

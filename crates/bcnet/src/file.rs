@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut text = String::new();
-    File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text)).map_err(named)?;
-    if text.len() as u64 > LARGEST {
+    File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_string(&mut text)).map_err(named)?;
+    if text.len() as u64 > MAX_SIZE {
         return Err(named(io::Error::other(format!(
             "larger than {} MiB, so it is no such file",
-            LARGEST >> 20
+            MAX_SIZE >> 20
         ))));
     }
     Ok(text)
 }
 
 /// No file of this program is larger.
-const LARGEST: u64 = 8 << 20;
+const MAX_SIZE: u64 = 8 << 20;
 
 /// Puts `bytes` in the place of a file in one step. If that fails, the file is as it was.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

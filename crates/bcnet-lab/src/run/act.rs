@@ -100,7 +100,7 @@ impl Runner<'_> {
         let mut payload = std::mem::take(&mut self.payload);
         // What is too large for one message is made reliable.
         let unreliable = mode == SendMode::Plain(Quality::Unreliable);
-        let reliable = !unreliable || size > LARGEST_UNRELIABLE;
+        let reliable = !unreliable || size > MAX_UNRELIABLE;
         self.meter.stamp(&mut payload, from, size, reliable, self.world.now());
         self.give(from, to, &payload, mode, true);
         self.payload = payload;
@@ -119,7 +119,7 @@ impl Runner<'_> {
 }
 
 /// T-67: 412 bytes with a header of three.
-const LARGEST_UNRELIABLE: usize = 409;
+const MAX_UNRELIABLE: usize = 409;
 /// The number of what no engine sent.
 const INJECTED: u64 = u64::MAX;
 /// The opcode of a ship's state, and for all that matters here the rest of it.

@@ -136,7 +136,7 @@ impl Checker<'_> {
             (None, Some(hz)) => self.period(hz)?,
             (None, None) => Duration::from_millis(3),
         };
-        if let Some(place) = node.tick.as_ref().or(node.hz.as_ref()).filter(|_| tick < SHORTEST_TICK) {
+        if let Some(place) = node.tick.as_ref().or(node.hz.as_ref()).filter(|_| tick < MIN_TICK) {
             return Err(self.error(place, "ticks are at least 100 microseconds apart"));
         }
         let mut blocks = Vec::new();
@@ -378,7 +378,7 @@ impl Checker<'_> {
 
 const MODES: [(&str, Mode); 3] =
     [("fixed", Mode::Fixed), ("linear", Mode::Linear), ("exponential", Mode::Exponential)];
-const SHORTEST_TICK: Duration = Duration::from_micros(100);
+const MIN_TICK: Duration = Duration::from_micros(100);
 const MAX_DATAGRAM: usize = 1024;
 /// Of one table. Each takes memory until the end of the run.
 const MAX_SENDS: f64 = 20_000_000.0;

@@ -26,7 +26,7 @@ impl<'a> Checker<'a> {
     pub(super) fn new(text: &'a str, file: &File) -> Checked<Self> {
         let names = file.node.iter().map(|node| node.get_ref().name.get_ref().clone()).collect();
         let proxy = file.proxy.first().map(|proxy| proxy.get_ref().name.get_ref().clone());
-        let mut checker = Self { text, names, proxy, settle: Duration::ZERO, duration: LONGEST };
+        let mut checker = Self { text, names, proxy, settle: Duration::ZERO, duration: MAX_TIME };
         checker.settle = checker.length_or(file.settle.as_ref(), Duration::ZERO)?;
         checker.duration = checker.length(&file.duration)?;
         if file.node.is_empty() || file.node.len() > MAX_NODES {
@@ -124,8 +124,8 @@ impl<'a> Checker<'a> {
 
     pub(super) fn length(&self, seconds: &Spanned<f64>) -> Checked<Duration> {
         let value = *seconds.get_ref();
-        if !(0.0..=LONGEST.as_secs_f64()).contains(&value) {
-            let what = format!("{value} seconds are not possible: 0 to {} are", LONGEST.as_secs());
+        if !(0.0..=MAX_TIME.as_secs_f64()).contains(&value) {
+            let what = format!("{value} seconds are not possible: 0 to {} are", MAX_TIME.as_secs());
             return Err(self.error(seconds, what));
         }
         Ok(Duration::from_nanos((value * 1e9).round() as u64))
@@ -207,7 +207,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 /// Thirty days.
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+const MAX_TIME: Duration = Duration::from_secs(30 * 86_400);
 /// T-50: a host and all ids it has.
 const MAX_NODES: usize = 125;
 /// More than can be split, so that the refusal can be seen.

@@ -204,13 +204,13 @@ impl ResendPolicy {
     /// repeated ever more seldom: it is not the link that is bad then.
     pub(crate) fn patience(self, sends: u8) -> u8 {
         let extra = sends.saturating_sub(self.patient_from).min(6);
-        let max = (LONGEST_PAUSE / self.timeout.max(1)).saturating_sub(1);
+        let max = (MAX_PAUSE / self.timeout.max(1)).saturating_sub(1);
         u8::try_from(max).unwrap_or(u8::MAX).min((1 << extra) - 1)
     }
 }
 
 /// In microseconds; a longer timeout is waited for once.
-const LONGEST_PAUSE: u64 = 5_000_000;
+const MAX_PAUSE: u64 = 5_000_000;
 /// In microseconds: a guess at the round trip that is never too bold.
 const CAREFUL: u64 = 100_000;
 /// T-62: as many later datagrams were acknowledged.

@@ -8,7 +8,7 @@ use crate::net::{
     puppet, reliable,
 };
 
-const LARGEST: usize = 103_529;
+const MAX_PAYLOAD: usize = 103_529;
 
 /// The sizes of the parts in which a payload of `len` bytes leaves; empty if it leaves whole.
 fn sizes(len: usize, quality: Quality) -> Vec<usize> {
@@ -38,7 +38,7 @@ fn payloads_are_split_as_stock_does() {
         assert_eq!(sizes(812, quality), [405, 406, 1]);
         assert_eq!(sizes(832, quality), [405, 406, 21]);
         let max: Vec<usize> = [405].into_iter().chain([406; 254]).collect();
-        assert_eq!(sizes(LARGEST, quality), max);
+        assert_eq!(sizes(MAX_PAYLOAD, quality), max);
     }
     assert_eq!(sizes(409, Quality::Unreliable), [0; 0], "two bytes less of header");
     assert_eq!(sizes(410, Quality::Unreliable), [405, 5]);
@@ -48,10 +48,10 @@ fn payloads_are_split_as_stock_does() {
 #[test]
 fn more_than_255_parts_are_refused() {
     let mut host = puppet(plain());
-    let payload = vec![0; LARGEST + 1];
+    let payload = vec![0; MAX_PAYLOAD + 1];
     for quality in [Quality::Reliable, Quality::Urgent, Quality::Unreliable] {
         let error = host.endpoint.send(PeerId(2), &payload, quality, START);
-        assert_eq!(error, Err(SendError::TooLarge { len: LARGEST + 1, max: LARGEST }));
+        assert_eq!(error, Err(SendError::TooLarge { len: MAX_PAYLOAD + 1, max: MAX_PAYLOAD }));
     }
     host.send(PeerId(2), b"next", START);
     assert_eq!(host.says(START), ["data seq=0 4 bytes"], "no number was used up");
@@ -80,7 +80,7 @@ fn an_unreliable_payload_that_is_split_gets_a_proper_number() {
 /// T-68: parts arrive in any order and any number of times; the payload is delivered once.
 #[test]
 fn parts_in_any_order_and_number_make_one_payload() {
-    let payload = pattern(3, LARGEST);
+    let payload = pattern(3, MAX_PAYLOAD);
     for seed in 0..5 {
         let mut dice = Dice(seed + 99);
         let mut net = Net::joined(&Config { first_budget: 1 << 20, ..plain() }, 1);
@@ -245,7 +245,7 @@ fn endless_and_huge_sets_are_bounded_and_hurt_nobody_else() {
         let used = usize::try_from(crate::heap::in_use() - before).expect("more than before");
         assert!(used < 3 * limit, "{used} bytes of heap");
 
-        let payload = pattern(5, LARGEST);
+        let payload = pattern(5, MAX_PAYLOAD);
         for (index, bytes) in (0..=254).zip(chunks(&payload)) {
             host.hear_from(address(2), &from_peer(3, &[part(0, index, 255, bytes)]), START);
             assert_eq!(host.says(START), [format!("ack game seq=0 part={index}")]);
@@ -265,7 +265,7 @@ fn chunks(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn payloads_larger_than_the_room_for_them_arrive_all_the_same() {
     let mut dice = Dice(5);
     let mut net = Net::joined(&Config { hold_bytes: 64 << 10, ..plain() }, 1);
-    let payloads: Vec<Vec<u8>> = (0..6).map(|n| pattern(n, LARGEST - n)).collect();
+    let payloads: Vec<Vec<u8>> = (0..6).map(|n| pattern(n, MAX_PAYLOAD - n)).collect();
     payloads.iter().for_each(|payload| net.host.send(PeerId(2), payload, net.now));
     let mut received = Vec::new();
     for tick in 0..6000 {

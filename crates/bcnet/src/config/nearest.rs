@@ -13,7 +13,7 @@ pub(crate) fn short(key: &str) -> String {
 }
 
 fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    if typed.len() > LONGEST {
+    if typed.len() > MAX_TYPED {
         return None;
     }
     let typed = typed.to_lowercase();
@@ -23,7 +23,7 @@ fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a 
 }
 
 /// No key is longer, and the distance takes the product of both lengths.
-const LONGEST: usize = 64;
+const MAX_TYPED: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -250,7 +250,7 @@ impl Value for Mission {
     fn from_text(text: &str) -> Result<Self, String> {
         let part =
             |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if text.contains('.') && text.len() <= LONGEST_SCRIPT && text.split('.').all(part) {
+        if text.contains('.') && text.len() <= MAX_SCRIPT && text.split('.').all(part) {
             return Ok(Self::Script(text.into()));
         }
         StockMission::from_text(text).map(Self::Stock)
@@ -265,7 +265,7 @@ impl Value for Mission {
 }
 
 /// Scripts of the stock game have 37.
-const LONGEST_SCRIPT: usize = 128;
+const MAX_SCRIPT: usize = 128;
 
 impl Value for System {
     fn form() -> String {

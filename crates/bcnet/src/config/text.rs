@@ -82,11 +82,11 @@ impl fmt::Debug for Password {
 
 impl Value for Password {
     fn form() -> String {
-        format!("text of at most {LONGEST_PASSWORD} characters; empty for none")
+        format!("text of at most {MAX_PASSWORD} characters; empty for none")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        let fits = text.encode_utf16().count() <= LONGEST_PASSWORD && !text.chars().any(char::is_control);
+        let fits = text.encode_utf16().count() <= MAX_PASSWORD && !text.chars().any(char::is_control);
         if fits { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::form())) }
     }
 
@@ -101,7 +101,7 @@ impl Value for Password {
 }
 
 /// A connect request holds no more (T-33).
-const LONGEST_PASSWORD: usize = 198;
+const MAX_PASSWORD: usize = 198;
 
 impl Value for PathBuf {
     fn form() -> String {

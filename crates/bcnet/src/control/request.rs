@@ -173,7 +173,7 @@ impl From<Result<Value, Refusal>> for Answer {
 }
 
 /// The longest request, in bytes.
-pub(crate) const LONGEST_REQUEST: u64 = 16 << 10;
+pub(crate) const MAX_REQUEST: u64 = 16 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -33,7 +33,7 @@ impl fmt::Display for BadHex {
         match self.cause {
             Cause::NoDigit(byte) => write!(f, "'{}' is not a hex digit", byte.escape_ascii())?,
             Cause::HalfByte => f.write_str("half a byte")?,
-            Cause::TooLong => write!(f, "longer than {LONGEST_LINE} characters")?,
+            Cause::TooLong => write!(f, "longer than {MAX_LINE} characters")?,
         }
         write!(f, " at column {}", self.at + 1)
     }
@@ -54,7 +54,7 @@ impl<R: BufRead> Lines<R> {
     pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
         loop {
             self.buffer.clear();
-            let mut limited = self.input.by_ref().take(LONGEST_LINE);
+            let mut limited = self.input.by_ref().take(MAX_LINE);
             if limited.read_until(b'\n', &mut self.buffer)? == 0 {
                 return Ok(None);
             }
@@ -116,4 +116,4 @@ fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
 /// What some editors put in front of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// More than the hex of the largest UDP datagram, with spaces and a comment.
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE: u64 = 1 << 20;

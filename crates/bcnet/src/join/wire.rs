@@ -76,8 +76,8 @@ impl Wire {
     pub(super) fn wait(&mut self) -> anyhow::Result<Option<Input>> {
         self.send();
         let now = self.clock.now();
-        let due = self.client.next_timeout().map_or(LONGEST_WAIT, |due| due.since(now));
-        let mut input = match self.inputs.recv_timeout(due.min(LONGEST_WAIT)) {
+        let due = self.client.next_timeout().map_or(MAX_WAIT, |due| due.since(now));
+        let mut input = match self.inputs.recv_timeout(due.min(MAX_WAIT)) {
             Ok(input) => Some(input),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("nothing is heard any more"),
@@ -137,6 +137,6 @@ impl Wire {
     }
 }
 
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// How long the server may take to hear a goodbye.
 const GOODBYE: Duration = Duration::from_secs(3);

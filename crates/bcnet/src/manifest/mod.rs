@@ -162,7 +162,7 @@ fn transmit(socket: &UdpSocket, session: &mut Session, clock: &Clock) {
 
 /// Waits for the next datagram or the session's next deadline.
 fn receive(socket: &UdpSocket, session: &mut Session, clock: &Clock) -> anyhow::Result<()> {
-    let wait = session.next_timeout().map_or(LONGEST_WAIT, |next| next.since(clock.now()).min(LONGEST_WAIT));
+    let wait = session.next_timeout().map_or(MAX_WAIT, |next| next.since(clock.now()).min(MAX_WAIT));
     socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
     let mut buffer = [0; 2048];
     match socket.recv_from(&mut buffer) {
@@ -181,4 +181,4 @@ fn receive(socket: &UdpSocket, session: &mut Session, clock: &Clock) -> anyhow::
 
 /// How long goodbyes are repeated.
 const GOODBYE: Duration = Duration::from_secs(2);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);

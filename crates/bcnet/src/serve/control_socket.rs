@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 
 use super::control_plane::ControlPlane;
-use crate::control::{self, Answer, Envelope, LONGEST_REQUEST, Refusal, Request};
+use crate::control::{self, Answer, Envelope, MAX_REQUEST, Refusal, Request};
 
 /// The control socket. It is gone when this is dropped.
 pub(super) struct ControlSocket {
@@ -122,12 +122,12 @@ fn talk(stream: &UnixStream, plane: &ControlPlane) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        (&mut input).take(LONGEST_REQUEST).read_until(b'\n', &mut line)?;
+        (&mut input).take(MAX_REQUEST).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Ok(());
         }
-        if line.len() as u64 == LONGEST_REQUEST {
-            answer(stream, &refuse(format!("a request has less than {LONGEST_REQUEST} bytes")))?;
+        if line.len() as u64 == MAX_REQUEST {
+            answer(stream, &refuse(format!("a request has less than {MAX_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
         let (reply, is_stop) = match Envelope::parse(&line) {

@@ -151,7 +151,7 @@ impl Field {
     fn wait(&mut self, most: Duration) -> io::Result<()> {
         // Sleeping less than this costs more than it brings.
         if !self.frame_mode.waits() {
-            thread::sleep(most.max(SHORTEST_SLEEP));
+            thread::sleep(most.max(MIN_SLEEP));
             return Ok(());
         }
         match self.poll.poll(&mut self.events, Some(most)) {
@@ -315,4 +315,4 @@ const STEADY_FRAME: Duration = Duration::from_millis(100);
 /// How many datagrams a player that answers at once sends at most before it looks at its socket again.
 const ANSWERS: u32 = 8;
 const LATE: Duration = Duration::from_millis(95);
-const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+const MIN_SLEEP: Duration = Duration::from_millis(1);

@@ -43,7 +43,7 @@ pub(super) fn run(
     for step in 0..frames * players as u64 {
         let frame = Time::from_micros(start.as_micros() + step * FRAME.as_micros() as u64 / players as u64);
         let early = frame.since(field.clock.now());
-        if early > SHORTEST_SLEEP {
+        if early > MIN_SLEEP {
             thread::sleep(early);
         }
         let player = (step % players as u64) as usize;
@@ -104,4 +104,4 @@ impl Sizes {
 }
 
 const FRAME: Duration = Duration::from_millis(95);
-const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+const MIN_SLEEP: Duration = Duration::from_millis(1);

@@ -81,7 +81,7 @@ impl Reader {
         loop {
             self.line.clear();
             let at = self.offset;
-            let read = (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
+            let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line)?;
             self.offset += read as u64;
             let line = String::from_utf8_lossy(&self.line);
             let head = head_of(line.trim());
@@ -160,7 +160,7 @@ impl Entry {
             return;
         }
         let fits = self.bytes.is_empty() || self.plain == (self.section == Section::Deciphered);
-        if self.section != Section::Other && fits && self.bytes.len() < LARGEST {
+        if self.section != Section::Other && fits && self.bytes.len() < MAX_DATAGRAM {
             self.bytes.extend(dump_line(line, self.bytes.len()).unwrap_or_default());
         }
     }
@@ -250,6 +250,6 @@ const UNKNOWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1);
 const DAY: u64 = 86_400 * 1_000_000;
 /// How much of a file is looked at to know what it is.
 const SNIFFED: usize = 64 * 1024;
-const LONGEST_LINE: u64 = 64 * 1024;
+const MAX_LINE: u64 = 64 * 1024;
 /// The largest UDP payload.
-const LARGEST: usize = 65_507;
+const MAX_DATAGRAM: usize = 65_507;

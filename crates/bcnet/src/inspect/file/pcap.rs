@@ -179,7 +179,7 @@ impl Reader {
             return Ok(self.damaged("the file ends in the head of a packet"));
         }
         let (seconds, fraction, kept) = (self.u32(0), self.u32(4), self.u32(8) as usize);
-        if kept > LARGEST_PACKET {
+        if kept > MAX_PACKET {
             return Ok(self.damaged(&format!("a packet says to have {kept} bytes")));
         }
         if !self.window.has(PCAP_RECORD + kept)? {
@@ -221,7 +221,7 @@ impl Reader {
                 }
                 continue;
             }
-            if length > LARGEST_PACKET + 4096 {
+            if length > MAX_PACKET + 4096 {
                 return Ok(self.damaged(&format!("a packet says to have {length} bytes")));
             }
             if !self.window.has(length)? {
@@ -349,6 +349,6 @@ const LATEST: u64 = 1 << 53;
 const PCAP_HEADER: usize = 24;
 const PCAP_RECORD: usize = 16;
 /// The largest packet that libpcap writes.
-const LARGEST_PACKET: usize = 262_144;
+const MAX_PACKET: usize = 262_144;
 const MAX_INTERFACES: usize = 4096;
 const WINDOW: usize = 256 * 1024;

@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
                 stopping = Some(now);
                 actor.stop(now);
             }
-            if actor.is_over() || stopping.is_some_and(|since| now.since(since) > LONGEST_GOODBYE) {
+            if actor.is_over() || stopping.is_some_and(|since| now.since(since) > MAX_GOODBYE) {
                 self.finish()?;
                 return Ok(Verdict::Clean);
             }
@@ -110,7 +110,7 @@ impl<'a> Driver<'a> {
 
     /// Takes what arrives until the next frame.
     fn receive(&mut self, actor: &mut impl Actor) -> anyhow::Result<()> {
-        let tick = self.behavior.tick.max(SHORTEST_TICK);
+        let tick = self.behavior.tick.max(MIN_TICK);
         let frame = self.clock.now() + tick;
         let mut buffer = [0; 2048];
         loop {
@@ -208,6 +208,6 @@ fn seconds(now: Time) -> f64 {
     now.as_micros() as f64 / 1e6
 }
 
-const SHORTEST_TICK: Duration = Duration::from_millis(1);
+const MIN_TICK: Duration = Duration::from_millis(1);
 /// As long as the original waits for its goodbye to be heard, and a little more.
-const LONGEST_GOODBYE: Duration = Duration::from_secs(16);
+const MAX_GOODBYE: Duration = Duration::from_secs(16);
