@@ -106,6 +106,7 @@ impl<E: Engine> Client<E> {
                 let game::TeamScore { team, kills, score } = read_fields(payload)?;
                 Some(Event::TeamScore { team, score: Score { kills, deaths: 0, points: score } })
             }
+            Opcode::TEAM => self.chose(&read_fields(payload)?, other),
             Opcode::SCORE_CHANGE => self.died(&read_fields(payload)?),
             Opcode::END_GAME => Some(self.ended(&read_fields(payload)?)),
             Opcode::RESTART_GAME => Some(self.restarted()),
@@ -209,6 +210,11 @@ impl<E: Engine> Client<E> {
         player.score = score;
         player.team = team.or(player.team);
         Some(Event::Score { peer, score })
+    }
+
+    fn chose(&mut self, choice: &game::Team, other: Event) -> Option<Event> {
+        self.player(peer(choice.peer)?).team = Some(choice.team);
+        Some(other)
     }
 
     fn died(&mut self, change: &game::ScoreChange) -> Option<Event> {

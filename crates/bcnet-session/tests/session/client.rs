@@ -218,6 +218,7 @@ fn a_client_knows_who_takes_part() {
         &hex("2C 03000000 0300 681B69"),
         &hex("36 03000000 05000000 06000000 02000000 07000000 01 09000000 08000000"),
         &hex("3F 03000000 01000000 02000000 03000000 01"),
+        &hex("41 09000000 02"),
         &ship,
         &hex("17 66080000 05000600 00000000 00000000 03"),
         &hex("17 66080000 05000600 00000000 00000000 03"),
@@ -226,15 +227,16 @@ fn a_client_knows_who_takes_part() {
     let chat = Event::Chat { peer: PeerId(3), name: String::new(), text: "h i".into(), team: false };
     assert_eq!(duo.events[2], chat);
     assert_eq!(duo.events[3], Event::Died { victim: PeerId(2), killer: Some(PeerId(3)) });
-    let expected =
-        ["joined", "received", "chat", "died", "score", "ship_created", "left", "received", "received"];
-    assert_eq!(duo.told(), expected);
+    let expected = ["joined", "received", "chat", "died", "score", "received", "ship_created", "left"];
+    assert_eq!(duo.told(), [&expected[..], &["received", "received"]].concat());
     let scores: Vec<(u8, i32, i32, i32)> = duo
         .client
         .players()
         .map(|(id, player)| (id.0, player.score.kills, player.score.deaths, player.score.points))
         .collect();
     assert_eq!(scores, [(2, 0, 7, 0), (3, 1, 2, 3), (9, 0, 0, 8)]);
+    let teams: Vec<Option<u8>> = duo.client.players().map(|(_, player)| player.team).collect();
+    assert_eq!(teams, [None, Some(1), Some(2)]);
     assert_eq!(duo.client.ships().count(), 1);
 }
 
@@ -326,7 +328,7 @@ fn what_makes_no_sense_yet_is_not_said() {
 #[test]
 fn nonsense_is_counted_and_changes_nothing() {
     let mut duo = Duo::entered();
-    let whole: [&[u8]; 9] = [
+    let whole: [&[u8]; 10] = [
         &hex("20 02 0D00 736372697074732F7368697073 0500 2A2E707963 21"),
         &hex("22 0700 4170702E707963"),
         &settings(0),
@@ -336,6 +338,7 @@ fn nonsense_is_counted_and_changes_nothing() {
         &hex("36 03000000 05000000 06000000 02000000 07000000 01 09000000 08000000"),
         &hex("37 02000000 01000000 02000000 03000000"),
         &hex("14 FFFFFF3F"),
+        &hex("41 02000000 01"),
     ];
     let before: Vec<_> = duo.client.players().map(|(id, player)| (id, player.clone())).collect();
     let mut said = 0;
@@ -350,6 +353,7 @@ fn nonsense_is_counted_and_changes_nothing() {
         hex("2C 00010000 0000"),
         hex("37 FFFFFFFF 00000000 00000000 00000000"),
         hex("36 00000000 00010000 00000000 00"),
+        hex("41 00010000 01"),
         Vec::new(),
     ];
     for message in &impossible {
