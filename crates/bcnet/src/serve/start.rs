@@ -82,23 +82,6 @@ fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
 
 /// Returns the settings of a session as the session wants them. The port for masters is 0 if it is that of the socket.
 pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
-    let transport = bcnet_transport::Config {
-        // Done in batches, for all sessions together.
-        cipher: false,
-        keepalive: session.keepalive,
-        silence: session.silence_timeout,
-        undeliverable: session.undeliverable_timeout,
-        ids: match session.ids {
-            config::Ids::Random => Ids::Random,
-            config::Ids::Sequential => Ids::Sequential,
-        },
-        prove: match session.prove {
-            config::Prove::Auto => Prove::Auto,
-            config::Prove::Ack => Prove::Ack,
-            config::Prove::Id => Prove::Id,
-        },
-        ..bcnet_transport::Config::default()
-    };
     Ok(Config {
         name: session.name.0.clone(),
         mission: mission(&session.mission),
@@ -142,8 +125,28 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         relay_rate: u32::try_from(session.relay_rate.0).unwrap_or(u32::MAX),
         handshake_timeout: session.handshake_timeout,
         round_timeout: session.round_timeout,
-        transport,
+        transport: transport(session),
     })
+}
+
+fn transport(session: &config::Session) -> bcnet_transport::Config {
+    bcnet_transport::Config {
+        // Done in batches, for all sessions together.
+        cipher: false,
+        keepalive: session.keepalive,
+        silence: session.silence_timeout,
+        undeliverable: session.undeliverable_timeout,
+        ids: match session.ids {
+            config::Ids::Random => Ids::Random,
+            config::Ids::Sequential => Ids::Sequential,
+        },
+        prove: match session.prove {
+            config::Prove::Auto => Prove::Auto,
+            config::Prove::Ack => Prove::Ack,
+            config::Prove::Id => Prove::Id,
+        },
+        ..bcnet_transport::Config::default()
+    }
 }
 
 fn mission(mission: &config::Mission) -> Mission {
