@@ -106,6 +106,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: players::bulk_sender,
     },
     Attack {
+        name: "come-and-go",
+        does: "one machine that joins and leaves thirty times a second, while seven play",
+        forges: false,
+        run: players::come_and_go,
+    },
+    Attack {
         name: "impersonate",
         does: "game messages under the ids of players from other addresses, while seven play",
         forges: true,

@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     pub(crate) states: Delays,
     /// Chat that no honest player has said.
     pub(crate) strange: u64,
+    /// How often one of them heard that somebody has left.
+    pub(crate) departures: u64,
     /// Reliable messages of kinds that no honest player says.
     pub(crate) unknown: u64,
     /// Players who were there at the beginning and are not at the end, as they or the server see it.
@@ -224,6 +226,7 @@ impl Crowd {
                     Some(said) => seen.chat.add(now.since(said)),
                     None => seen.strange += 1,
                 },
+                Event::Disconnected { .. } => seen.departures += 1,
                 Event::Received { reliable: true } => {
                     seen.unknown += u64::from(Opcode::of(payload) == Some(UNKNOWN))
                 }

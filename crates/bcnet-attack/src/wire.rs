@@ -78,6 +78,15 @@ pub(crate) fn hold(id: u8, first: u16) -> Vec<u8> {
     datagram(id, &acks)
 }
 
+/// Returns ACKs for every number that a game message can have.
+pub(crate) fn all_acks(id: u8) -> Vec<Vec<u8>> {
+    let numbers: Vec<u16> = (0..=u16::MAX).collect();
+    let acks = |numbers: &[u16]| numbers.iter().map(|number| ack(*number, false)).collect::<Vec<_>>();
+    numbers.chunks(ACKS).map(|numbers| datagram(id, &acks(numbers))).collect()
+}
+
+/// How many fit a datagram.
+const ACKS: usize = 127;
 /// That a mission is loaded.
 pub(crate) const READY: [u8; 2] = [0x2A, 0x20];
 /// The rounds of the file check.

@@ -121,6 +121,39 @@ fn join(setting: &Setting, server: SocketAddrV4, name: &str) -> anyhow::Result<P
     Ok(player)
 }
 
+pub(crate) fn come_and_go(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
+    let server = Process::serve(setting, &[ROOMY])?;
+    let mut crowd = Crowd::join(setting, &server, PLAYERS)?;
+    let quiet = crowd.play(&server, setting.time)?;
+    let attacked = beside(setting, &server, &mut crowd, join_often)?;
+    let mut figures = compare("", &quiet, &attacked);
+    let told = attacked.departures as f64 / f64::from(PLAYERS) / setting.time.as_secs_f64();
+    figures.push(Figure::new("departures that a player hears of per second", Unit::Count, told).at_most(2.0));
+    Ok(figures)
+}
+
+/// Joins the game thirty times a second, and leaves as soon as it is in or has waited for a while.
+fn join_often(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    let (clock, from) = (setting.clock, setting.arena.attacker());
+    let manner = Manner { from, name: Text::encode("Nuisance"), plays: true, is_strict: false };
+    let (mut nonce, mut clients) = (0, Vec::new());
+    while !is_over.load(Ordering::Relaxed) {
+        let due = clock.now() + Duration::from_millis(33);
+        nonce += 1;
+        clients.push(RawClient::connect(setting, server, nonce, manner.clone())?);
+        for client in &mut clients {
+            client.listen(clock.now() + Duration::from_millis(1));
+            if client.has_entered {
+                client.leave();
+            }
+        }
+        clients.retain(|client| !client.has_entered && !client.is_gone());
+        clients.truncate(20);
+        clock.sleep_until(due);
+    }
+    Ok(())
+}
+
 pub(crate) fn impersonate(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     let server = Process::serve(setting, &[ROOMY])?;
     let mut crowd = Crowd::join(setting, &server, PLAYERS)?;

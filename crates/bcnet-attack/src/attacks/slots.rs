@@ -19,11 +19,15 @@ use crate::wire;
 pub(crate) fn take_slots(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     let quiet = without_attack(setting)?;
     let mut figures = Vec::new();
-    for (label, ids) in [("next ids guessed: ", Ids::Next), ("all ids tried: ", Ids::All)] {
+    for (label, guesses) in [
+        ("next ids guessed: ", Guesses::NextIds),
+        ("all ids tried: ", Guesses::AllIds),
+        ("all ACKs tried: ", Guesses::AllAcks),
+    ] {
         setting.progress("take-slots", label.trim_end_matches(": "));
         let server = Process::serve(setting, &[])?;
         let forger = Forger::new(setting.arena, server.address())?;
-        let script = script(ids);
+        let script = script(guesses);
         let pace = Pace { rate: setting.rate(2000), max: max_time(setting) };
         let write = |forger: &mut Forger, number: u64| {
             let (from, datagram) = &script[number as usize % script.len()];
@@ -42,26 +46,31 @@ pub(crate) fn take_slots(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What a forger takes its ids for.
+/// What a forger guesses, since it hears nothing.
 #[derive(Debug, Clone, Copy)]
-enum Ids {
-    Next,
-    All,
+enum Guesses {
+    /// That ids are given in turn.
+    NextIds,
+    AllIds,
+    /// The same as the first, and every message that it may have been sent to prove itself.
+    AllAcks,
 }
 
 /// Returns what forged addresses say to join and stay, over and over.
-fn script(ids: Ids) -> Vec<(SocketAddrV4, Vec<u8>)> {
+fn script(guesses: Guesses) -> Vec<(SocketAddrV4, Vec<u8>)> {
     let mut script = Vec::new();
     for player in 0..FORGED_PLAYERS {
         let from = SocketAddrV4::new(Ipv4Addr::new(91, 20 + player, 7, 1), 4000);
-        let guesses = match ids {
-            Ids::Next => 2 + player..3 + player,
-            Ids::All => 2..127,
+        let (ids, is_acked) = match guesses {
+            Guesses::NextIds => (2 + player..3 + player, false),
+            Guesses::AllIds => (2..127, false),
+            Guesses::AllAcks => (2 + player..3 + player, true),
         };
         script.push((from, wire::connect(u32::from(player), "")));
-        for id in guesses {
+        for id in ids {
+            let acks = if is_acked { wire::all_acks(id) } else { Vec::new() };
             let join = wire::blind_join(id, &format!("{FORGED} {player}"));
-            script.extend(join.into_iter().map(|datagram| (from, datagram)));
+            script.extend(acks.into_iter().chain(join).map(|datagram| (from, datagram)));
         }
     }
     script
