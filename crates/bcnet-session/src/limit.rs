@@ -88,7 +88,7 @@ impl JoinLimiter {
         for (network, rate) in joining(from) {
             let known = self.recent.iter().position(|(other, _)| *other == network);
             let known = known.and_then(|at| self.recent.remove(at));
-            let (_, mut bucket) = known.unwrap_or((network, Bucket::new(rate, now)));
+            let (_, mut bucket) = known.unwrap_or_else(|| (network, Bucket::new(rate, now)));
             let _ = bucket.take(1, rate, now);
             if self.recent.len() >= MAX_RECENT {
                 self.recent.pop_front();

@@ -12,6 +12,11 @@ use crate::play::playing;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Makes the `n`th datagram of an attack.
+type Make = fn(u32) -> Vec<u8>;
+/// Returns where the `n`th player is.
+type Place = fn(u16) -> SocketAddrV4;
+
 /// What an attack may add to the way of a line.
 const MARGIN: Duration = Duration::from_millis(20);
 
@@ -158,7 +163,7 @@ fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
         cipher::encrypt(&mut bytes);
         bytes
     };
-    let kinds: [(&str, fn(u32) -> Vec<u8>); 5] = [
+    let kinds: [(&str, Make); 5] = [
         ("requests", connect),
         ("one request, again and again", |_| connect(7)),
         ("guesses", |n| thanks(2 + (n % 120).to_le_bytes()[0], 0x4000 + (n % 0x8000) as u16, &[])),
@@ -257,7 +262,7 @@ fn repeating_networks_keep_nobody_out() {
     let mut world = World::new(Config::default());
     let arrived = newcomers_during(&mut world, |world, step| {
         if step % 2 == 0 {
-            world.inject(forged(0x0B00_0001 + (step % 40 << 8)), &connect(step / 40));
+            world.inject(forged(0x0B00_0001 + ((step % 40) << 8)), &connect(step / 40));
         }
     });
     assert!(arrived >= 95, "{arrived}");
@@ -324,7 +329,7 @@ fn a_household_a_lan_and_the_trusted_do_not_notice_limits() {
     let house = |n: u16| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), 1000 + n);
     let lan = |n: u16| SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 10 + n.to_le_bytes()[0]), 22101);
     let loopback = |n: u16| SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1000 + n);
-    let cases: [(fn(u16) -> SocketAddrV4, u16); 3] = [(house, 6), (lan, 8), (loopback, 8)];
+    let cases: [(Place, u16); 3] = [(house, 6), (lan, 8), (loopback, 8)];
     for (address, players) in cases {
         let mut world = World::new(Config::default());
         for n in 0..players {
