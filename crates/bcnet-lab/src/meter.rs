@@ -254,7 +254,7 @@ impl Observer<dyn LabEngine> for Meter {
     ) {
         match event {
             // It may have given up.
-            Event::Request { from, .. } => drop(engine.admit(from, now)),
+            Event::Request { from, .. } => drop(engine.challenge(from, now)),
             Event::Received { .. } => self.deliver(node, bytes, now),
             Event::Left { reason: Leave::Silent, .. } if now >= self.start => self.totals[node].silent += 1,
             Event::Joined { .. }

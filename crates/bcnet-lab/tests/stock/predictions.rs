@@ -184,6 +184,26 @@ fn p14_the_window_is_a_plain_difference() {
     }
 }
 
+/// T-76: every number that may be a cookie is acknowledged by the original, which expects 0, and dropped: nothing of it waits
+/// anywhere, and what comes next is delivered as if it had not been.
+#[test]
+fn p14_a_cookie_is_acknowledged_and_leaves_no_trace() {
+    for first in (0x4000..0xC000_u32).step_by(0x100) {
+        let mut bench = Bench::new(Stock::host(plain(quiet())), 60);
+        for seq in first..first + 4 {
+            let seq = u16::try_from(seq).expect("a number");
+            assert!(!is_accepted(&mut bench, seq), "{seq:#X} is kept");
+            let acks = bench.stock.dump(PEER).expect("a peer").acks;
+            assert!(acks.iter().any(|ack| ack.seq == seq), "{seq:#X} is not acknowledged");
+        }
+        bench.stock.inject(PEER, &game(0, b"first"), at(0.0));
+        bench.stock.inject(PEER, &game(1, b"second"), at(0.0));
+        bench.run(60.0);
+        assert_eq!(bench.payloads(), [b"first".to_vec(), b"second".to_vec()]);
+        assert_eq!(bench.stock.tally().delivered, 2);
+    }
+}
+
 /// Delivers all numbers below `expected`, slowly enough for the ACKs to be forgotten.
 pub(crate) fn deliver_up_to(bench: &mut Bench, expected: u16) {
     for seq in 0..expected {
