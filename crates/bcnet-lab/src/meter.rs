@@ -253,8 +253,11 @@ impl Observer<dyn LabEngine> for Meter {
         now: Time,
     ) {
         match event {
-            // It may have given up.
-            Event::Request { from, .. } => drop(engine.challenge(from, now)),
+            // It may have given up. A node that is nobody says what a scenario tells it, so nothing more is asked of it.
+            Event::Request { from, .. } if self.present.iter().all(|is_there| *is_there) => {
+                drop(engine.challenge(from, now));
+            }
+            Event::Request { from, .. } => drop(engine.admit(from, now)),
             Event::Received { .. } => self.deliver(node, bytes, now),
             Event::Left { reason: Leave::Silent, .. } if now >= self.start => self.totals[node].silent += 1,
             Event::Joined { .. }

@@ -57,6 +57,24 @@ fn at(seconds: f64) -> Time {
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
+/// T-76: a cookie is a message like any other whose number nobody expects; no fault is made of it, and no queue keeps it.
+#[test]
+fn a_cookie_is_no_fault() {
+    for number in ["00 40", "34 52", "FF 7F", "00 80", "FF BF"] {
+        let mut tap = Tap::new();
+        tap.see(0.0, "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00");
+        tap.see(0.02, &format!("01 03 01 00 00 02 03 06 C0 00 00 02 32 05 80 {number}"));
+        tap.see(0.04, &format!("02 02 01 00 00 02 01 {number} 00"));
+        for seq in 0..3_u8 {
+            let at = 0.06 + 0.04 * f64::from(seq);
+            tap.see(at, &format!("01 01 32 07 80 {seq:02X} 00 20 00"));
+            tap.see(at + 0.02, &format!("02 01 01 {seq:02X} 00 00"));
+        }
+        assert_eq!(tap.found(), [], "{number}");
+        assert!(tap.dump(Side::Second, 0.3).starts_with("peer=2 retxQ=0 "), "{number}");
+    }
+}
+
 #[test]
 fn a_repeated_ack_is_stale_and_names_what_it_once_acknowledged() {
     let mut tap = Tap::new();

@@ -279,7 +279,7 @@ impl Net {
         while let Some(event) = place.engine.event(&mut payload) {
             match (event, &mut place.engine) {
                 (bcnet_transport::Event::Request { from, .. }, Engine::Bcnet(host)) => {
-                    let _ = host.admit(from, now);
+                    let _ = host.challenge(from, now);
                 }
                 (bcnet_transport::Event::Received { peer, .. }, _) => {
                     self.delivered.push(Delivery { node, peer, payload: payload.clone(), at: now });
