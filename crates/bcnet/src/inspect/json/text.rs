@@ -298,7 +298,7 @@ impl Write for Json {
 
 /// Looks at all bytes, whatever the first is: so several are looked at at once. What is not ASCII may need some.
 fn needs_escapes(text: &[u8]) -> bool {
-    let needs = |byte: u8| (byte < 0x20) | (byte >= 0x7F) | (byte == b'"') | (byte == b'\\');
+    let needs = |byte: u8| !(0x20..0x7F).contains(&byte) | (byte == b'"') | (byte == b'\\');
     text.iter().fold(false, |found, byte| found | needs(*byte))
 }
 
