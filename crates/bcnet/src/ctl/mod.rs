@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Map, Value};
 
 use crate::Verdict;
@@ -102,21 +102,21 @@ fn configured(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Connects to the server at the first place where there is one that this user may talk to.
 fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixStream)> {
-    let mut forbidden = None;
-    let is_there = |path: &&PathBuf| places.len() == 1 || path.exists();
-    for path in places.iter().filter(is_there).filter(|path| control::is_trusted(path)) {
+    let (mut forbidden, mut missing) = (None, None);
+    for path in places.iter().filter(|path| control::is_trusted(path)) {
         match UnixStream::connect(path) {
             Ok(stream) => return Ok((path, stream)),
-            // That of another user.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 forbidden = forbidden.or_else(|| Some(unreachable(path, error)));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                missing = missing.or_else(|| Some(unreachable(path, error)));
             }
             // A server of this user was there. Those elsewhere are others.
             Err(error) => return Err(unreachable(path, error)),
         }
     }
-    let usual = places.first().map_or_else(|| Path::new(""), PathBuf::as_path);
-    Err(forbidden.unwrap_or_else(|| unreachable(usual, ErrorKind::NotFound.into())))
+    Err(forbidden.or(missing).unwrap_or_else(|| anyhow!("no place for a control socket can be trusted")))
 }
 
 /// Sends one request and waits for its answer.
