@@ -5,7 +5,7 @@
 mod actor;
 mod drive;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -167,7 +167,7 @@ pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Resu
     let setup = common.setup("0.016667")?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
     warn(common.engine, &format!("joining {server}"));
-    let own = Ipv4Addr::LOCALHOST;
+    let own = own_address(server).with_context(|| format!("{server}: cannot send there"))?;
     let (nonce, options) = (unguessable() as u32, Options::named(name));
     let driver = common.driver(socket, &setup, out)?;
     match common.engine {
@@ -182,6 +182,16 @@ pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Resu
             driver.run(Guest::new(Client::new(engine, options, Time::ZERO)))
         }
     }
+}
+
+/// Returns the address of this machine from which a server is reached: a client tells it when it asks to be let in.
+fn own_address(server: SocketAddrV4) -> io::Result<Ipv4Addr> {
+    let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    probe.connect(server)?;
+    Ok(match probe.local_addr()? {
+        SocketAddr::V4(own) => *own.ip(),
+        SocketAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    })
 }
 
 /// Keys that can be changed in a scenario and say nothing about an engine that is not in one.
