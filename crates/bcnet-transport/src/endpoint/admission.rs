@@ -301,7 +301,7 @@ const ALIVE: u64 = 2_000_000;
 /// Why a client was neither let in nor turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmitError {
-    /// Nobody at this address waits for an answer: answer each [`Event::Request`](crate::Event::Request) once, within
+    /// Nobody at this address waits for an answer: answer each [`Event::Request`] once, within
     /// [`pending_timeout`](crate::Config::pending_timeout).
     NoRequest(SocketAddrV4),
     /// All ids are taken, or as many as [`peers`](crate::Config::peers): refuse it, or try again when a peer has left.
