@@ -86,7 +86,7 @@ struct Common {
     #[arg(long, default_value = "stock")]
     engine: EngineKind,
 
-    /// A key of [[node]] in scenarios and its value, such as gate=always; see docs/scenarios.md
+    /// A key of a scenario's node and its value, such as gate=always; see docs/scenarios.md
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
