@@ -255,7 +255,7 @@ impl Observer<dyn LabEngine> for Meter {
         match event {
             // It may have given up. A node that is nobody says what a scenario tells it, so nothing more is asked of it.
             Event::Request { from, .. } if self.present.iter().all(|is_there| *is_there) => {
-                drop(engine.challenge(from, now));
+                let _ = engine.challenge(from, now);
             }
             Event::Request { from, .. } => drop(engine.admit(from, now)),
             Event::Received { .. } => self.deliver(node, bytes, now),
