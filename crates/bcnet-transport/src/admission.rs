@@ -245,29 +245,32 @@ impl Admission {
         let id = datagram.sender();
         let attacked = self.is_attacked(now);
         let mut numbers = numbers(datagram).take(if contested { MAX_NUMBERS_CONTESTED } else { MAX_NUMBERS });
+        let cookies = self.cookies(from, id, now);
+        let is_cookie = |number| cookies.contains(&number);
         let offer = self.place(id).offer.filter(|offer| offer.to == from && offer.is_open(now));
         let Some(offer) = offer else {
             if self.offers(from, now).next().is_some() {
                 self.forgers = now.plus(REMEMBERED);
             }
             // The offer was washed away, or never made.
-            let known = attacked && !contested && numbers.any(|number| self.is_cookie(number, from, id, now));
+            let known =
+                attacked && !contested && numbers.next().is_some_and(is_cookie) && numbers.all(is_cookie);
             return if known && !self.place(id).is_held(now) {
                 self.ask_twice(id, from, now)
             } else {
                 Claim::Unknown
             };
         };
-        let proves = |number| match offer.number {
-            Some(cookie) => number == cookie,
-            None => self.is_cookie(number, from, id, now),
-        };
         let has_numbers = numbers.clone().next().is_some();
-        if numbers.clone().any(proves) {
+        let is_right = |number| offer.number.map_or_else(|| is_cookie(number), |cookie| number == cookie);
+        let is_proved = numbers.clone().any(is_right);
+        let is_guess = numbers.any(|number| !is_right(number) && !is_cookie(number));
+        // A newcomer was sent nothing else. One that was started anew may still acknowledge what it was sent before.
+        if is_proved && (contested || !is_guess) {
             let once = offer.number.is_none() && attacked && prove != Prove::Id;
             return if once { self.ask_twice(id, from, now) } else { Claim::Proved(offer.nonce) };
         }
-        if numbers.any(|number| !self.is_cookie(number, from, id, now)) {
+        if is_guess {
             self.note_guess(id, contested, now);
             return Claim::Waiting;
         }
@@ -380,10 +383,10 @@ impl Admission {
         outside(&(0..0), hash(self.key, [place, period])).unwrap_or_default()
     }
 
-    /// Returns whether an address was told this number with an id within this minute or the last.
-    fn is_cookie(&self, number: Seq, to: SocketAddrV4, id: PeerId, now: Time) -> bool {
+    /// Returns the numbers that an address may have been told with an id within this minute and the last.
+    fn cookies(&self, to: SocketAddrV4, id: PeerId, now: Time) -> [Seq; 2] {
         let period = now.as_micros() / PERIOD;
-        [period, period.saturating_sub(1)].into_iter().any(|period| self.cookie_of(to, id, period) == number)
+        [period, period.saturating_sub(1)].map(|period| self.cookie_of(to, id, period))
     }
 
     fn draw_outside(&mut self, window: Range<Seq>) -> Option<Seq> {
@@ -442,3 +445,7 @@ const MAX_NUMBERS_CONTESTED: usize = 16;
 const MAX_GUESSES: u8 = 8;
 /// The size of a datagram with a cookie alone.
 const COOKIE_DATAGRAM: usize = 7;
+
+#[cfg(test)]
+#[path = "admission_model.rs"]
+mod model;
