@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use bcnet_session::game::{self, Opcode};
-use bcnet_transport::wire::{Body, Channel, Datagram, Message, Role, Text};
+use bcnet_transport::wire::{Body, Channel, Control, Datagram, Message, Role, Text};
 use bcnet_transport::{Time, cipher};
 
 use crate::Setting;
@@ -97,13 +97,20 @@ impl RawClient {
             self.refused += 1;
             return;
         }
-        let mut acks = Vec::new();
+        // Whoever is let in says that it has heard so before anything else.
+        let is_let_in = self.id.is_none() && self.note_id(&datagram);
+        let acks: Vec<_> = datagram.messages().filter_map(|message| message.id()).collect();
+        let acks: Vec<_> =
+            acks.iter().map(|id| wire::ack(id.seq.0, id.channel == Channel::Control)).collect();
+        if !acks.is_empty() {
+            self.say(&acks);
+        }
+        if is_let_in {
+            self.tell_name();
+        }
         for message in datagram.messages() {
-            if let Some(id) = message.id() {
-                acks.push(wire::ack(id.seq.0, id.channel == Channel::Control));
-            }
             match message {
-                Message::Control(control) => self.obey(&control.body),
+                Message::Control(control) => self.is_booted |= matches!(control.body, Body::Boot { .. }),
                 Message::Data(data) => {
                     let is_new = data.delivery.seq().is_none_or(|seq| self.heard.insert(seq.0));
                     if is_new && data.delivery.part().is_none() {
@@ -113,26 +120,22 @@ impl RawClient {
                 Message::Ack(_) | Message::Keepalive => {}
             }
         }
-        if !acks.is_empty() {
-            self.say(&acks);
-        }
     }
 
-    fn obey(&mut self, body: &Body<'_>) {
-        match body {
-            Body::ConnectReply { assigned } if self.id.is_none() => {
-                self.id = Some(assigned.0);
-                if let Some(name) = self.manner.name.clone() {
-                    let message = wire::identity(self.control, assigned.0, &name);
-                    self.control += 1;
-                    self.say(&[message]);
-                }
-            }
-            Body::Boot { .. } => self.is_booted = true,
-            Body::ConnectReply { .. }
-            | Body::Identity { .. }
-            | Body::ConnectRequest { .. }
-            | Body::Disconnect { .. } => {}
+    /// Takes the id that it is given. Returns whether it was.
+    fn note_id(&mut self, datagram: &Datagram<'_>) -> bool {
+        self.id = datagram.messages().find_map(|message| match message {
+            Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned.0),
+            _ => None,
+        });
+        self.id.is_some()
+    }
+
+    fn tell_name(&mut self) {
+        if let (Some(id), Some(name)) = (self.id, self.manner.name.clone()) {
+            let message = wire::identity(self.control, id, &name);
+            self.control += 1;
+            self.say(&[message]);
         }
     }
 
