@@ -103,6 +103,9 @@ impl Comparison {
     /// A game payload, in a message or put together of parts.
     pub(crate) fn game(&mut self, game: &Value, node: &Value) -> Result<(), String> {
         let mut known = strings(&["_ws.expert"]);
+        // tshark has a text for what has no fields: an empty payload, as that of a cookie (T-76).
+        let empty = Value::Object(Map::new());
+        let node = if node == "" { &empty } else { node };
         for (key, value) in object(game)? {
             let fields = match key.as_str() {
                 "opcode" => vec![("bcnet.opcode".to_owned(), value)],
