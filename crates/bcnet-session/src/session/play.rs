@@ -26,12 +26,10 @@ impl<E: Engine> Session<E> {
     ) -> Result<(), Anomaly> {
         self.counters.messages_in += 1;
         let opcode = Opcode::of(payload).ok_or(Anomaly::Empty)?;
-        let mods = self.config.allow_mods;
         let rate = relay_rate(&self.config);
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
         let slot = member.slot.unwrap_or(u8::MAX);
-        let rule = opcode.rule();
-        if rule == Rule::Absorb {
+        if opcode.rule() == Rule::Absorb {
             return Ok(());
         }
         if !member.relay.take(line::cost(payload), rate, now) {
@@ -40,8 +38,24 @@ impl<E: Engine> Session<E> {
         if payload.len() > MAX_RELAYED {
             return Err(Anomaly::TooLarge);
         }
+        let Some(rank) = self.apply(opcode, (peer, slot), payload, quality, now)? else { return Ok(()) };
+        let said = Said { source: Source::of(Some(slot)), rank, payload };
+        self.relay(peer, said, |_, to| to != peer, now);
+        Ok(())
+    }
+
+    /// Does what the rule for a message asks for. Returns the rank of the copies that all others get, unless that was all.
+    fn apply(
+        &mut self,
+        opcode: Opcode,
+        (peer, slot): (PeerId, u8),
+        payload: &mut Vec<u8>,
+        quality: Quality,
+        now: Time,
+    ) -> Result<Option<Rank>, Anomaly> {
+        let rule = opcode.rule();
         let rank = match rule {
-            Rule::Relay(Check::Event) => match check_event(payload, slot, mods)? {
+            Rule::Relay(Check::Event) => match check_event(payload, slot, self.config.allow_mods)? {
                 EventClass::EXPLODING => Rank::BulkObject,
                 EventClass::WARP => {
                     self.clean_texts(peer, payload);
@@ -62,7 +76,7 @@ impl<E: Engine> Session<E> {
                     return Err(Anomaly::Flood);
                 }
                 self.relay_update(peer, payload, now);
-                return Ok(());
+                return Ok(None);
             }
             Rule::Create => {
                 self.clean_texts(peer, payload);
@@ -77,21 +91,21 @@ impl<E: Engine> Session<E> {
             // A mod has its reason for what it does not send reliably.
             Rule::Unknown if quality == Quality::Unreliable && self.may_be_lost(peer, payload, now) => {
                 self.relay_loose(peer, payload, now);
-                return Ok(());
+                return Ok(None);
             }
             Rule::Unknown => Rank::Bulk,
             Rule::HostOnly => return Err(Anomaly::HostOnly),
-            Rule::RequestObject => return self.send_object(peer, payload, now),
-            Rule::Chat | Rule::TeamChat => return self.chat(peer, payload, rule == Rule::TeamChat, now),
+            Rule::RequestObject => return self.send_object(peer, payload, now).map(|()| None),
+            Rule::Chat | Rule::TeamChat => {
+                return self.chat(peer, payload, rule == Rule::TeamChat, now).map(|()| None);
+            }
             Rule::SelfDestruct => {
                 self.self_destruct(peer, now);
-                return Ok(());
+                return Ok(None);
             }
-            Rule::Absorb => return Ok(()),
+            Rule::Absorb => return Ok(None),
         };
-        let said = Said { source: Source::of(Some(slot)), rank, payload };
-        self.relay(peer, said, |_, to| to != peer, now);
-        Ok(())
+        Ok(Some(rank))
     }
 
     /// Returns whether what came unreliably may be passed on so: what is too large for one message may not (T-67), nor what
