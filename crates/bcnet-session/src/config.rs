@@ -130,7 +130,7 @@ impl Config {
 
     /// Returns how many players of one address or network there can be.
     pub(crate) fn share(&self, limit: Option<u8>) -> usize {
-        limit.map_or_else(|| (self.places() * 3 / 4).max(1), usize::from)
+        limit.map_or_else(|| (self.places() * 3 / 4).max(2), usize::from)
     }
 
     /// Returns what clients are told before they load.

@@ -186,10 +186,13 @@ impl<E: Engine> Session<E> {
         &self.config
     }
 
-    /// Changes the settings; nobody is dropped. Those of the transport stay as they were. What all players must have in
+    /// Changes the settings; nobody is dropped. Those of the transport stay as they were, but for what
+    /// newcomers must prove and which ids they get. What all players must have in
     /// common waits (S-63): a new system or time limit for the next round, a new mission until everyone has left.
     pub fn reconfigure(&mut self, mut config: Config, now: Time) {
-        config.transport = self.config.transport.clone();
+        let (prove, ids) = (config.transport.prove, config.transport.ids);
+        config.transport = transport::Config { prove, ids, ..self.config.transport.clone() };
+        self.endpoint.set_admission(prove, ids);
         self.endpoint.mask_addresses(config.mask_addresses);
         self.masters.set(&config.masters);
         self.config = config;

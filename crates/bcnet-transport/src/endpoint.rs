@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use crate::admission::{Admission, Word};
 use crate::cipher;
-use crate::config::Config;
+use crate::config::{Config, Ids, Prove};
 use crate::engine::Engine;
 use crate::event::{Event, Events, Leave};
 use crate::fragment::Pool;
@@ -366,6 +366,10 @@ impl Engine for Endpoint {
 
     fn mask_addresses(&mut self, mask: bool) {
         self.masks = mask;
+    }
+
+    fn set_admission(&mut self, prove: Prove, ids: Ids) {
+        (self.config.prove, self.config.ids) = (prove, ids);
     }
 
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {

@@ -6,6 +6,7 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use core::time::Duration;
 
+use crate::config::{Ids, Prove};
 use crate::endpoint::{AdmitError, BootError, Quality, Room, SendError, Transmit};
 use crate::event::Event;
 use crate::snapshot::Snapshot;
@@ -150,6 +151,9 @@ pub trait Engine: Debug {
 
     /// To a host: from now on, names and goodbyes are passed on without the addresses in them, or with them.
     fn mask_addresses(&mut self, mask: bool);
+
+    /// To a host: what newcomers must prove from now on, and which ids they get (T-50, T-76).
+    fn set_admission(&mut self, prove: Prove, ids: Ids);
 
     /// Returns where a peer's datagrams come from.
     #[must_use]

@@ -49,7 +49,8 @@ fn departures_logged(
     setting.clock.sleep_until(setting.clock.now() + Duration::from_secs(1));
     let left = server.logged("left")?;
     let told = names.iter().filter(|name| left.iter().any(|line| line["player"] == name.as_str())).count();
-    Ok(told as f64 / (seen.lost.max(1)) as f64)
+    // One has left of its own accord.
+    Ok(told as f64 / (seen.lost + 1) as f64)
 }
 
 /// A way to replace players: what is forged, given their addresses.

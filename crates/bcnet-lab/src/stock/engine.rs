@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq, Text};
 use bcnet_transport::{
-    AdmitError, BootError, Counters, Engine, Event, Quality, Receiving, Rejected, SendError, Snapshot, Time,
-    Transmit, Unacknowledged,
+    AdmitError, BootError, Counters, Engine, Event, Ids, Prove, Quality, Receiving, Rejected, SendError,
+    Snapshot, Time, Transmit, Unacknowledged,
 };
 
 use super::peer::{Peer, lane};
@@ -89,6 +89,9 @@ impl Engine for Stock {
     fn mask_addresses(&mut self, mask: bool) {
         self.masks = mask;
     }
+
+    /// The original asks for no proof, and counts its ids up.
+    fn set_admission(&mut self, _: Prove, _: Ids) {}
 
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
         let address = self.entry(peer)?.address;

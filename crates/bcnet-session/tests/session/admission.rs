@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_session::{Config, Network, PlayerState};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Prove, Time, cipher};
+use bcnet_transport::{Ids, Prove, Time, cipher};
 
 use crate::hostile::{UNDISTURBED, delay_during};
 use crate::play::playing;
@@ -225,6 +225,22 @@ fn forged_addresses_take_no_slot() {
     assert_eq!(world.session.players().count(), 0);
     let newcomer = world.join("Honest");
     assert!(world.is_in_game(newcomer));
+}
+
+/// T-76: a host under attack need not start again to ask for more.
+#[test]
+fn what_newcomers_must_prove_can_change() {
+    for (prove, players) in [(Prove::Id, 1), (Prove::Ack, 0)] {
+        let mut config = Config::default();
+        (config.transport.prove, config.transport.ids) = (Prove::Id, Ids::Sequential);
+        let mut world = World::new(config.clone());
+        config.transport.prove = prove;
+        world.session.reconfigure(config, world.now);
+        let from = forged(0x0B00_0001);
+        world.inject(from, &connect(7));
+        world.inject(from, &thanks(2, 0, &identity(2)));
+        assert_eq!(world.session.players().count(), players, "{prove:?}");
+    }
 }
 
 /// How many of a hundred newcomers, each from another network, are in the game within ten seconds while `attack` is called

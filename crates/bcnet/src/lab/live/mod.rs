@@ -156,7 +156,11 @@ pub(in crate::lab) fn host(args: &HostArgs, out: &mut dyn Write) -> anyhow::Resu
         }
         EngineKind::Bcnet => {
             let transport = bcnet_transport::Config { address: *address.ip(), ..setup.config };
-            driver.run(Host(Session::with_engine(config, Endpoint::host(transport), unguessable())))
+            driver.run(Host(Session::with_engine(
+                config,
+                Endpoint::host(transport).with_secret(unguessable()),
+                unguessable(),
+            )))
         }
     }
 }
