@@ -156,7 +156,7 @@ impl Endpoint {
         if self.admission.offer(id, asked, window, now) {
             self.list_answers();
             if let Some(old) = old {
-                self.contest(old, silence);
+                self.contest(old, silence, now);
             }
         }
         Ok(id)
@@ -224,10 +224,11 @@ impl Endpoint {
         self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
     }
 
-    /// T-77: nothing is sent to a peer until it is heard, or has been silent for this long.
-    fn contest(&mut self, handle: Handle, silence: u64) {
+    /// T-77: nothing is sent to a peer until it is heard, or has been silent for this long and nobody has proved itself in
+    /// time.
+    fn contest(&mut self, handle: Handle, silence: u64, now: Time) {
         if let Some(peer) = self.peers.get_mut(handle) {
-            let until = peer.last_heard.plus(silence);
+            let until = peer.last_heard.plus(silence).max(now.plus(TIME_TO_PROVE));
             peer.state = State::Contested { until };
             // As if it were on the list: whatever happens, it is not put there.
             peer.listed = true;
@@ -297,6 +298,8 @@ impl Endpoint {
 
 /// T-53: a peer that was heard this recently was not started anew since, in microseconds.
 const ALIVE: u64 = 2_000_000;
+/// Within this a stock client has sent the last of the nine ACKs for its cookie.
+const TIME_TO_PROVE: u64 = 6_000_000;
 
 /// Why a client was neither let in nor turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -331,6 +331,14 @@ fn a_silent_peer_gives_way_to_a_request() {
         assert!(ask(&mut host, 1, 99, ms(at)).is_some());
         assert_eq!(!host.left().is_empty(), left, "{at} ms");
     }
+    // Whoever was answered shortly before has the time to prove itself.
+    let mut host = puppet(strict());
+    host.send(PeerId(2), b"x", ms(2000));
+    host.timeline(START, ms(12_400));
+    let offer = ask(&mut host, 1, 99, ms(12_400)).expect("an answer");
+    assert_eq!(host.timeline(ms(12_400), ms(18_390)), Vec::<String>::new());
+    host.hear_from(address(1), &thanks(offer), ms(18_390));
+    assert_eq!(joined(&mut host), [offer.0]);
     // If nobody proves itself the old peer is heard again, and is what it was.
     let mut host = puppet(strict());
     assert!(ask(&mut host, 1, 99, ms(3000)).is_some());
