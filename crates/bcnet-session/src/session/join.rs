@@ -21,7 +21,7 @@ use crate::text;
 impl<E: Engine> Session<E> {
     /// S-10 to S-13: a client asks to be let in.
     pub(super) fn requested(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
-        if let Err(reason) = self.may_join(from, password, now) {
+        if let Err(reason) = self.may_join(from, Some(password), now) {
             return self.refuse(from, reason, now);
         }
         let trusted = self.is_trusted(from);
@@ -54,13 +54,14 @@ impl<E: Engine> Session<E> {
         self.counters.admitted += 1;
         self.tell(Event::Joining { peer, address });
         self.rearm();
-        // Others may have come in since it was answered.
+        // Much may have changed since it was answered, and many of one address may prove themselves at once.
         let too_often = !self.is_trusted(address) && !self.join_limiter.may_join(*address.ip(), now);
-        if too_often || self.is_full(address) || self.is_crowded(address) {
-            self.counters.refused += 1;
-            return self.boot(peer, BootReason::FULL, now);
-        }
         self.join_limiter.joined(*address.ip(), now);
+        let turned_away = self.may_join(address, None, now).err();
+        if let Some(reason) = turned_away.or_else(|| too_often.then_some(BootReason::FULL)) {
+            self.counters.refused += 1;
+            return self.boot(peer, reason, now);
+        }
         self.ask(peer, 0, now);
     }
 
@@ -73,7 +74,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    fn may_join(&mut self, from: SocketAddrV4, password: &[u8], now: Time) -> Result<(), BootReason> {
+    /// Checks whether an address may join, and the password where it is told.
+    fn may_join(&mut self, from: SocketAddrV4, password: Option<&[u8]>, now: Time) -> Result<(), BootReason> {
         if any_contains(&self.bans, *from.ip()) {
             return Err(BootReason::BANNED);
         }
@@ -81,7 +83,7 @@ impl<E: Engine> Session<E> {
         if self.kicked.iter().any(|kicked| kicked.is(from)) {
             return Err(BootReason::KICKED);
         }
-        if let Some(wanted) = &self.config.password {
+        if let (Some(wanted), Some(password)) = (&self.config.password, password) {
             let given = password.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
             if !given.eq(wanted.encode_utf16()) {
                 return Err(BootReason::WRONG_PASSWORD);

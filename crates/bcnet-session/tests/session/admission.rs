@@ -243,6 +243,21 @@ fn what_newcomers_must_prove_can_change() {
     }
 }
 
+/// S-11: who is banned between the answer and its proof does not come in.
+#[test]
+fn a_ban_holds_for_who_was_answered_before() {
+    for (banned, players) in [(Ipv4Addr::new(9, 9, 9, 9), 1), (Ipv4Addr::new(11, 0, 0, 1), 0)] {
+        let mut config = Config::default();
+        (config.transport.prove, config.transport.ids) = (Prove::Id, Ids::Sequential);
+        let mut world = World::new(config);
+        let from = forged(0x0B00_0001);
+        world.inject(from, &connect(7));
+        world.session.set_bans(vec![Network::around(banned, 24)], world.now);
+        world.inject(from, &thanks(2, 0, &identity(2)));
+        assert_eq!(world.session.players().count(), players, "{banned}");
+    }
+}
+
 /// How many of a hundred newcomers, each from another network, are in the game within ten seconds while `attack` is called
 /// 200 times a second.
 fn newcomers_during(world: &mut World, mut attack: impl FnMut(&mut World, u32)) -> usize {
