@@ -136,7 +136,7 @@ impl Envelope {
 /// Returns what is wrong in one line of some length, for it may repeat what came.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let shown: String = text.chars().take(MAX_ERROR).flat_map(char::escape_debug).collect();
+    let shown: String = text.chars().flat_map(char::escape_debug).take(MAX_ERROR).collect();
     // They stand around names, and are nothing to be afraid of.
     shown.replace("\\\"", "\"").replace("\\'", "'")
 }
