@@ -243,7 +243,7 @@ fn what_newcomers_must_prove_can_change() {
     }
 }
 
-/// S-11: who is banned between the answer and its proof does not come in.
+/// S-10: who is banned between the answer and its proof does not come in.
 #[test]
 fn a_ban_holds_for_who_was_answered_before() {
     for (banned, players) in [(Ipv4Addr::new(9, 9, 9, 9), 1), (Ipv4Addr::new(11, 0, 0, 1), 0)] {

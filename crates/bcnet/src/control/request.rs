@@ -204,6 +204,10 @@ mod tests {
         ] {
             assert!(Envelope::parse(line.as_bytes()).is_err(), "{line}");
         }
+        // What is repeated of it is short, with escapes.
+        let long = format!(r#"{{"command":"{}"}}"#, "\u{7f}".repeat(300));
+        let error = Envelope::parse(long.as_bytes()).expect_err("no command");
+        assert!(error.len() < 1_000 && !error.contains(char::is_control), "{error}");
     }
 
     #[test]
