@@ -56,7 +56,8 @@ pub struct Config<D = Duration> {
     /// The most messages that wait for one peer, parts counted singly; more is an error at `send`. So are, in any case,
     /// more than 16,384 reliable payloads from the oldest that is not acknowledged on (T-69).
     pub queue_messages: usize,
-    /// The most bytes that wait for one peer, at most 512 MiB; more is an error at `send`.
+    /// The most bytes that wait for one peer, at most 512 MiB; more is an error at `send`. The engine's own control messages
+    /// come on top of it, within the limit of T-64.
     pub queue_bytes: usize,
     /// The most bytes held for one channel of a peer while earlier messages or parts are missing. The parts of the message
     /// that is next may take as much more as the largest payload has.
