@@ -2,22 +2,9 @@
 //! read; what is none is told in one short line. Answers of another program are shown without taking over the terminal.
 #![no_main]
 
-/// The program has no library, so its modules are taken from its sources.
-#[allow(dead_code)]
-#[path = "../../crates/bcnet/src/config"]
-mod config {
-    pub(crate) mod nearest;
-}
-#[allow(dead_code)]
-#[path = "../../crates/bcnet/src/control/request.rs"]
-mod request;
-#[allow(dead_code)]
-#[path = "../../crates/bcnet/src/ctl/table.rs"]
-mod table;
-
+use bcnet_control::{Answer, Envelope, show};
 use bcnet_transport::wire::is_shown;
 use libfuzzer_sys::fuzz_target;
-use request::{Answer, Envelope};
 
 fuzz_target!(|bytes: &[u8]| {
     match Envelope::parse(bytes) {
@@ -30,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Ok(Answer::Ok(answer)) = serde_json::from_slice(bytes) {
-        let shown = table::show(&answer);
+        let shown = show(&answer);
         let is_fine =
             |letter: char| letter == '\n' || is_shown(letter) || letter == char::REPLACEMENT_CHARACTER;
         assert!(shown.ends_with('\n') && shown.chars().all(is_fine), "{shown:?}");

@@ -11,9 +11,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use bcnet_control::short;
 use bcnet_session::Network;
 
-use crate::config::{Document, Line, Problems, Table, Value, quoted, short, table};
+use crate::config::{Document, Line, Problems, Table, Value, quoted, table};
 use crate::file::{directory, read_text, replace, try_replace};
 pub(crate) use moment::Moment;
 

@@ -1,6 +1,4 @@
-//! `bcnet ctl` and a running server: what they say to each other ([`request`]), and where they meet.
-
-mod request;
+//! Where `bcnet ctl` and a running server meet.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -9,7 +7,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Settings, first, is_bare};
-pub(crate) use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
 
 /// Returns where the control socket may be, the usual place first; nowhere if the server has none. A name without a
 /// directory may be in each of the places for sockets; any other path is one place.

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Range;
 
+use bcnet_control::{did_you_mean, short};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::nearest::{did_you_mean, short};
 use super::syntax::explain;
 use super::table::{Given, Table};
 

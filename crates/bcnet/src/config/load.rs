@@ -7,10 +7,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bcnet_control::{did_you_mean, short};
 use toml::de::DeTable;
 
 use super::document::{Document, Problem, Problems};
-use super::nearest::{did_you_mean, short};
 use super::settings::{Checksums, Session, Settings};
 use super::table::{Given, Table};
 use super::value::Value;

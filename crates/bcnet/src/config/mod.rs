@@ -4,7 +4,6 @@
 
 mod document;
 mod load;
-pub(crate) mod nearest;
 mod sample;
 mod settings;
 mod syntax;
@@ -19,7 +18,6 @@ use std::path::PathBuf;
 use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems};
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
-pub(crate) use nearest::short;
 pub(crate) use settings::{
     Checksums, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Session, Settings, StockMission,
 };

@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bcnet_control::did_you_mean;
 use toml::de::DeValue;
-
-use super::nearest::did_you_mean;
 
 /// A value of one key. What cannot be read is an error text that says what was expected.
 pub(crate) trait Value: Sized {

@@ -1,19 +1,17 @@
 //! `bcnet ctl`: talks to a running server on the same machine.
 
-mod table;
-
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use bcnet_control::{Answer, Envelope, Request, show};
 use serde_json::{Map, Value};
 
 use crate::Verdict;
 use crate::config::{self, Flags};
-use crate::control::{self, Answer, Envelope, Request};
-pub(crate) use table::show;
+use crate::control;
 
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -5,10 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use bcnet_control::did_you_mean;
 use bcnet_lab::Scenario;
 use bcnet_lab::scenario::{BUILT_IN, COMPARISONS, Change, Comparison};
-
-use crate::config::nearest::did_you_mean;
 
 /// A scenario with its name.
 pub(super) struct Entry {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
+use bcnet_control::{Envelope, Refusal, Request};
 use bcnet_session::Config;
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use crate::bans::{Ban, Bans};
 use crate::clock::wall_now;
 use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Loaded, Settings, Value as _};
-use crate::control::{Envelope, Refusal, Request};
 use crate::masters;
 use crate::recorder::LeftOut;
 

@@ -13,9 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use bcnet_control::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
 
 use super::control_plane::ControlPlane;
-use crate::control::{self, Answer, Envelope, MAX_REQUEST, Refusal, Request};
+use crate::control;
 
 /// The control socket. It is gone when this is dropped.
 pub(super) struct ControlSocket {

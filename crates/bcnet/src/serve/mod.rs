@@ -24,14 +24,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bcnet_control::{Envelope, Request};
 use bcnet_udp::Io;
 
 use crate::background::Background;
 use crate::clock::Clock;
-use crate::control::{Envelope, Request};
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
-use crate::{Verdict, config, ctl, log};
+use crate::{Verdict, config, log};
 use control_plane::{ControlPlane, Triggers};
 
 #[derive(clap::Args)]
@@ -127,6 +127,6 @@ fn print_queues(plane: &ControlPlane) {
     let request = Envelope { session: None, request: Request::Queues { player: None } };
     if let Ok(queues) = plane.dispatch(request) {
         // Nobody may be interested.
-        drop(io::stdout().write_all(ctl::show(&queues).as_bytes()));
+        drop(io::stdout().write_all(bcnet_control::show(&queues).as_bytes()));
     }
 }

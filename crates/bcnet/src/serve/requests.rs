@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use bcnet_control::Refusal;
 use bcnet_observe::Queues;
 use bcnet_session::{Player, PlayerState};
 use bcnet_transport::wire::{BootReason, PeerId};
@@ -13,7 +14,6 @@ use super::coalescing::Coalescing;
 use super::event_log::Misfit;
 use super::session_host::{SessionHost, millis as precise_millis};
 use super::workers::Workers;
-use crate::control::Refusal;
 
 /// The sessions that a request is about.
 pub(super) struct Chosen<'a> {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use bcnet_control::Refusal;
 use bcnet_session::{Network, Player};
 use serde_json::{Value, json};
 
@@ -10,7 +11,6 @@ use super::{ControlPlane, HOUSEKEEPING, State};
 use crate::bans::{Ban, Moment};
 use crate::clock::wall_now;
 use crate::config::{Line, Value as _};
-use crate::control::Refusal;
 use crate::serve::requests::{Chosen, Found};
 
 /// Whom a ban would hit.

@@ -5,12 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::nearest::{did_you_mean, short};
+use crate::nearest::{did_you_mean, short};
 
 /// What a server can be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
 #[serde(tag = "command", rename_all = "snake_case")]
-pub(crate) enum Request {
+pub enum Request {
     /// Who is on the server
     Players,
     /// Say something in the chat
@@ -84,7 +84,7 @@ pub(crate) enum Request {
 
 impl Request {
     /// Returns the word for what concerns the whole server and cannot be done for one of its sessions.
-    pub(crate) const fn of_server(&self) -> Option<&'static str> {
+    pub const fn of_server(&self) -> Option<&'static str> {
         match self {
             Self::Unban { .. } => Some("unban"),
             Self::Bans => Some("bans"),
@@ -106,17 +106,21 @@ impl Request {
 
 /// A request, and which session it is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Envelope {
+pub struct Envelope {
     /// The name or port of a session; without it, all of them.
     #[serde(default)]
-    pub(crate) session: Option<String>,
+    pub session: Option<String>,
+    /// What is asked.
     #[serde(flatten)]
-    pub(crate) request: Request,
+    pub request: Request,
 }
 
 impl Envelope {
     /// Reads a request. A key that it does not have is an error: a mistyped `session` would mean all sessions.
-    pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is wrong, in one short line.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
         let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| plain(&error))?;
         let keys: Vec<String> = given.keys().cloned().collect();
         let envelope: Self = serde_json::from_value(Value::Object(given)).map_err(|error| plain(&error))?;
@@ -146,7 +150,7 @@ const MAX_ERROR: usize = 240;
 /// What a server answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub enum Answer {
     /// It was done, and this is known.
     Ok(Value),
     /// It was not done: why, in one line.
@@ -155,7 +159,7 @@ pub(crate) enum Answer {
 
 /// Why a request was not done, for its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) String);
+pub struct Refusal(pub String);
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +177,7 @@ impl From<Result<Value, Refusal>> for Answer {
 }
 
 /// The longest request, in bytes.
-pub(crate) const MAX_REQUEST: u64 = 16 << 10;
+pub const MAX_REQUEST: u64 = 16 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -2,13 +2,15 @@
 
 use strsim::osa_distance;
 
-/// `; did you mean …?` if one of `names` is near enough to `typed`, else nothing.
-pub(crate) fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
+/// Returns `; did you mean …?` if one of `names` is near enough to `typed`, else nothing.
+#[must_use]
+pub fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
     nearest(typed, names).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
 /// Returns a key as a message wants it: in one line, and not too long.
-pub(crate) fn short(key: &str) -> String {
+#[must_use]
+pub fn short(key: &str) -> String {
     key.chars().take(64).flat_map(char::escape_debug).collect()
 }
 

@@ -1,10 +1,11 @@
 //! Answers for people.
 
-use bcnet_transport::wire::is_shown;
+use bcnet_wire::is_shown;
 use serde_json::Value;
 
 /// Returns an answer as text, whole lines. What it is follows from what is in it.
-pub(crate) fn show(answer: &Value) -> String {
+#[must_use]
+pub fn show(answer: &Value) -> String {
     let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice);
     if let Some(sessions) = list("sessions") {
         let head = ["version", "uptime_s", "socket"]
