@@ -3,8 +3,11 @@
 //! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`), and where a socket has many addresses each datagram
 //! carries its own (`IP_PKTINFO`). [`Io::Portable`] does the same with what every platform has: one call per datagram, and the
 //! system chooses the address that answers leave from. Nothing is allocated per datagram in either.
+//!
+//! [`Clock`] is the time that protocols are told, and with [`wall_now`] the only place where it is read.
 
 mod batch;
+mod clock;
 #[cfg(target_os = "linux")]
 mod linux;
 mod portable;
@@ -18,6 +21,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 pub use batch::{Batch, Head, ROOM, SLOTS};
+pub use clock::{Clock, wall_now};
 
 /// How datagrams get to the system and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

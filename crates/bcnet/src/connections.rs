@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use bcnet_session::Network;
+use bcnet_udp::Clock;
 
-use crate::clock::Clock;
 use crate::log::LineLimit;
 
 /// Has `answer` answer connections for ever, each in a thread of its own.

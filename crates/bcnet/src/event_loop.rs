@@ -10,10 +10,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use bcnet_transport::Time;
+use bcnet_udp::Clock;
 use mio::event::Source;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
-
-use crate::clock::Clock;
 
 /// What an event loop drives.
 pub(crate) trait Service: Sized {

@@ -7,7 +7,6 @@ mod allocations;
 mod background;
 mod bans;
 mod capture;
-mod clock;
 mod config;
 mod connections;
 mod control;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use bcnet_session::client::{Client, CommandError, End, Event, Options};
 use bcnet_transport::{Config, Connect, Time};
+use bcnet_udp::Clock;
 
 use super::input::{self, Input};
-use crate::clock::Clock;
 use crate::random::unguessable;
 
 /// What became of a goodbye.

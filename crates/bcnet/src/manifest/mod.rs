@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use bcnet_session::{Config, Event, Manifest, Session};
+use bcnet_udp::Clock;
 
 use crate::Verdict;
-use crate::clock::Clock;
 use crate::file::{read_text, replace};
 use crate::random::unguessable;
 

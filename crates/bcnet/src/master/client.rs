@@ -5,9 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use bcnet_session::list_server::{self, Challenge, Form};
+use bcnet_udp::Clock;
 
 use super::server::Commands;
-use crate::clock::Clock;
 use crate::connections::{self, read_request};
 use crate::random::unguessable;
 

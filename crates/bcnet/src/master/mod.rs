@@ -9,10 +9,9 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::thread;
 
 use anyhow::Context;
-use bcnet_udp::{Io, Socket};
+use bcnet_udp::{Clock, Io, Socket};
 use tracing::level_filters::LevelFilter;
 
-use crate::clock::Clock;
 use crate::config::Value;
 use crate::event_loop::EventLoop;
 use crate::signals::{self, Signal};

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bcnet_proxy::{Healed, Leg, Output, Proxy, Refusal};
 use bcnet_transport::Time;
+use bcnet_udp::Clock;
 
 use super::relay::Commands;
 use super::watch::Watch;
-use crate::clock::Clock;
 use crate::connections::{self, read_request};
 
 /// Datagrams and their bytes.

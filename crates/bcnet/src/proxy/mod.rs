@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_session::Network;
+use bcnet_udp::{Clock, wall_now};
 use tracing::level_filters::LevelFilter;
 
-use crate::clock::{Clock, wall_now};
 use crate::config::{Master, Value as _};
 use crate::event_loop::EventLoop;
 use crate::random::unguessable;

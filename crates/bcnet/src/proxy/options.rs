@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 
 use bcnet_session::Network;
-use bcnet_udp::{Io, Socket};
+use bcnet_udp::{Io, Socket, wall_now};
 
 use super::relay::Commands;
 use crate::background::Background;
 use crate::bans;
-use crate::clock::wall_now;
 use crate::config::{HostPort, Master, Value as _};
 use crate::lookup;
 use crate::masters;

@@ -11,14 +11,13 @@ use bcnet_proxy::{Bytes, Config, Event, Inbound, Leg, Output, Proxy, Refusal, So
 use bcnet_session::{Masters, Network, answer_challenge, heartbeat};
 use bcnet_transport::wire::Role;
 use bcnet_transport::{Time, cipher};
-use bcnet_udp::{Batch, Head, Io, Socket};
+use bcnet_udp::{Batch, Head, Io, Socket, wall_now};
 
 use super::metrics::{self, Metrics};
 use super::options::Upstream;
 use super::silence::Silence;
 use super::sockets::{LISTENING, Sockets};
 use super::watch::Watch;
-use crate::clock::wall_now;
 use crate::event_loop::{CommandSender, EventLoop, Service};
 use crate::log::LineLimit;
 use crate::masters::Resolved;

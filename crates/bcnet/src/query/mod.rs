@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use bcnet_session::browser::{Assembly, STATUS};
 use bcnet_transport::Time;
+use bcnet_udp::Clock;
 
 use crate::Verdict;
-use crate::clock::Clock;
 use crate::config::{HostPort, Value};
 use crate::lookup;
 use show::Found;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use bcnet_control::{Envelope, Refusal, Request};
 use bcnet_session::Config;
+use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
 use super::ban_list::BanList;
@@ -19,7 +20,6 @@ use super::start;
 use super::workers::Workers;
 use crate::background::Trigger;
 use crate::bans::{Ban, Bans};
-use crate::clock::wall_now;
 use crate::config::table::Key;
 use crate::config::{self, Flags, Line, Loaded, Settings, Value as _};
 use crate::masters;

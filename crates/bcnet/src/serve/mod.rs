@@ -25,10 +25,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bcnet_control::{Envelope, Request};
-use bcnet_udp::Io;
+use bcnet_udp::{Clock, Io};
 
 use crate::background::Background;
-use crate::clock::Clock;
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::{Verdict, config, log};

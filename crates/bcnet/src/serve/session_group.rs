@@ -8,12 +8,11 @@ use std::io;
 use std::time::Duration;
 
 use bcnet_transport::{Deadlines, Time, cipher};
-use bcnet_udp::{Batch, Received, SLOTS};
+use bcnet_udp::{Batch, Clock, Received, SLOTS, wall_now};
 
 use super::coalescing::{Coalescing, Limits};
 use super::containment::contain;
 use super::session_host::{Reading, SessionHost};
-use crate::clock::{Clock, wall_now};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::recorder::Recorder;
 

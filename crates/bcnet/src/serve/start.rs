@@ -11,7 +11,7 @@ use anyhow::bail;
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
 use bcnet_transport::{Ids, Prove};
-use bcnet_udp::{Io, Socket};
+use bcnet_udp::{Io, Socket, wall_now};
 use tracing::level_filters::LevelFilter;
 
 use super::ban_list::BanList;
@@ -19,7 +19,6 @@ use super::coalescing::Limits;
 use super::control_plane::ControlPlane;
 use super::control_socket::ControlSocket;
 use super::session_host::SessionHost;
-use crate::clock::wall_now;
 use crate::config::{self, Loaded, Origin, Settings};
 use crate::query::{FIRST_PORT, LAST_PORT};
 use crate::random::unguessable;

@@ -6,11 +6,11 @@ use std::{fmt, iter, thread};
 
 use anyhow::{Context, ensure};
 use bcnet_transport::Time;
+use bcnet_udp::Clock;
 
 use super::coalescing::{Coalescing, Limits};
 use super::session_group::{Commands, SessionGroup};
 use super::session_host::SessionHost;
-use crate::clock::Clock;
 use crate::event_loop::{EventLoop, PATIENCE, Service};
 use crate::recorder::Recorder;
 

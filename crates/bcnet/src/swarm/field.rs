@@ -13,13 +13,12 @@ use std::time::Duration;
 use anyhow::Context;
 use bcnet_lab::Rng;
 use bcnet_transport::{Deadlines, Time, cipher};
-use bcnet_udp::{Batch, Head, Io, Received, Socket};
+use bcnet_udp::{Batch, Clock, Head, Io, Received, Socket, wall_now};
 use mio::{Events, Interest, Poll, Token};
 
 use super::ledger::Ledger;
 use super::player::{Departure, Player};
 use super::totals::SwarmTotals;
-use crate::clock::{Clock, wall_now};
 
 /// The way to the server and back, as bad as it is asked to be.
 #[derive(Debug, Clone, Copy, Default)]

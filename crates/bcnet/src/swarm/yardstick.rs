@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_transport::Time;
-use bcnet_udp::{Batch, Head, Received};
+use bcnet_udp::{Batch, Head, Received, wall_now};
 
 use super::field::Field;
 use super::histogram::Histogram;
 use super::totals::Datagrams;
-use crate::clock::wall_now;
 
 /// What came of it.
 #[derive(Debug, Default)]

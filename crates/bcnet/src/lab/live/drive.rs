@@ -12,11 +12,11 @@ use std::time::Duration;
 use bcnet_lab::NodeBehavior;
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Time, cipher};
+use bcnet_udp::{Clock, wall_now};
 
 use super::actor::Actor;
 use crate::Verdict;
 use crate::capture::{Packet, Writer};
-use crate::clock::{Clock, wall_now};
 use crate::signals::{self, Signal};
 
 /// Drives an engine over a socket.

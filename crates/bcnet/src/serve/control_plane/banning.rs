@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bcnet_control::Refusal;
 use bcnet_session::{Network, Player};
+use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
 use super::{ControlPlane, HOUSEKEEPING, State};
 use crate::bans::{Ban, Moment};
-use crate::clock::wall_now;
 use crate::config::{Line, Value as _};
 use crate::serve::requests::{Chosen, Found};
 

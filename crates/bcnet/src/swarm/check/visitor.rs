@@ -7,10 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Kind, Message, Role, Text};
 use bcnet_transport::{Time, cipher};
+use bcnet_udp::Clock;
 
 use super::files;
-
-use crate::clock::Clock;
 
 /// A message from the server.
 #[derive(Debug, Clone)]

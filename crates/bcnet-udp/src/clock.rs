@@ -2,34 +2,38 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bcnet_transport::Time;
+use bcnet_wire::Time;
 
 /// Real time, as protocols want it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub struct Clock {
     started: Instant,
 }
 
 impl Clock {
+    /// Returns a clock that begins now, at zero.
+    #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { started: Instant::now() }
     }
 
-    /// Since the start; it never goes back.
-    pub(crate) fn now(&self) -> Time {
+    /// Returns the time since the start; it never goes back.
+    #[must_use]
+    pub fn now(&self) -> Time {
         Time::ZERO + self.started.elapsed()
     }
 
     /// Is ahead by so much from now on.
-    #[cfg(test)]
-    pub(crate) fn jump(&mut self, ahead: Duration) {
+    #[cfg(feature = "faults")]
+    pub fn jump(&mut self, ahead: Duration) {
         self.started -= ahead;
     }
 }
 
-/// Returns the time since 1970 now, as the machine sees it now.
+/// Returns the time since 1970, as the machine sees it now. Whoever runs the machine may set it back or ahead.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
-pub(crate) fn wall_now() -> Duration {
+pub fn wall_now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
