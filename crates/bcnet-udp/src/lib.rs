@@ -1,8 +1,9 @@
 //! UDP sockets that take and give datagrams in batches, and say which of our addresses a peer talks to.
 //!
 //! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`), and where a socket has many addresses each datagram
-//! carries its own (`IP_PKTINFO`). [`Io::Portable`] does the same with what every platform has: one call per datagram, and the
-//! system chooses the address that answers leave from. Nothing is allocated per datagram in either.
+//! carries its own (`IP_PKTINFO`). On Windows each datagram is a call, with that address too (`WSARecvMsg`, `WSASendMsg`).
+//! [`Io::Portable`] does the same with what every platform has: one call per datagram, and the system chooses the address that
+//! answers leave from. Nothing is allocated per datagram in any.
 //!
 //! [`Clock`] is the time that protocols are told, and with [`wall_now`] the only place where it is read.
 
@@ -11,13 +12,14 @@ mod clock;
 #[cfg(target_os = "linux")]
 mod linux;
 mod portable;
+#[cfg(windows)]
+mod windows;
 
-use std::io;
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, SocketAddrV4};
 
 use mio::event::Source;
-use mio::unix::SourceFd;
+use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
 pub use batch::{Batch, Head, ROOM, SLOTS};
@@ -29,6 +31,9 @@ pub enum Io {
     /// Many per system call.
     #[cfg(target_os = "linux")]
     Batched,
+    /// One per system call, with the address of ours that it came to.
+    #[cfg(windows)]
+    Addressed,
     /// One per system call.
     Portable,
 }
@@ -40,7 +45,11 @@ impl Io {
         {
             Self::Batched
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(windows)]
+        {
+            Self::Addressed
+        }
+        #[cfg(not(any(target_os = "linux", windows)))]
         {
             Self::Portable
         }
@@ -72,24 +81,29 @@ pub enum Received {
 impl Socket {
     /// Returns a socket for talking to anybody.
     pub fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
-        Self::new(address, io, address.ip().is_unspecified())
+        let socket = Self::new(address, io, address.ip().is_unspecified())?;
+        #[cfg(windows)]
+        windows::ignore_unreachable(socket.open()?)?;
+        Ok(socket)
     }
 
     /// Returns a socket for talking to `remote` only, which costs the system less. What others send does not arrive.
     pub fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
         let socket = Self::new(address, io, false)?;
-        socket.open()?.connect(remote)?;
+        socket.open()?.connect(remote.into())?;
         Ok(Self { remote: Some(remote), ..socket })
     }
 
     fn new(address: SocketAddrV4, io: Io, asks_local: bool) -> io::Result<Self> {
-        let socket = UdpSocket::bind(address)?;
-        socket.set_nonblocking(true)?;
-        #[cfg(target_os = "linux")]
-        if io == Io::Batched {
-            linux::prepare(&socket, asks_local)?;
+        let socket = UdpSocket::bind(address.into())?;
+        match io {
+            #[cfg(target_os = "linux")]
+            Io::Batched => linux::prepare(&socket, asks_local)?,
+            #[cfg(windows)]
+            Io::Addressed => windows::prepare(&socket, asks_local)?,
+            Io::Portable => {}
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(any(target_os = "linux", windows)))]
         let _ = asks_local;
         Ok(Self {
             socket: Some(socket),
@@ -122,7 +136,11 @@ impl Socket {
     }
 
     fn open(&self) -> io::Result<&UdpSocket> {
-        self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.socket.as_ref().ok_or_else(|| ErrorKind::NotConnected.into())
+    }
+
+    fn open_mut(&mut self) -> io::Result<&mut UdpSocket> {
+        self.socket.as_mut().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
     /// Asks the system to note when each datagram arrives, if it can. One of a socket that is connected has no note.
@@ -168,7 +186,7 @@ impl Socket {
     pub fn local(&self) -> io::Result<SocketAddrV4> {
         match self.open()?.local_addr()? {
             SocketAddr::V4(address) => Ok(address),
-            SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+            SocketAddr::V6(_) => Err(ErrorKind::AddrNotAvailable.into()),
         }
     }
 
@@ -180,16 +198,29 @@ impl Socket {
             if slots.limit(left) == 0 {
                 return Ok(Received::More);
             }
-            let (got, asked) = match self.io {
+            let received = match self.io {
                 #[cfg(target_os = "linux")]
-                Io::Batched => linux::receive(socket, self.remote, slots)?,
-                Io::Portable => portable::receive(socket, slots)?,
+                Io::Batched => linux::receive(socket, self.remote, slots),
+                #[cfg(windows)]
+                Io::Addressed => portable::receive(slots, |room| windows::read(socket, room)),
+                Io::Portable => portable::receive(slots, |room| portable::read(socket, room)),
             };
+            let (got, asked) = received.or_else(|error| self.forgive(error))?;
             batch.keep(got, owner);
             left -= got;
             if got < asked {
                 return Ok(Received::All);
             }
+        }
+    }
+
+    /// Judges an error of a look. Windows tells with one that nobody is where something was sent to, if it tells that at all:
+    /// of no interest unless it is about whom the socket is connected to.
+    fn forgive(&self, error: io::Error) -> io::Result<(usize, usize)> {
+        match (error.kind(), self.remote) {
+            (ErrorKind::ConnectionReset, None) => Ok((0, 0)),
+            (ErrorKind::ConnectionReset, Some(_)) => Err(ErrorKind::ConnectionRefused.into()),
+            _ => Err(error),
         }
     }
 
@@ -202,13 +233,23 @@ impl Socket {
             let sent = self.open_to_send().and_then(|socket| match self.io {
                 #[cfg(target_os = "linux")]
                 Io::Batched => linux::send(socket, is_connected, batch, slots),
-                Io::Portable => portable::send(socket, is_connected, batch, slots),
+                #[cfg(windows)]
+                Io::Addressed if !is_connected => {
+                    portable::send(batch, slots, |head, bytes| windows::write(socket, head, bytes))
+                }
+                #[cfg(windows)]
+                Io::Addressed => {
+                    portable::send(batch, slots, |head, bytes| portable::write(socket, true, head, bytes))
+                }
+                Io::Portable => portable::send(batch, slots, |head, bytes| {
+                    portable::write(socket, is_connected, head, bytes)
+                }),
             });
             // A datagram that cannot be sent must not hold up those behind it, nor be tried for ever: it is lost, as on
             // the network, and the transport sends what matters again.
             let done = sent.unwrap_or_else(|error| {
                 // Whom it is connected to has refused an earlier one: it may be there again.
-                if is_connected && error.kind() == io::ErrorKind::ConnectionRefused && !is_told {
+                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !is_told {
                     is_told = true;
                     return 0;
                 }
@@ -228,7 +269,7 @@ impl Socket {
     pub fn broken() -> Self {
         let file = std::fs::File::open("/dev/null").expect("a file");
         Self {
-            socket: Some(std::os::fd::OwnedFd::from(file).into()),
+            socket: Some(UdpSocket::from_std(std::os::fd::OwnedFd::from(file).into())),
             io: Io::Batched,
             remote: None,
             send_error: None,
@@ -239,15 +280,15 @@ impl Socket {
 /// An event loop can wait for it.
 impl Source for Socket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        SourceFd(&self.open()?.as_raw_fd()).register(registry, token, interests)
+        self.open_mut()?.register(registry, token, interests)
     }
 
     fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        SourceFd(&self.open()?.as_raw_fd()).reregister(registry, token, interests)
+        self.open_mut()?.reregister(registry, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        SourceFd(&self.open()?.as_raw_fd()).deregister(registry)
+        self.open_mut()?.deregister(registry)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `recvmmsg` and `sendmmsg`: the one place of the program that calls the system by hand.
+//! `recvmmsg` and `sendmmsg`: the one place that calls Linux by hand.
 //!
 //! Every pointer that is given away points into a variable or an argument of the same function, and the system
 //! keeps none of them.
@@ -6,10 +6,12 @@
 
 use std::io;
 use std::mem;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
+
+use mio::net::UdpSocket;
 
 use super::batch::Slots;
 use super::{Batch, Head, ROOM};

@@ -1,24 +1,24 @@
-//! Datagrams one by one, with what the standard library has.
+//! Datagrams one by one.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use mio::net::UdpSocket;
 
 use super::batch::Slots;
 use super::{Batch, Head, ROOM};
 
-/// Fills slots with what has arrived, from anybody or from whom the socket is connected to. Returns how many, and how
-/// many it could have been.
-pub(super) fn receive(socket: &UdpSocket, slots: Slots<'_>) -> io::Result<(usize, usize)> {
+/// Fills slots with what has arrived, as `read` receives each. Returns how many, and how many it could have been.
+pub(super) fn receive(
+    slots: Slots<'_>,
+    read: impl Fn(&mut [u8; ROOM]) -> io::Result<Head>,
+) -> io::Result<(usize, usize)> {
     let Slots { heads, room, arrived } = slots;
     let asked = heads.len();
     arrived.fill(None);
     for (got, (head, room)) in heads.iter_mut().zip(room).enumerate() {
-        match socket.recv_from(room) {
-            Ok((len, SocketAddr::V4(remote))) => {
-                // A datagram that fills the room may have been longer; none that we know is as long.
-                *head = Head { owner: 0, remote, local: None, len, cut: len == ROOM };
-            }
-            Ok((_, SocketAddr::V6(_))) => return Err(ErrorKind::InvalidData.into()),
+        match read(room) {
+            Ok(read) => *head = read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((got, asked)),
             // What was received so far must not be lost; a lasting error shows again at the next look.
             Err(_) if got > 0 => return Ok((got, got)),
@@ -29,21 +29,44 @@ pub(super) fn receive(socket: &UdpSocket, slots: Slots<'_>) -> io::Result<(usize
     Ok((asked, asked))
 }
 
-/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. Returns how many.
+/// Sends the datagrams of the first slots, as `write` sends each. Returns how many.
 pub(super) fn send(
-    socket: &UdpSocket,
-    is_connected: bool,
     batch: &Batch,
     slots: &[usize],
+    write: impl Fn(&Head, &[u8]) -> io::Result<()>,
 ) -> io::Result<usize> {
     for (sent, slot) in slots.iter().enumerate() {
         let (head, bytes) = batch.datagram(*slot);
-        let done = if is_connected { socket.send(bytes) } else { socket.send_to(bytes, head.remote) };
-        match done {
-            Ok(_) => {}
+        match write(head, bytes) {
+            Ok(()) => {}
             Err(_) if sent > 0 => return Ok(sent),
             Err(error) => return Err(error),
         }
     }
     Ok(slots.len())
+}
+
+/// Receives a datagram from anybody or from whom the socket is connected to, with what the standard library has.
+pub(super) fn read(socket: &UdpSocket, room: &mut [u8; ROOM]) -> io::Result<Head> {
+    let (len, remote) = match socket.recv_from(room) {
+        Ok((len, SocketAddr::V4(remote))) => (len, remote),
+        Ok((_, SocketAddr::V6(_))) => return Err(ErrorKind::InvalidData.into()),
+        // Nobody knows whose it was.
+        Err(error) if is_too_long(&error) => (ROOM, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+        Err(error) => return Err(error),
+    };
+    // A datagram that fills the room may have been longer; none that we know is as long.
+    Ok(Head { owner: 0, remote, local: None, len, cut: len == ROOM })
+}
+
+/// Returns whether a datagram had no room, where that is an error.
+fn is_too_long(error: &io::Error) -> bool {
+    cfg!(windows) && error.raw_os_error() == Some(WSAEMSGSIZE)
+}
+
+const WSAEMSGSIZE: i32 = 10_040;
+
+/// Sends a datagram where the socket is connected to, or else where its head says.
+pub(super) fn write(socket: &UdpSocket, is_connected: bool, head: &Head, bytes: &[u8]) -> io::Result<()> {
+    if is_connected { socket.send(bytes) } else { socket.send_to(bytes, head.remote.into()) }.map(drop)
 }

@@ -1,6 +1,6 @@
-//! Both ways to the system do the same.
+//! All ways to the system do the same.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use bcnet_wire::cipher;
@@ -11,6 +11,8 @@ use super::*;
 const ALL: &[Io] = &[
     #[cfg(target_os = "linux")]
     Io::Batched,
+    #[cfg(windows)]
+    Io::Addressed,
     Io::Portable,
 ];
 
@@ -298,4 +300,38 @@ fn a_socket_that_was_closed_gives_errors_until_it_is_bound_again() {
         client().send_to(b"?", address).expect("sent");
         receive(&server, &mut batch, 1);
     }
+}
+
+/// On Windows a port at which nobody listens would be an error of the next look, which has nothing to do with it.
+#[test]
+fn nobody_at_the_other_end_is_no_error_of_a_socket_for_all() {
+    for &io in ALL {
+        let server = any(Ipv4Addr::LOCALHOST, io);
+        let nobody = match client().local_addr() {
+            Ok(SocketAddr::V4(address)) => address,
+            other => panic!("{other:?}"),
+        };
+        let mut batch = Batch::new();
+        assert!(batch.push(|_| Some(Head { owner: 0, remote: nobody, local: None, len: 3, cut: false })));
+        server.send(&batch, 0..1).expect("sent");
+        batch.clear();
+        assert_eq!(server.receive(&mut batch, 0, SLOTS).expect("no error"), Received::All, "{io:?}");
+        client().send_to(b"?", server.local().expect("bound")).expect("sent");
+        receive(&server, &mut batch, 1);
+    }
+}
+
+/// Whatever the system tells in spite of being asked not to.
+#[test]
+fn a_reset_counts_only_if_it_is_about_the_one_at_the_other_end() {
+    let reset = || io::Error::from(ErrorKind::ConnectionReset);
+    let server = any(Ipv4Addr::LOCALHOST, Io::BEST);
+    assert_eq!(server.forgive(reset()).expect("of no interest"), (0, 0));
+    assert_eq!(
+        server.forgive(ErrorKind::NotConnected.into()).expect_err("kept").kind(),
+        ErrorKind::NotConnected
+    );
+    let there = server.local().expect("bound");
+    let one = Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), there, Io::BEST).expect("loopback");
+    assert_eq!(one.forgive(reset()).expect_err("told").kind(), ErrorKind::ConnectionRefused);
 }

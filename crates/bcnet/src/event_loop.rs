@@ -47,6 +47,8 @@ pub(crate) struct EventLoop<S> {
 
 impl<S: Service> EventLoop<S> {
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
+        #[cfg(windows)]
+        crate::win32::wait_precisely();
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let (sender, commands) = mpsc::channel();

@@ -24,14 +24,49 @@ const MAX_SIZE: u64 = 8 << 20;
 /// Puts `bytes` in the place of a file in one step. If that fails, the file is as it was.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = new_beside(path)?;
-    let written = write(&new, bytes).and_then(|()| fs::rename(&new, path));
+    let written = write(&new, bytes).and_then(|()| rename(&new, path));
     if written.is_err() {
         // On a full disk, half a file would take the room that the next try needs.
         drop(fs::remove_file(&new));
     }
     written?;
-    File::open(directory(path))?.sync_all()
+    sync_directory(directory(path))
 }
+
+/// Waits until a new name is on disk.
+#[cfg(unix)]
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// The system keeps a log of names by itself, and has no way to ask for more.
+#[cfg(windows)]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}
+
+/// Gives a file another's name in one step. Virus scanners and backups hold new files open for a moment, in which the system
+/// refuses it: a file that is refused is tried again.
+#[cfg(windows)]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    for _ in 0..RENAMES {
+        match fs::rename(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+    fs::rename(from, to)
+}
+
+#[cfg(windows)]
+const RENAMES: u32 = 10;
 
 /// Finds out whether [`replace`] could write at all, without changing the file.
 pub(crate) fn try_replace(path: &Path) -> io::Result<()> {

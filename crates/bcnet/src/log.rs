@@ -6,7 +6,7 @@
 mod limit;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -52,10 +52,18 @@ pub(crate) fn start(options: &Options<'_>) -> anyhow::Result<Log> {
     };
     registry()
         .with(options.level)
-        .with(layer(terminal, options.json, io::stderr().is_terminal()))
+        .with(layer(terminal, options.json, has_colours()))
         .with(file)
         .try_init()?;
     Ok(Log { _writers: writers })
+}
+
+/// Returns whether standard error shows colours.
+fn has_colours() -> bool {
+    #[cfg(windows)]
+    return crate::win32::enable_colours();
+    #[cfg(not(windows))]
+    io::IsTerminal::is_terminal(&io::stderr())
 }
 
 fn layer<S>(writer: NonBlocking, json: bool, colours: bool) -> Box<dyn Layer<S> + Send + Sync>

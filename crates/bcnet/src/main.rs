@@ -29,6 +29,8 @@ mod reply_addresses;
 mod serve;
 mod signals;
 mod swarm;
+#[cfg(windows)]
+mod win32;
 
 use std::io;
 use std::process::ExitCode;

@@ -1,29 +1,21 @@
 //! What the system tells a running service.
 
-use std::{io, process, thread};
+#[cfg_attr(unix, path = "signals/unix.rs")]
+#[cfg_attr(windows, path = "signals/windows.rs")]
+mod system;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
+use std::{io, process};
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// SIGTERM or SIGINT: to end. A second one ends the process at once.
+    /// SIGTERM or SIGINT; on Windows Ctrl-C, Ctrl-Break, a closed window, the end of the session: to end. A second one ends
+    /// the process at once.
     Stop,
-    /// SIGHUP: to read files again.
+    /// SIGHUP: to read files again. Windows has none.
     Reload,
-    /// SIGUSR1: to print the queues.
+    /// SIGUSR1: to print the queues. Windows has none.
     Dump,
-}
-
-impl Signal {
-    const fn numbers(self) -> &'static [i32] {
-        match self {
-            Self::Stop => &[SIGINT, SIGTERM],
-            Self::Reload => &[SIGHUP],
-            Self::Dump => &[SIGUSR1],
-        }
-    }
 }
 
 /// What is done about a signal. It must not wait, for the end must be heard.
@@ -31,24 +23,25 @@ pub(crate) type Handler = Box<dyn FnMut() + Send>;
 
 /// Listens to these signals from now on, in a thread of its own.
 pub(crate) fn listen(mut handlers: Vec<(Signal, Handler)>) -> io::Result<()> {
-    let mut signals = Signals::new(handlers.iter().flat_map(|(signal, _)| signal.numbers()))?;
-    let listen = move || {
-        let mut is_ending = false;
-        for number in signals.forever() {
-            let Some((signal, handle)) =
-                handlers.iter_mut().find(|(signal, _)| signal.numbers().contains(&number))
-            else {
-                continue;
-            };
-            if *signal == Signal::Stop {
-                // Whoever asks twice does not want to wait for goodbyes.
-                if is_ending {
-                    process::exit(128 + number);
-                }
-                is_ending = true;
+    let wanted: Vec<Signal> = handlers.iter().map(|(signal, _)| *signal).collect();
+    let mut is_ending = false;
+    listen_to_each(&wanted, move |came, exit_code| {
+        let Some((_, handle)) = handlers.iter_mut().find(|(signal, _)| *signal == came) else { return };
+        if came == Signal::Stop {
+            // Whoever asks twice does not want to wait for goodbyes.
+            if is_ending {
+                process::exit(exit_code);
             }
-            handle();
+            is_ending = true;
         }
-    };
-    thread::Builder::new().name("signals".into()).spawn(listen).map(drop)
+        handle();
+    })
+}
+
+/// Has `handle` hear each of these signals from now on, with the exit code of a process that it ends, in a thread of its own.
+pub(crate) fn listen_to_each(
+    signals: &[Signal],
+    handle: impl FnMut(Signal, i32) + Send + 'static,
+) -> io::Result<()> {
+    system::listen(signals, handle)
 }

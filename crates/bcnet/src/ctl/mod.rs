@@ -1,7 +1,6 @@
 //! `bcnet ctl`: talks to a running server on the same machine.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::Verdict;
 use crate::config::{self, Flags};
-use crate::control;
+use crate::control::{self, Stream};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -82,7 +81,9 @@ fn absolute(path: &Path) -> PathBuf {
 /// Puts the user's name under a ban that has none.
 fn signed(mut request: Request) -> Request {
     if let Request::Ban { by, .. } = &mut request {
-        let user = || ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+        let user = || {
+            ["SUDO_USER", "USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok())
+        };
         let number = || control::user().map(|number| format!("user {number}"));
         *by = by.take().or_else(user).or_else(number);
     }
@@ -99,10 +100,10 @@ fn configured(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Connects to the server at the first place where there is one that this user may talk to.
-fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixStream)> {
+fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, Stream)> {
     let (mut forbidden, mut missing) = (None, None);
     for path in places.iter().filter(|path| control::is_trusted(path)) {
-        match UnixStream::connect(path) {
+        match Stream::connect(path) {
             Ok(stream) => return Ok((path, stream)),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 forbidden = forbidden.or_else(|| Some(unreachable(path, error)));
@@ -118,7 +119,7 @@ fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixStream)> {
 }
 
 /// Sends one request and waits for its answer.
-fn ask(path: &Path, mut stream: &UnixStream, envelope: &Envelope) -> anyhow::Result<Answer> {
+fn ask(path: &Path, mut stream: &Stream, envelope: &Envelope) -> anyhow::Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(envelope)?;
@@ -140,9 +141,7 @@ fn ask(path: &Path, mut stream: &UnixStream, envelope: &Envelope) -> anyhow::Res
 fn unreachable(path: &Path, error: io::Error) -> anyhow::Error {
     let place = path.display();
     let hint = match error.kind() {
-        ErrorKind::PermissionDenied => {
-            format!("{place}: only the user who runs the server, or root, may talk to it")
-        }
+        ErrorKind::PermissionDenied => format!("{place}: {}", control::WHO_MAY),
         _ => {
             format!("no server listens at {place}; start one with `bcnet serve`, or name its --socket")
         }

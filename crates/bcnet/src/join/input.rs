@@ -5,8 +5,7 @@ use std::net::UdpSocket;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use crate::signals::{self, Signal};
 
 #[derive(Debug)]
 pub(super) enum Input {
@@ -35,6 +34,8 @@ pub(super) fn receive(socket: UdpSocket, inputs: SyncSender<Input>) -> io::Resul
             let input = match socket.recv(&mut buffer) {
                 Ok(len) => Input::Datagram(buffer.get(..len).unwrap_or_default().to_vec()),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => Input::Unreachable,
+                // The same, on Windows.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => Input::Unreachable,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // A network that is gone shows as silence.
                 Err(_) => break,
@@ -68,13 +69,5 @@ pub(super) fn read_lines(inputs: SyncSender<Input>) -> io::Result<()> {
 
 /// Hears Ctrl-C and SIGTERM from now on.
 pub(super) fn listen_to_signals(inputs: SyncSender<Input>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let listen = move || {
-        for _ in signals.forever() {
-            if inputs.send(Input::Interrupt).is_err() {
-                break;
-            }
-        }
-    };
-    thread::Builder::new().name("signals".into()).spawn(listen).map(drop)
+    signals::listen_to_each(&[Signal::Stop], move |_, _| drop(inputs.send(Input::Interrupt)))
 }

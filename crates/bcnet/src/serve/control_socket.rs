@@ -2,21 +2,18 @@
 //!
 //! Clients may be slow, so each has a thread of its own, which hands the event loop commands.
 
-use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use bcnet_control::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
 
 use super::control_plane::ControlPlane;
-use crate::control;
+use crate::control::{self, Listener, Stream};
 
 /// The control socket. It is gone when this is dropped.
 pub(super) struct ControlSocket {
@@ -39,15 +36,15 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        drop(fs::remove_file(&self.path));
+        control::remove(&self.path);
     }
 }
 
 /// If there is no place, the reason is that of the usual one.
-fn listen_at_first(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixListener)> {
+fn listen_at_first(places: &[PathBuf]) -> anyhow::Result<(&Path, Listener)> {
     let mut first = None;
     for path in places {
-        match listen(path).with_context(|| format!("control socket {}", path.display())) {
+        match Listener::bind(path).with_context(|| format!("control socket {}", path.display())) {
             Ok(listener) => return Ok((path, listener)),
             // What is there is somebody's, and `bcnet ctl` would ask it. What the system does not allow is tried elsewhere.
             Err(error) if !error.root_cause().is::<io::Error>() => return Err(error),
@@ -57,29 +54,10 @@ fn listen_at_first(places: &[PathBuf]) -> anyhow::Result<(&Path, UnixListener)> 
     Err(first.unwrap_or_else(|| anyhow!("there is no place for a control socket")))
 }
 
-fn listen(path: &Path) -> anyhow::Result<UnixListener> {
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        control::make_directory(parent)?;
-    }
-    if fs::symlink_metadata(path).is_ok_and(|old| !old.file_type().is_socket()) {
-        bail!("there is a file of that name that is no socket; name another one with `server.control`");
-    }
-    if UnixStream::connect(path).is_ok() {
-        bail!("another server listens there; give this one its own `server.control`");
-    }
-    // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
-    let nameless = path.with_extension("new");
-    drop(fs::remove_file(&nameless));
-    let listener = UnixListener::bind(&nameless)?;
-    fs::set_permissions(&nameless, Permissions::from_mode(0o600))?;
-    fs::rename(&nameless, path)?;
-    Ok(listener)
-}
-
-fn accept(listener: &UnixListener, plane: &Arc<ControlPlane>) {
+fn accept(listener: &Listener, plane: &Arc<ControlPlane>) {
     let clients = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
+    loop {
+        let Ok(stream) = listener.accept() else {
             // Too many open files, say: it passes, and must not burn a core until then.
             thread::sleep(Duration::from_millis(100));
             continue;
@@ -116,7 +94,7 @@ impl Drop for Permit {
 }
 
 /// Answers requests until the client has no more, says something too long, or does not read its answers.
-fn talk(stream: &UnixStream, plane: &ControlPlane) -> io::Result<()> {
+fn talk(stream: &Stream, plane: &ControlPlane) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(IDLE))?;
     let mut input = BufReader::new(stream);
@@ -147,7 +125,7 @@ fn talk(stream: &UnixStream, plane: &ControlPlane) -> io::Result<()> {
     }
 }
 
-fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+fn answer(mut stream: &Stream, answer: &Answer) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     stream.write_all(&line)
@@ -179,7 +157,7 @@ mod tests {
         let more = [places[1].clone(), base.join("other.sock")];
         let error = format!("{:#}", listen_at_first(&more).expect_err("taken"));
         let none = format!("{:#}", listen_at_first(&places[..1]).expect_err("no place"));
-        drop(fs::remove_dir_all(&base));
+        drop(std::fs::remove_dir_all(&base));
         assert!(error.contains("another server listens there"), "{error}");
         assert!(none.starts_with("control socket /proc/bcnet/bcnet.sock: "), "{none}");
     }

@@ -8,16 +8,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use crate::signals::{self, Signal};
 
 /// From now on SIGINT and SIGTERM set what is returned, and a second one ends the program.
 pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::default();
-    for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = Arc::new(AtomicBool::default());
+    let told = Arc::clone(&stop);
+    signals::listen(vec![(Signal::Stop, Box::new(move || told.store(true, Ordering::Relaxed)))])?;
     Ok(stop)
 }
 

@@ -1,0 +1,211 @@
+//! `WSARecvMsg` and `WSASendMsg`, one datagram each, with the address of ours that it came to or leaves from.
+//!
+//! Every pointer that is given away points into a variable or an argument of the same function, and the system keeps none of
+//! them: no call is overlapped.
+#![expect(unsafe_code, reason = "the standard library has no such calls")]
+
+use std::io;
+use std::mem;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::windows::io::AsRawSocket;
+use std::ptr;
+use std::sync::OnceLock;
+
+use mio::net::UdpSocket;
+use windows_sys::Win32::Networking::WinSock::{
+    AF_INET, CMSGHDR, IN_ADDR, IN_ADDR_0, IN_PKTINFO, IP_PKTINFO, IPPROTO_IP, LPFN_WSARECVMSG, MSG_TRUNC,
+    SIO_GET_EXTENSION_FUNCTION_POINTER, SIO_UDP_CONNRESET, SIO_UDP_NETRESET, SO_RCVBUF, SO_SNDBUF,
+    SOCKADDR_IN, SOCKET, SOL_SOCKET, WSABUF, WSAEMSGSIZE, WSAGetLastError, WSAID_WSARECVMSG, WSAIoctl,
+    WSAMSG, WSASendMsg, setsockopt,
+};
+
+use super::{Head, ROOM};
+
+/// Asks for room for bursts and, where it is not known, for the local address of every datagram.
+pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
+    if asks_local {
+        set_option(socket, IPPROTO_IP, IP_PKTINFO, 1)?;
+    }
+    set_option(socket, SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES)?;
+    set_option(socket, SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
+}
+
+/// Has the system not tell which of those to whom something was sent are not there. Else each of them would be an error of the
+/// next look at the socket, whoever that concerns.
+pub(super) fn ignore_unreachable(socket: &UdpSocket) -> io::Result<()> {
+    control(socket, SIO_UDP_CONNRESET, 0_u32)?;
+    // Older systems do not know it.
+    drop(control(socket, SIO_UDP_NETRESET, 0_u32));
+    Ok(())
+}
+
+/// Receives a datagram.
+pub(super) fn read(socket: &UdpSocket, room: &mut [u8; ROOM]) -> io::Result<Head> {
+    let receive = receiver(socket)?;
+    let mut name = SOCKADDR_IN::default();
+    let mut part = WSABUF { len: ROOM as u32, buf: room.as_mut_ptr() };
+    let mut notes = Notes::default();
+    let mut message = WSAMSG {
+        name: (&raw mut name).cast(),
+        namelen: size_of::<SOCKADDR_IN>() as i32,
+        lpBuffers: &raw mut part,
+        dwBufferCount: 1,
+        Control: WSABUF { len: size_of::<Notes>() as u32, buf: (&raw mut notes).cast() },
+        dwFlags: 0,
+    };
+    let mut len = 0;
+    // In it, so that the event loop hears of the next datagram when there is none.
+    let is_whole = socket.try_io(|| {
+        // SAFETY: all pointers in the message are to variables of this function or its argument, with their sizes, and the
+        // call is over when it returns.
+        let result = unsafe { receive(raw(socket), &raw mut message, &raw mut len, ptr::null_mut(), None) };
+        match result {
+            0 => Ok(true),
+            // SAFETY: it has no arguments and cannot fail.
+            _ if unsafe { WSAGetLastError() } == WSAEMSGSIZE => Ok(false),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })?;
+    let cut = !is_whole || message.dwFlags & MSG_TRUNC != 0;
+    let len = if cut { ROOM } else { (len as usize).min(ROOM) };
+    let noted = message.Control.len as usize >= mem::offset_of!(Notes, info) + size_of::<IN_PKTINFO>();
+    Ok(Head { owner: 0, remote: address(&name), local: notes.local().filter(|_| noted), len, cut })
+}
+
+/// Sends a datagram to where its head says, from the address that it says.
+pub(super) fn write(socket: &UdpSocket, head: &Head, bytes: &[u8]) -> io::Result<()> {
+    let mut name = name(head.remote);
+    let mut part = WSABUF { len: bytes.len() as u32, buf: bytes.as_ptr().cast_mut() };
+    let mut notes = head.local.map(Notes::from);
+    let control = notes.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |notes| WSABUF {
+        len: size_of::<Notes>() as u32,
+        buf: ptr::from_mut(notes).cast(),
+    });
+    let message = WSAMSG {
+        name: (&raw mut name).cast(),
+        namelen: size_of::<SOCKADDR_IN>() as i32,
+        lpBuffers: &raw mut part,
+        dwBufferCount: 1,
+        Control: control,
+        dwFlags: 0,
+    };
+    let mut sent = 0;
+    socket.try_io(|| {
+        // SAFETY: all pointers in the message are to variables of this function or its arguments, with their sizes, which
+        // the call only reads; it is over when it returns.
+        let result =
+            unsafe { WSASendMsg(raw(socket), &raw const message, 0, &raw mut sent, ptr::null_mut(), None) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
+}
+
+/// What the system says beside a datagram, in the form that it has: of one length and one kind.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct Notes {
+    header: CMSGHDR,
+    info: IN_PKTINFO,
+}
+
+impl From<Ipv4Addr> for Notes {
+    fn from(local: Ipv4Addr) -> Self {
+        let cmsg_len = mem::offset_of!(Self, info) + size_of::<IN_PKTINFO>();
+        let header = CMSGHDR { cmsg_len, cmsg_level: IPPROTO_IP, cmsg_type: IP_PKTINFO };
+        Self { header, info: IN_PKTINFO { ipi_addr: in_addr(local), ipi_ifindex: 0 } }
+    }
+}
+
+impl Notes {
+    fn local(&self) -> Option<Ipv4Addr> {
+        let is_info = (self.header.cmsg_level, self.header.cmsg_type) == (IPPROTO_IP, IP_PKTINFO);
+        is_info.then(|| ip(&self.info.ipi_addr))
+    }
+}
+
+type Receive = unsafe extern "system" fn(
+    SOCKET,
+    *mut WSAMSG,
+    *mut u32,
+    *mut windows_sys::Win32::System::IO::OVERLAPPED,
+    windows_sys::Win32::Networking::WinSock::LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32;
+
+/// Returns `WSARecvMsg`, which no library exports: the system is asked for it, once.
+fn receiver(socket: &UdpSocket) -> io::Result<Receive> {
+    static RECEIVE: OnceLock<Receive> = OnceLock::new();
+    if let Some(receive) = RECEIVE.get() {
+        return Ok(*receive);
+    }
+    let (mut receive, mut len): (LPFN_WSARECVMSG, _) = (None, 0);
+    // SAFETY: the pointers are to a constant and to variables of this function, with their sizes.
+    let result = unsafe {
+        WSAIoctl(
+            raw(socket),
+            SIO_GET_EXTENSION_FUNCTION_POINTER,
+            ptr::from_ref(&WSAID_WSARECVMSG).cast(),
+            size_of_val(&WSAID_WSARECVMSG) as u32,
+            (&raw mut receive).cast(),
+            size_of::<LPFN_WSARECVMSG>() as u32,
+            &raw mut len,
+            ptr::null_mut(),
+            None,
+        )
+    };
+    let receive = receive.filter(|_| result == 0).ok_or_else(io::Error::last_os_error)?;
+    Ok(*RECEIVE.get_or_init(|| receive))
+}
+
+fn control<T>(socket: &UdpSocket, code: u32, value: T) -> io::Result<()> {
+    let mut len = 0;
+    // SAFETY: the pointers are to variables of this function, and no answer is asked for.
+    let result = unsafe {
+        WSAIoctl(
+            raw(socket),
+            code,
+            (&raw const value).cast(),
+            size_of::<T>() as u32,
+            ptr::null_mut(),
+            0,
+            &raw mut len,
+            ptr::null_mut(),
+            None,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer is to a variable of this function, with its size.
+    let result =
+        unsafe { setsockopt(raw(socket), level, name, (&raw const value).cast(), size_of::<i32>() as i32) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn raw(socket: &UdpSocket) -> SOCKET {
+    socket.as_raw_socket() as SOCKET
+}
+
+fn name(address: SocketAddrV4) -> SOCKADDR_IN {
+    SOCKADDR_IN {
+        sin_family: AF_INET,
+        sin_port: address.port().to_be(),
+        sin_addr: in_addr(*address.ip()),
+        sin_zero: [0; 8],
+    }
+}
+
+fn address(name: &SOCKADDR_IN) -> SocketAddrV4 {
+    SocketAddrV4::new(ip(&name.sin_addr), u16::from_be(name.sin_port))
+}
+
+fn in_addr(ip: Ipv4Addr) -> IN_ADDR {
+    IN_ADDR { S_un: IN_ADDR_0 { S_addr: u32::from_ne_bytes(ip.octets()) } }
+}
+
+fn ip(address: &IN_ADDR) -> Ipv4Addr {
+    // SAFETY: every form of the union has the same four bytes, of which any value is right.
+    unsafe { address.S_un.S_addr }.to_ne_bytes().into()
+}
+
+const RECEIVE_BYTES: i32 = 4 << 20;
+const SEND_BYTES: i32 = 1 << 20;

@@ -1,0 +1,294 @@
+//! Named pipes, which only one user and administrators may use.
+//!
+//! A pipe is no file, so of a path only the name of a pipe is made: each path has another.
+
+use std::cell::{Cell, RefCell};
+use std::env;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::windows::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf, absolute};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use mio::windows::NamedPipe;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::config::first;
+use crate::win32;
+
+/// Who may talk to a server, for those who may not.
+pub(crate) const WHO_MAY: &str = "only the user who runs the server, or an administrator, may talk to it; \
+                                  start the terminal with `Run as administrator`";
+
+/// Where clients come to.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    name: String,
+    /// Where the next client comes to.
+    next: RefCell<Stream>,
+}
+
+impl Listener {
+    /// Listens at a place, for this user and administrators only. What the system does not allow is an [`io::Error`]; that
+    /// somebody else is there is another.
+    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
+        let name = name(path)?;
+        match Stream::listening(&name, true) {
+            // The system says no more of a pipe that is there already.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                bail!("another server listens there; give this one its own `server.control`")
+            }
+            next => Ok(Self { next: RefCell::new(next?), name }),
+        }
+    }
+
+    /// Waits for a client.
+    pub(crate) fn accept(&self) -> io::Result<Stream> {
+        let mut next = self.next.borrow_mut();
+        next.wait_for_client()?;
+        // Without a next one, nobody could come in any more.
+        let after = loop {
+            match Stream::listening(&self.name, false) {
+                Ok(after) => break after,
+                Err(_) => thread::sleep(RETRY),
+            }
+        };
+        Ok(std::mem::replace(&mut next, after))
+    }
+}
+
+/// One of two ends that talk.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pipe: NamedPipe,
+    wait: RefCell<(Poll, Events)>,
+    read_timeout: Cell<Option<Duration>>,
+    write_timeout: Cell<Option<Duration>>,
+}
+
+impl Stream {
+    /// Connects to the server at a place, if it is one that this user can trust.
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        let name = name(path)?;
+        let began = Instant::now();
+        let file = loop {
+            let mut options = OpenOptions::new();
+            options
+                .read(true)
+                .write(true)
+                .custom_flags(win32::OVERLAPPED)
+                .security_qos_flags(win32::IDENTIFY);
+            match options.open(&name) {
+                // Another client has just come in, and the next pipe is not made yet.
+                Err(error) if win32::is_pipe_busy(&error) && began.elapsed() < PATIENCE => {
+                    thread::sleep(RETRY)
+                }
+                file => break file?,
+            }
+        };
+        // Anybody may make a pipe of any name while there is none.
+        let owner = win32::owner(&file)?;
+        if owner != win32::user()? && !is_of_the_system(&owner) {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("it belongs to {owner}")));
+        }
+        Self::new(win32::pipe(file))
+    }
+
+    fn new(mut pipe: NamedPipe) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut pipe, Token(0), Interest::READABLE | Interest::WRITABLE)?;
+        let wait = RefCell::new((poll, Events::with_capacity(4)));
+        Ok(Self { pipe, wait, read_timeout: Cell::default(), write_timeout: Cell::default() })
+    }
+
+    fn listening(name: &str, is_first: bool) -> io::Result<Self> {
+        Self::new(win32::create_pipe(name, &descriptor(&win32::user()?), is_first)?)
+    }
+
+    fn wait_for_client(&self) -> io::Result<()> {
+        loop {
+            match self.pipe.connect() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(None)?,
+                connected => return connected,
+            }
+            if let Some(error) = self.pipe.take_error()? {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits until something about it has changed.
+    fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let (poll, events) = &mut *self.wait.borrow_mut();
+        poll.poll(events, timeout)?;
+        if events.is_empty() && timeout.is_some() { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
+    /// Limits how long it may take until something comes.
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.read_timeout.set(timeout);
+        Ok(())
+    }
+
+    /// Limits how long it may take until something leaves.
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.write_timeout.set(timeout);
+        Ok(())
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (&self.pipe).read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(self.read_timeout.get())?,
+                // The other end is closed.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match (&self.pipe).write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(self.write_timeout.get())?,
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Nobody listens there any more. A pipe is gone with the process.
+pub(crate) const fn remove(_: &Path) {}
+
+/// Returns the name of the pipe for a path: each path has another, however it is written. What is the name of a pipe already
+/// is that.
+fn name(path: &Path) -> io::Result<String> {
+    let unusable = || io::Error::new(ErrorKind::InvalidInput, "no name for a pipe");
+    let given = path.to_str().ok_or_else(unusable)?;
+    if given.to_lowercase().starts_with(PIPES) {
+        return Ok(given.to_owned());
+    }
+    let whole = absolute(path)?.to_str().ok_or_else(unusable)?.to_lowercase();
+    let short: String = whole.rsplit('\\').next().unwrap_or_default().chars().take(MAX_NAME).collect();
+    Ok(format!("{PIPES}bcnet-{:016x}-{short}", hash(&whole)))
+}
+
+/// FNV-1a, which is the same in every build.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Returns who may do what with a pipe, in the words of the system: all for its owner, administrators and the system itself,
+/// nothing for all others.
+fn descriptor(user: &str) -> String {
+    format!("O:{user}D:P(A;;GA;;;{user})(A;;GA;;;BA)(A;;GA;;;SY)")
+}
+
+/// Returns whether nobody but an administrator can have had a program run as this user: the system, administrators, services.
+fn is_of_the_system(owner: &str) -> bool {
+    ["S-1-5-18", "S-1-5-19", "S-1-5-20", "S-1-5-32-544"].contains(&owner) || owner.starts_with("S-1-5-80-")
+}
+
+/// Returns where sockets belong: what the environment says, the user's place, the place of services.
+pub(super) fn runtime_directories() -> impl Iterator<Item = PathBuf> {
+    let said = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
+    let usual = ["LOCALAPPDATA", "ProgramData"].into_iter().filter_map(env::var_os);
+    said.map(|directories| first(&directories)).chain(usual.map(|base| PathBuf::from(base).join("bcnet")))
+}
+
+/// Users have no numbers here.
+pub(crate) const fn user() -> Option<u32> {
+    None
+}
+
+/// Returns whether a pipe there is one that the user can trust. Whoever connects finds out.
+pub(crate) const fn is_trusted(_: &Path) -> bool {
+    true
+}
+
+const PIPES: &str = r"\\.\pipe\";
+/// The system takes 256 for all of a name.
+const MAX_NAME: usize = 64;
+const RETRY: Duration = Duration::from_millis(10);
+/// How long a client waits for a pipe.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        env::temp_dir().join(format!("bcnet-pipe-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn each_path_has_a_pipe_of_its_own_however_it_is_written() {
+        let of = |path: &str| name(Path::new(path)).expect("a name");
+        assert_eq!(of(r"C:\Games\bcnet.sock"), of("c:/games/BCNET.sock"));
+        assert_ne!(of(r"C:\Games\bcnet.sock"), of(r"C:\Other\bcnet.sock"));
+        assert!(of(r"C:\Games\bcnet.sock").starts_with(r"\\.\pipe\bcnet-"));
+        assert!(of(&format!(r"C:\{}", "x".repeat(250))).len() < 256);
+        assert_eq!(of(r"\\.\pipe\mine"), r"\\.\pipe\mine");
+    }
+
+    #[test]
+    fn clients_are_served_one_after_the_other_and_a_second_server_is_refused() {
+        let path = place("served");
+        let listener = Listener::bind(&path).expect("a pipe");
+        let error = Listener::bind(&path).expect_err("taken").to_string();
+        assert!(error.contains("another server listens there"), "{error}");
+        let server = thread::spawn(move || {
+            for _ in 0..2 {
+                let stream = listener.accept().expect("a client");
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).expect("a line");
+                (&stream).write_all(line.to_uppercase().as_bytes()).expect("written");
+            }
+        });
+        for text in ["one\n", "two\n"] {
+            let stream = Stream::connect(&path).expect("a server");
+            (&stream).write_all(text.as_bytes()).expect("written");
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).expect("an answer");
+            assert_eq!(line, text.to_uppercase());
+        }
+        server.join().expect("no panic");
+        assert_eq!(Stream::connect(&path).expect_err("gone").kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for_longer_than_wanted() {
+        let path = place("silent");
+        let listener = Listener::bind(&path).expect("a pipe");
+        let client = Stream::connect(&path).expect("a server");
+        let stream = listener.accept().expect("a client");
+        stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+        assert_eq!((&stream).read(&mut [0; 9]).expect_err("silence").kind(), ErrorKind::TimedOut);
+        drop(client);
+        stream.set_read_timeout(None).expect("none");
+        assert_eq!((&stream).read(&mut [0; 9]).expect("the end"), 0);
+    }
+
+    #[test]
+    fn only_pipes_of_the_user_and_of_the_system_are_trusted() {
+        for system in ["S-1-5-18", "S-1-5-32-544", "S-1-5-80-1-2-3-4-5"] {
+            assert!(is_of_the_system(system), "{system}");
+        }
+        for other in ["S-1-5-21-1-2-3-1001", "S-1-1-0", "S-1-5-32-545", "S-1-5-180", "S-1-5-8"] {
+            assert!(!is_of_the_system(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Calls of Windows that the standard library does not have.
+//!
+//! The one place of the program that calls it by hand. Every pointer that is given away points into a variable of the same
+//! function, to a constant, or to what the system itself gave and takes back.
+#![expect(unsafe_code, reason = "the standard library has no such calls")]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::windows::io::{AsRawHandle, FromRawHandle, IntoRawHandle, OwnedHandle};
+use std::ptr;
+use std::sync::OnceLock;
+
+use mio::windows::NamedPipe;
+use windows_sys::Win32::Foundation::{ERROR_PIPE_BUSY, HANDLE, INVALID_HANDLE_VALUE, LocalFree};
+use windows_sys::Win32::Media::timeBeginPeriod;
+use windows_sys::Win32::Security::Authorization::{
+    ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW, GetSecurityInfo,
+    SDDL_REVISION_1, SE_KERNEL_OBJECT,
+};
+use windows_sys::Win32::Security::{
+    GetTokenInformation, OWNER_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER,
+    TokenUser,
+};
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX, SECURITY_IDENTIFICATION,
+};
+use windows_sys::Win32::System::Console::{
+    CTRL_BREAK_EVENT, CTRL_C_EVENT, ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode,
+    GetConsoleProcessList, SetConsoleCtrlHandler, SetConsoleMode,
+};
+use windows_sys::Win32::System::Pipes::{
+    CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
+    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
+};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+use windows_sys::core::{BOOL, PWSTR};
+
+/// Opens a pipe so that one can wait for it.
+pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;
+/// Lets who listens at a pipe find out who connects, and do nothing in their name.
+pub(crate) const IDENTIFY: u32 = SECURITY_IDENTIFICATION;
+
+/// What the system tells a program in a console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConsoleEvent {
+    /// Ctrl-C or Ctrl-Break.
+    Break,
+    /// The window is closed, the user logs off, or the machine shuts down.
+    Close,
+}
+
+static LISTENER: OnceLock<fn(ConsoleEvent)> = OnceLock::new();
+
+/// Has `listener` called for each event from now on, in a thread of the system. The first listener stays.
+pub(crate) fn listen_to_console(listener: fn(ConsoleEvent)) -> io::Result<()> {
+    LISTENER.get_or_init(|| listener);
+    // SAFETY: the handler is a function, which is there as long as the process is.
+    check(unsafe { SetConsoleCtrlHandler(Some(handle_console), 1) })
+}
+
+extern "system" fn handle_console(kind: u32) -> BOOL {
+    let event = if matches!(kind, CTRL_C_EVENT | CTRL_BREAK_EVENT) {
+        ConsoleEvent::Break
+    } else {
+        ConsoleEvent::Close
+    };
+    if let Some(listener) = LISTENER.get() {
+        listener(event);
+    }
+    1
+}
+
+/// Returns how many programs share the console: one, if it was made for this one alone; none without a console.
+pub(crate) fn console_programs() -> u32 {
+    let mut processes = [0; 2];
+    // SAFETY: the pointer is to an array with room for as many as is said.
+    unsafe { GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) }
+}
+
+/// Has the console of standard error understand colours. Returns whether it does.
+pub(crate) fn enable_colours() -> bool {
+    let error = io::stderr();
+    let (handle, mut mode) = (error.as_raw_handle(), 0);
+    // SAFETY: the handle is open, and the pointer is to a variable of this function.
+    let known = error.is_terminal() && unsafe { GetConsoleMode(handle, &raw mut mode) } != 0;
+    // SAFETY: the handle is open.
+    known && unsafe { SetConsoleMode(handle, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING) } != 0
+}
+
+/// Has waits end within a millisecond of their time, not within sixteen.
+pub(crate) fn wait_precisely() {
+    // SAFETY: it takes a number, and what it changes lasts until the process ends.
+    unsafe { timeBeginPeriod(1) };
+}
+
+/// Makes a pipe for clients of this machine to come to, for those whom `descriptor` allows.
+pub(crate) fn create_pipe(name: &str, descriptor: &str, is_first: bool) -> io::Result<NamedPipe> {
+    let (name, descriptor) = (wide(name), wide(descriptor));
+    let mut security = Local(ptr::null_mut());
+    // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
+    check(unsafe {
+        ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            descriptor.as_ptr(),
+            SDDL_REVISION_1,
+            &raw mut security.0,
+            ptr::null_mut(),
+        )
+    })?;
+    let attributes = SECURITY_ATTRIBUTES {
+        nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
+        lpSecurityDescriptor: security.0,
+        bInheritHandle: 0,
+    };
+    let first = if is_first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
+    // SAFETY: the name ends with a zero, and the attributes are those of a variable and of what the system has made.
+    let handle = unsafe {
+        CreateNamedPipeW(
+            name.as_ptr(),
+            PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | first,
+            PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
+            PIPE_UNLIMITED_INSTANCES,
+            PIPE_BUFFER,
+            PIPE_BUFFER,
+            0,
+            &raw const attributes,
+        )
+    };
+    if handle == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the handle is open and nobody else's.
+    Ok(unsafe { NamedPipe::from_raw_handle(handle) })
+}
+
+/// Makes a pipe of what was opened with [`OVERLAPPED`].
+pub(crate) fn pipe(file: File) -> NamedPipe {
+    // SAFETY: the handle is open and nobody else's.
+    unsafe { NamedPipe::from_raw_handle(file.into_raw_handle()) }
+}
+
+/// Returns whether an error says that all instances of a pipe have their client.
+pub(crate) fn is_pipe_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed())
+}
+
+/// Returns the user who runs this process, by number.
+pub(crate) fn user() -> io::Result<String> {
+    let mut token: HANDLE = ptr::null_mut();
+    // SAFETY: the pointer is to a variable of this function.
+    check(unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token) })?;
+    // SAFETY: the handle is open and nobody else's.
+    let token = unsafe { OwnedHandle::from_raw_handle(token) };
+    // Room for the longest number, behind the pointer to it; as words, because that has to be aligned.
+    let mut room = [0_usize; 32];
+    let mut len = 0;
+    // SAFETY: the pointers are to variables of this function, with their size.
+    check(unsafe {
+        GetTokenInformation(
+            token.as_raw_handle(),
+            TokenUser,
+            room.as_mut_ptr().cast(),
+            size_of_val(&room) as u32,
+            &raw mut len,
+        )
+    })?;
+    // SAFETY: the system has put one there, and there it is aligned.
+    let user: &TOKEN_USER = unsafe { &*room.as_ptr().cast() };
+    number(user.User.Sid)
+}
+
+/// Returns whose a pipe is, by number.
+pub(crate) fn owner(file: &File) -> io::Result<String> {
+    let (mut owner, mut security): (PSID, _) = (ptr::null_mut(), Local(ptr::null_mut()));
+    // SAFETY: the handle is open, and the pointers are to variables of this function.
+    let result = unsafe {
+        GetSecurityInfo(
+            file.as_raw_handle(),
+            SE_KERNEL_OBJECT,
+            OWNER_SECURITY_INFORMATION,
+            &raw mut owner,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            &raw mut security.0,
+        )
+    };
+    if result == 0 { number(owner) } else { Err(io::Error::from_raw_os_error(result.cast_signed())) }
+}
+
+/// Returns the number of a user as text. The pointer must be to one that the system gave.
+fn number(user: PSID) -> io::Result<String> {
+    let mut text: PWSTR = ptr::null_mut();
+    // SAFETY: the first pointer is to a number, and the second to a variable of this function.
+    check(unsafe { ConvertSidToStringSidW(user, &raw mut text) })?;
+    let text = Local(text.cast());
+    let letters: *const u16 = text.0.cast_const().cast();
+    // SAFETY: the system has put a text there that ends with a zero.
+    let len = (0..).take_while(|at| unsafe { *letters.add(*at) } != 0).count();
+    // SAFETY: so many are there.
+    Ok(String::from_utf16_lossy(unsafe { std::slice::from_raw_parts(letters, len) }))
+}
+
+/// What the system has made and wants back.
+struct Local(*mut c_void);
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // SAFETY: it came from the system and is used nowhere else any more; null is allowed.
+        unsafe { LocalFree(self.0) };
+    }
+}
+
+fn wide(text: &str) -> Vec<u16> {
+    text.encode_utf16().chain([0]).collect()
+}
+
+fn check(result: BOOL) -> io::Result<()> {
+    if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// How much a pipe holds that nobody has read yet.
+const PIPE_BUFFER: u32 = 64 << 10;
