@@ -9,17 +9,22 @@ use crate::stock::SECOND;
 use crate::{Side, Teller};
 use bcnet_wire::{Message, Time};
 
-/// Retransmissions that nothing has explained for a while: no ACK came.
-pub(crate) fn close_old(state: &mut SideState, side: Side, now: Time, after: u64, tell: &mut Teller<'_>) {
-    let mut old: Vec<Unexplained> = Vec::new();
+/// Retransmissions that nothing has explained, and nothing will: no ACK came.
+pub(crate) fn close(
+    state: &mut SideState,
+    side: Side,
+    is_over: impl Fn(&Unexplained) -> bool,
+    tell: &mut Teller<'_>,
+) {
+    let mut over: Vec<Unexplained> = Vec::new();
     state.sent.unexplained.retain(|open| {
-        let kept = now.micros_since(open.at) <= after;
+        let kept = !is_over(open);
         if !kept {
-            old.push(*open);
+            over.push(*open);
         }
         kept
     });
-    for open in old {
+    for open in over {
         tell_cause(state, side, open, RetransmitCause::AckNeverSent, tell);
     }
 }

@@ -1,6 +1,7 @@
 //! What an observer has to tell, each with its place.
 
 use core::fmt;
+use core::net::SocketAddrV4;
 use core::time::Duration;
 
 use crate::{ConversationId, NonStock, Side};
@@ -11,12 +12,16 @@ use bcnet_wire::{Channel, Kind, MessageId, Seq, Time, WireError};
 pub struct Finding {
     /// When.
     pub at: Time,
-    /// The mark that the caller gave to the datagram that shows it.
+    /// The mark that the caller gave to the datagram that shows it, or [`NO_MARK`](crate::NO_MARK).
     pub mark: u64,
     /// In which conversation.
     pub conversation: ConversationId,
     /// Which side did it.
     pub side: Side,
+    /// The address of that side.
+    pub by: SocketAddrV4,
+    /// The address of the other.
+    pub to: SocketAddrV4,
     /// What.
     pub what: What,
 }
@@ -218,6 +223,12 @@ impl What {
             | Self::Silence { .. }
             | Self::Timeout { .. } => self.about().map(|about| about.id),
         }
+    }
+
+    /// Returns whether the message that it names is that of an ACK which its side has sent.
+    #[must_use]
+    pub const fn is_about_ack(&self) -> bool {
+        matches!(self, Self::StaleAck { .. } | Self::RepeatedAck { .. } | Self::CaptureLoss(Missed::Ack(_)))
     }
 
     /// Returns whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender

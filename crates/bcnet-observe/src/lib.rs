@@ -106,6 +106,9 @@ pub struct Observer {
     findings: Findings,
     /// When `advance` looked at all conversations last.
     looked: Time,
+    /// Where `advance` and `finish` go on, if there was no room for the findings of all.
+    advanced: Option<ConversationId>,
+    finished: Option<ConversationId>,
 }
 
 impl Observer {
@@ -119,6 +122,8 @@ impl Observer {
             next: 0,
             findings: Findings { waiting: VecDeque::new(), limit: limits.findings, lost: 0 },
             looked: Time::ZERO,
+            advanced: None,
+            finished: None,
         }
     }
 
@@ -143,7 +148,7 @@ impl Observer {
             return Observed::Datagram(datagram, id, Side::First);
         };
         let side = state.side(from);
-        let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
+        let mut tell = Teller::new(&mut self.findings, state, at, mark);
         state.observe(side, datagram, &self.limits, &mut tell);
         self.advance(at);
         Observed::Datagram(datagram, id, side)
@@ -160,7 +165,7 @@ impl Observer {
         let Some(state) = self.conversations.get_mut(&id) else { return Observed::Foreign(error) };
         let side = state.side(from);
         state.side_state_mut(side).traffic.malformed += 1;
-        let mut tell = Teller { findings: &mut self.findings, conversation: id, at, mark };
+        let mut tell = Teller::new(&mut self.findings, state, at, mark);
         tell.tell(
             side,
             match error.reason {
@@ -203,23 +208,53 @@ impl Observer {
 
     /// Time passes without a datagram: silence and gaps may have become too long. Datagrams do the same.
     pub fn advance(&mut self, now: Time) {
-        if now.since(self.looked) < Duration::from_secs(1) {
-            return;
+        if self.advanced.is_none() {
+            if now.since(self.looked) < Duration::from_secs(1) {
+                return;
+            }
+            self.looked = now;
         }
-        self.looked = now;
-        for state in self.conversations.values_mut() {
-            let mut tell =
-                Teller { findings: &mut self.findings, conversation: state.id, at: now, mark: NO_MARK };
-            state.expire(now, &mut tell);
-        }
+        self.advanced = self.each(self.advanced, now, ConversationState::expire);
     }
 
-    /// Nothing more will come: what waits to be explained is told as it stands.
-    pub fn finish(&mut self, now: Time) {
-        for state in self.conversations.values_mut() {
-            let mut tell =
-                Teller { findings: &mut self.findings, conversation: state.id, at: now, mark: NO_MARK };
-            state.finish(&mut tell);
+    /// Nothing more will come: what waits to be explained is told as it stands. Returns whether all is told; if not, take
+    /// the findings and call it again.
+    #[must_use]
+    pub fn finish(&mut self, now: Time) -> bool {
+        self.finished = self.each(self.finished, now, |state, _, tell| state.finish(tell));
+        self.finished.is_none()
+    }
+
+    /// Does something with every conversation, as far as there is room for its findings. Returns where to go on.
+    fn each(
+        &mut self,
+        from: Option<ConversationId>,
+        now: Time,
+        visit: impl Fn(&mut ConversationState, Time, &mut Teller<'_>),
+    ) -> Option<ConversationId> {
+        for (id, state) in self.conversations.range_mut(from.unwrap_or(ConversationId(0))..) {
+            if self.findings.is_filling() {
+                return Some(*id);
+            }
+            let mut tell = Teller::new(&mut self.findings, state, now, NO_MARK);
+            visit(state, now, &mut tell);
+        }
+        None
+    }
+
+    /// Returns whether all is told that may be found about the datagram that was given this mark.
+    #[must_use]
+    pub fn is_decided(&self, conversation: ConversationId, mark: u64) -> bool {
+        let state = self.conversations.get(&conversation);
+        state.is_none_or(|state| state.sides.iter().all(|side| side.is_decided(mark)))
+    }
+
+    /// Nobody waits any longer for what may be found about this datagram: why it repeats something is told as it looks now,
+    /// and numbers that it left out are told, if they do not come, at a later datagram.
+    pub fn decide(&mut self, conversation: ConversationId, mark: u64, now: Time) {
+        if let Some(state) = self.conversations.get_mut(&conversation) {
+            let mut tell = Teller::new(&mut self.findings, state, now, NO_MARK);
+            state.decide(mark, &mut tell);
         }
     }
 
@@ -250,15 +285,27 @@ struct Findings {
     lost: u64,
 }
 
+impl Findings {
+    /// Returns whether what one more conversation has to tell may not fit.
+    fn is_filling(&self) -> bool {
+        self.waiting.len() > self.limit / 2
+    }
+}
+
 /// Tells findings about one datagram.
 struct Teller<'a> {
     findings: &'a mut Findings,
     conversation: ConversationId,
+    addresses: [SocketAddrV4; 2],
     at: Time,
     mark: u64,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
+    const fn new(findings: &'a mut Findings, state: &ConversationState, at: Time, mark: u64) -> Self {
+        Self { findings, conversation: state.id, addresses: state.addresses, at, mark }
+    }
+
     fn tell(&mut self, side: Side, what: What) {
         self.tell_of(self.at, self.mark, side, what);
     }
@@ -269,8 +316,12 @@ impl Teller<'_> {
             self.findings.lost += 1;
             return;
         }
-        let conversation = self.conversation;
-        self.findings.waiting.push_back(Finding { at, mark, conversation, side, what });
+        let (conversation, [first, second]) = (self.conversation, self.addresses);
+        let (by, to) = match side {
+            Side::First => (first, second),
+            Side::Second => (second, first),
+        };
+        self.findings.waiting.push_back(Finding { at, mark, conversation, side, by, to, what });
     }
 }
 

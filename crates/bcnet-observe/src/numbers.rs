@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::NO_MARK;
 use crate::stock::SECOND;
 use bcnet_wire::{Seq, Time};
 
@@ -44,6 +45,18 @@ impl Numbers {
             self.next = self.next.next();
         }
         self.next = seq.next();
+    }
+
+    /// Returns whether nothing is to be told of the datagram with this mark.
+    pub(crate) fn is_decided(&self, mark: u64) -> bool {
+        self.missing.iter().all(|(_, _, other)| *other != mark)
+    }
+
+    /// What is missing since this datagram is to be told of another.
+    pub(crate) fn unmark(&mut self, mark: u64) {
+        for (_, _, other) in self.missing.iter_mut().filter(|(_, _, other)| *other == mark) {
+            *other = NO_MARK;
+        }
     }
 
     /// Numbers that were passed over so long ago that they will not come any more.

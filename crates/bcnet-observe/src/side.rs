@@ -100,6 +100,12 @@ impl SideState {
         self.sent.unexplained.is_empty() && self.numbers.iter().all(Numbers::is_told)
     }
 
+    /// Returns whether nothing waits to be told of the datagram with this mark.
+    pub(crate) fn is_decided(&self, mark: u64) -> bool {
+        self.sent.unexplained.iter().all(|open| open.mark != mark)
+            && self.numbers.iter().all(|numbers| numbers.is_decided(mark))
+    }
+
     pub(crate) const fn numbers_mut(&mut self, channel: Channel) -> &mut Numbers {
         let [control, game] = &mut self.numbers;
         match channel {

@@ -3,13 +3,13 @@
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use crate::cause::close_old;
+use crate::cause::close;
 use crate::finding::{Missed, What};
-use crate::sent::Key;
+use crate::sent::{Key, Unexplained};
 use crate::side::{Quiet, SideState};
 use crate::step::{Contents, DatagramStep, is_heard};
 use crate::stock::{LINGER, SECOND, TIMEOUT};
-use crate::{ConversationId, Limits, Parsed, Side, Teller};
+use crate::{ConversationId, Limits, NO_MARK, Parsed, Side, Teller};
 use bcnet_wire::{Body, Channel, Message, MessageId, PeerId, Seq, Time};
 
 /// The message that ends a conversation.
@@ -211,19 +211,30 @@ impl ConversationState {
                 // Who has gone silent may have had no chance to send it again.
                 let heard = self.side_state(side).last_sent.unwrap_or(self.started);
                 self.side_state_mut(side).numbers_mut(channel).expire(heard, |seq, at, mark| {
+                    let (at, mark) = if mark == NO_MARK { (tell.at, tell.mark) } else { (at, mark) };
                     tell.tell_of(at, mark, side, gap(channel, seq, losses));
                 });
             }
-            close_old(self.side_state_mut(side), side, now, OPEN_FOR, tell);
+            let is_old = |open: &Unexplained| now.micros_since(open.at) > OPEN_FOR;
+            close(self.side_state_mut(side), side, is_old, tell);
         }
         let over = self.goodbye.is_some() || self.sides.iter().all(|state| state.quiet == Quiet::TimedOut);
         self.asleep = over && self.sides.iter().all(SideState::is_told);
     }
 
+    /// What a datagram has left open is told as it looks, or later about another.
+    pub(crate) fn decide(&mut self, mark: u64, tell: &mut Teller<'_>) {
+        for side in [Side::First, Side::Second] {
+            let state = self.side_state_mut(side);
+            close(state, side, |open| open.mark == mark, tell);
+            state.numbers.iter_mut().for_each(|numbers| numbers.unmark(mark));
+        }
+    }
+
     /// The end of the capture: what is open stays so.
     pub(crate) fn finish(&mut self, tell: &mut Teller<'_>) {
         for side in [Side::First, Side::Second] {
-            close_old(self.side_state_mut(side), side, Time::from_micros(u64::MAX), 0, tell);
+            close(self.side_state_mut(side), side, |_| true, tell);
         }
     }
 }

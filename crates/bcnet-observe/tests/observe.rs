@@ -181,7 +181,7 @@ fn what_is_sent_again_to_someone_who_has_left_is_no_fault() {
         for seconds in [1.1, 3.1, 6.1, 10.1] {
             tap.see(seconds, "01 02 32 08 A0 00 00 00 02 19 32 06 80 01 00 19");
         }
-        tap.observer.finish(at(12.0));
+        assert!(tap.observer.finish(at(12.0)));
         tap.found()
     };
     let leave = ("02 01 05 0A C0 02 00 02 0A 00 00 02", "01 01 01 02 00 02");
@@ -221,7 +221,7 @@ fn a_new_connection_ends_a_goodbye() {
     });
     tap.see(1.1, "01 01 03 06 C0 00 00 02");
     tap.see(2.1, "01 01 03 06 C0 00 00 02");
-    tap.observer.finish(at(12.0));
+    assert!(tap.observer.finish(at(12.0)));
     let found = tap.found();
     let [What::Retransmission { cause: RetransmitCause::AckNeverSent, .. }] = found[..] else {
         panic!("{found:?}")
@@ -321,7 +321,7 @@ fn repeats_that_nothing_explains_are_told_before_there_are_too_many() {
         |observer: &Observer| observer.conversations().map(|talk| talk.unexplained(Side::First)).sum();
     assert_eq!((told, unexplained(&observer), observer.lost_findings()), (989, 10, 0));
     // All that is left comes at once, and is more than fits.
-    observer.finish(at(1.0));
+    assert!(observer.finish(at(1.0)));
     assert_eq!((unexplained(&observer), observer.lost_findings()), (0, 5));
     assert_eq!(std::iter::from_fn(|| observer.poll_finding()).count(), 5);
 }

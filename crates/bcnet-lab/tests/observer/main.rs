@@ -169,7 +169,7 @@ impl Taps {
     /// What was found at both taps.
     fn findings(&mut self) -> Vec<Finding> {
         for node in [0, 1] {
-            self.observers[node].finish(LENGTH);
+            assert!(self.observers[node].finish(LENGTH));
             self.findings[node].extend(std::iter::from_fn(|| self.observers[node].poll_finding()));
             assert_eq!(self.observers[node].lost_findings(), 0);
         }

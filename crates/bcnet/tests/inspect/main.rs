@@ -5,6 +5,7 @@ mod findings;
 mod follow;
 mod formats;
 mod joining;
+mod places;
 mod report;
 #[path = "../run/mod.rs"]
 mod run;

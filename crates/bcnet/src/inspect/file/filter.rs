@@ -8,6 +8,7 @@ use bcnet_session::game::{self, Opcode};
 use bcnet_transport::wire::{Kind, Message, PeerId};
 
 use super::Packet;
+use super::hold::{Loose, What};
 use super::log::{seconds, time_of_day};
 
 /// Which datagrams and messages are wanted; what is not set wants all.
@@ -64,11 +65,42 @@ impl Filter {
             && self.wants_time(packet.time.as_micros(), start)
     }
 
+    /// Returns whether a datagram is wanted, with what is in it and what was found in it.
+    pub(super) fn wants_shown(
+        &self,
+        packet: &Packet,
+        what: &What<'_>,
+        findings: &[Finding],
+        start: u64,
+    ) -> bool {
+        if self.anomalies && !findings.iter().any(|finding| finding.what.is_fault()) {
+            return false;
+        }
+        match what {
+            What::Datagram(datagram, talk) => {
+                let any = || datagram.messages().iter().any(|message| self.wants_message(message));
+                self.wants(packet, [Some(datagram.sender()), talk.receiver], start)
+                    && (!self.selects_messages() || any())
+            }
+            What::GameSpy(_) | What::Malformed(..) => {
+                !self.selects_messages() && self.wants(packet, [None, None], start)
+            }
+        }
+    }
+
     /// Returns whether a conversation is wanted, as far as it is known who talks there.
     pub(super) fn wants_talk(&self, talk: &Conversation<'_>) -> bool {
         let sides = [Side::First, Side::Second];
         let (ends, ids) = (sides.map(|side| talk.address(side)), sides.map(|side| talk.peer(side)));
         self.peer.is_none_or(|peer| peer.matches(ends, ids))
+    }
+
+    /// Returns whether something is wanted that stands at no datagram.
+    pub(super) fn wants_loose(&self, Loose { finding, peers, .. }: &Loose, start: u64) -> bool {
+        !self.selects_messages()
+            && (!self.anomalies || finding.what.is_fault())
+            && self.peer.is_none_or(|peer| peer.matches([finding.by, finding.to], *peers))
+            && self.wants_time(finding.at.as_micros(), start)
     }
 
     /// Returns whether something is wanted that is told when the datagram that shows it has long been shown.

@@ -41,7 +41,8 @@ fn read(bytes: Vec<u8>, seed: u64) -> u64 {
         batch.decipher();
         let mut messages = MessageBuffer::default();
         for (packet, bytes) in batch.iter() {
-            run.look(packet, &messages.read(bytes, None), &mut source.skipped).expect("nobody is told");
+            run.look(packet, bytes, &messages.read(bytes, None), &mut source.skipped)
+                .expect("nobody is told");
         }
         if step != Step::More {
             run.finish("memory", &source.skipped, source.packets, source.offset()).expect("nobody is told");

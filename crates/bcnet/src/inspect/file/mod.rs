@@ -7,6 +7,7 @@ mod each;
 mod filter;
 mod follow;
 mod frame;
+mod hold;
 #[cfg(test)]
 mod hostile;
 mod join;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
-use bcnet_observe::{Content, Finding, Limits, MessageBuffer, NO_MARK, Observed, Observer};
+use bcnet_observe::{Content, ConversationId, Finding, Limits, MessageBuffer, NO_MARK, Observed, Observer};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Role};
 
@@ -40,6 +41,7 @@ use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;
 pub(crate) use each::each_datagram;
 use filter::Filter;
+use hold::HoldBack;
 pub(super) use source::Packet;
 use source::{Batch, Skipped, Source, Step};
 
@@ -87,6 +89,8 @@ impl Options {
 struct Sight<'a> {
     packet: &'a Packet,
     what: Observed<'a>,
+    /// Deciphered.
+    bytes: &'a [u8],
     /// What was found in it.
     findings: &'a [Finding],
     observer: &'a Observer,
@@ -98,6 +102,10 @@ trait Sink {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()>;
     /// Something about an earlier datagram, or about none.
     fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()>;
+    /// Returns a datagram that waits for too long to be decided, if there is one.
+    fn overdue(&self, _now: Time, _observer: &Observer) -> Option<(ConversationId, u64)> {
+        None
+    }
     /// Nothing more comes.
     fn finish(&mut self, end: &End<'_>) -> io::Result<()>;
 }
@@ -170,16 +178,18 @@ fn sinks<'a>(
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
         let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
-        sinks.push(Box::new(table::Table::new(rows, filter, args.file.follow)));
+        sinks.push(Box::new(HoldBack::new(table::Table::new(rows, filter, false), false)));
         return Ok(sinks);
     }
     if args.file.summary {
         sinks.push(Box::new(summary::Summary::new(out, filter)));
     } else if args.file.csv {
-        sinks.push(Box::new(table::Table::new(table::Csv::new(out), filter, args.file.follow)));
+        let table = table::Table::new(table::Csv::new(out), filter, args.file.follow);
+        sinks.push(Box::new(HoldBack::new(table, false)));
     } else if sinks.is_empty() || args.json {
         let form = if args.json { view::Form::Json } else { view::Form::Lines };
-        sinks.push(Box::new(view::View::new(out, form, filter, args.file.follow)));
+        let view = view::View::new(out, form, filter, args.file.follow);
+        sinks.push(Box::new(HoldBack::new(view, args.file.follow)));
     }
     Ok(sinks)
 }
@@ -192,6 +202,10 @@ impl Sink for Vec<Box<dyn Sink + '_>> {
 
     fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
         self.iter_mut().try_for_each(|sink| sink.find(finding, place, observer))
+    }
+
+    fn overdue(&self, now: Time, observer: &Observer) -> Option<(ConversationId, u64)> {
+        self.iter().find_map(|sink| sink.overdue(now, observer))
     }
 
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
@@ -224,7 +238,7 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
         batch.decipher();
         let mut buffer = mem::take(&mut messages).reuse();
         for (packet, bytes) in batch.iter() {
-            run.look(packet, &buffer.read(bytes, None), &mut source.skipped)?;
+            run.look(packet, bytes, &buffer.read(bytes, None), &mut source.skipped)?;
         }
         messages = buffer.reuse();
         progress.show(source.offset());
@@ -256,6 +270,12 @@ fn judge(args: &InspectArgs, name: &str, run: &Run<impl Sink>, source: &Source, 
     }
     if let Some(lost) = lost(run.observer.lost_findings()).filter(|_| !args.file.summary) {
         eprintln!("bcnet: {name}: {lost}");
+    }
+    if run.undecided > 0 {
+        let count = summary::thousands(run.undecided);
+        eprintln!(
+            "bcnet: {name}: too much waited to be explained: {count} datagrams are told as they looked after a while"
+        );
     }
     // Who writes a file that is followed is rarely between two packets.
     if let Step::Damaged(damage) = end
@@ -309,6 +329,8 @@ struct Run<S> {
     last: Time,
     datagrams: u64,
     malformed: u64,
+    /// Datagrams that waited for too long to be decided.
+    undecided: u64,
 }
 
 impl<S: Sink> Run<S> {
@@ -321,11 +343,18 @@ impl<S: Sink> Run<S> {
             last: Time::ZERO,
             datagrams: 0,
             malformed: 0,
+            undecided: 0,
         }
     }
 
     /// Looks at one datagram.
-    fn look(&mut self, packet: &Packet, content: &Content<'_>, skipped: &mut Skipped) -> io::Result<()> {
+    fn look(
+        &mut self,
+        packet: &Packet,
+        bytes: &[u8],
+        content: &Content<'_>,
+        skipped: &mut Skipped,
+    ) -> io::Result<()> {
         let Packet { number, time, from, to, .. } = *packet;
         let what = self.observer.observe(number, time, from, to, content);
         self.last = self.last.max(time);
@@ -340,7 +369,13 @@ impl<S: Sink> Run<S> {
         self.datagrams += 1;
         self.remember(Evidence { number: packet.number, offset: packet.offset });
         self.tell_earlier(packet.number)?;
-        self.sink.see(&Sight { packet, what, findings: &self.findings, observer: &self.observer })
+        self.sink.see(&Sight { packet, what, bytes, findings: &self.findings, observer: &self.observer })?;
+        if let Some((id, mark)) = self.sink.overdue(time, &self.observer) {
+            self.observer.decide(id, mark, time);
+            self.undecided += 1;
+            self.tell_earlier(NO_MARK - 1)?;
+        }
+        Ok(())
     }
 
     fn remember(&mut self, place: Evidence) {
@@ -370,7 +405,9 @@ impl<S: Sink> Run<S> {
     }
 
     fn finish(&mut self, name: &str, skipped: &Skipped, packets: u64, bytes: u64) -> io::Result<()> {
-        self.observer.finish(self.last);
+        while !self.observer.finish(self.last) {
+            self.tell_earlier(NO_MARK - 1)?;
+        }
         self.tell_earlier(NO_MARK - 1)?;
         let observer = &self.observer;
         self.sink.finish(&End { name, observer, skipped, packets, bytes })

@@ -22,11 +22,11 @@ pub(super) struct Parquet {
 /// The rows that are not written yet; in the order of [`SCHEMA`].
 #[derive(Default)]
 struct Columns {
-    packet: Vec<i64>,
+    packet: Optional<i64>,
     time: Vec<i64>,
     from: Vec<ByteArray>,
     to: Vec<ByteArray>,
-    sender: Vec<i32>,
+    sender: Optional<i32>,
     kind: Vec<ByteArray>,
     len: Vec<i32>,
     channel: Optional<ByteArray>,
@@ -68,14 +68,14 @@ impl Parquet {
 
     fn write(&mut self) -> Result<(), ParquetError> {
         let columns = std::mem::take(&mut self.columns);
-        let Some(out) = self.out.as_mut().filter(|_| !columns.packet.is_empty()) else { return Ok(()) };
+        let Some(out) = self.out.as_mut().filter(|_| !columns.time.is_empty()) else { return Ok(()) };
         let mut group = out.next_row_group()?;
         let group_mut = &mut group;
-        column::<Int64Type>(group_mut, &columns.packet, None)?;
+        column::<Int64Type>(group_mut, &columns.packet.values, Some(&columns.packet.there))?;
         column::<Int64Type>(group_mut, &columns.time, None)?;
         column::<ByteArrayType>(group_mut, &columns.from, None)?;
         column::<ByteArrayType>(group_mut, &columns.to, None)?;
-        column::<Int32Type>(group_mut, &columns.sender, None)?;
+        column::<Int32Type>(group_mut, &columns.sender.values, Some(&columns.sender.there))?;
         column::<ByteArrayType>(group_mut, &columns.kind, None)?;
         column::<Int32Type>(group_mut, &columns.len, None)?;
         column::<ByteArrayType>(group_mut, &columns.channel.values, Some(&columns.channel.there))?;
@@ -103,11 +103,11 @@ impl Rows for Parquet {
     fn row(&mut self, row: &Row) -> io::Result<()> {
         let columns = &mut self.columns;
         let text = |text: &str| ByteArray::from(text.as_bytes().to_vec());
-        columns.packet.push(row.packet.cast_signed());
+        columns.packet.push(row.packet.map(u64::cast_signed));
         columns.time.push(row.time.cast_signed());
         columns.from.push(text(&row.from));
         columns.to.push(text(&row.to));
-        columns.sender.push(row.sender.into());
+        columns.sender.push(row.sender.map(i32::from));
         columns.kind.push(text(row.kind));
         columns.len.push(row.len.cast_signed());
         columns.channel.push(row.channel.map(|channel| text(&channel.to_string())));
@@ -118,7 +118,7 @@ impl Rows for Parquet {
         columns.name.push(row.name.map(text));
         columns.payload_len.push(row.payload_len.cast_signed());
         columns.findings.push(text(&row.findings));
-        if columns.packet.len() >= GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
+        if columns.time.len() >= GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
     }
 
     /// A file that is not finished cannot be read.
@@ -136,11 +136,11 @@ impl Rows for Parquet {
 }
 
 const SCHEMA: &str = "message message {
-    required int64 packet;
+    optional int64 packet;
     required int64 time (timestamp(micros, true));
     required binary from (utf8);
     required binary to (utf8);
-    required int32 sender;
+    optional int32 sender;
     required binary kind (utf8);
     required int32 len;
     optional binary channel (utf8);

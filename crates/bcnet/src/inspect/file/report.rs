@@ -176,7 +176,7 @@ impl Report {
 
 impl Sink for Report {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
-        let Sight { packet, what, findings, observer } = sight;
+        let Sight { packet, what, findings, observer, .. } = sight;
         self.start.get_or_insert(packet.time.as_micros());
         let evidence = Evidence { number: packet.number, offset: packet.offset };
         for finding in *findings {

@@ -4,11 +4,12 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, NO_MARK, NonStock, Observed, Observer, Parsed, What};
+use bcnet_observe::{Finding, NO_MARK, NonStock, Parsed, What};
 use bcnet_transport::wire::{PeerId, Role, WireError};
 
 use super::filter::Filter;
-use super::{End, Evidence, Packet, Sight, Sink, role};
+use super::hold::{self, Loose, Shown, Shows};
+use super::{End, Evidence, Packet, role};
 use crate::inspect::json::{self, Json, Word};
 use crate::inspect::{Decoded, Entry, Position, human, latin1};
 
@@ -97,58 +98,40 @@ impl<W: Write> View<W> {
         writeln!(self.out, "{number:>6} {time:>11.6}    {from} > {to}  {shown}{}", comment(packet))
     }
 
-    fn finding(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+    fn finding(&mut self, finding: &Finding, place: Option<Evidence>) -> io::Result<()> {
         if self.form == Form::Json {
-            self.json.line(|json| add_finding(json, finding, place, observer));
+            self.json.line(|json| add_finding(json, finding, place));
             return self.json.write_many(&mut self.out);
         }
         let time = self.since(finding.at.as_micros());
         let number = if finding.mark == NO_MARK { String::new() } else { finding.mark.to_string() };
-        let who = observer.conversation(finding.conversation);
-        let who = who.map(|conversation| conversation.address(finding.side).to_string()).unwrap_or_default();
-        writeln!(self.out, "{number:>6} {time:>11.6} ! {who}: {}", finding.what)
+        writeln!(self.out, "{number:>6} {time:>11.6} ! {}: {}", finding.by, finding.what)
     }
 }
 
-impl<W: Write> Sink for View<W> {
-    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
-        let Sight { packet, what, findings, observer } = sight;
+impl<W: Write> Shows for View<W> {
+    fn show(&mut self, Shown { packet, what, findings }: &Shown<'_>) -> io::Result<()> {
         let start = *self.start.get_or_insert(packet.time.as_micros());
-        let faults = findings.iter().any(|finding| finding.what.is_fault());
-        if self.filter.anomalies && !faults {
-            return Ok(());
-        }
-        let wanted = match what {
-            Observed::Datagram(datagram, id, side) => {
-                let receiver = observer.conversation(*id).and_then(|talk| talk.peer(side.other()));
-                let any = || datagram.messages().iter().any(|message| self.filter.wants_message(message));
-                self.filter.wants(packet, [Some(datagram.sender()), receiver], start)
-                    && (!self.filter.selects_messages() || any())
-            }
-            Observed::GameSpy(_) | Observed::Malformed(..) | Observed::Foreign(_) => {
-                !self.filter.selects_messages() && self.filter.wants(packet, [None, None], start)
-            }
-        };
-        if !wanted {
+        if !self.filter.wants_shown(packet, what, findings, start) {
             return Ok(());
         }
         match what {
-            Observed::Datagram(datagram, ..) => self.datagram(packet, datagram)?,
-            Observed::GameSpy(text) => self.gamespy(packet, text)?,
-            Observed::Malformed(error, ..) | Observed::Foreign(error) => self.malformed(packet, *error)?,
+            hold::What::Datagram(datagram, _) => self.datagram(packet, datagram)?,
+            hold::What::GameSpy(text) => self.gamespy(packet, text)?,
+            hold::What::Malformed(error, _) => self.malformed(packet, *error)?,
         }
         let place = Evidence { number: packet.number, offset: packet.offset };
         for finding in *findings {
-            self.finding(finding, Some(place), observer)?;
+            self.finding(finding, Some(place))?;
         }
         if self.at_once { self.flush() } else { Ok(()) }
     }
 
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        if !self.filter.wants_late(finding, observer, self.start.unwrap_or(0)) {
+    fn show_loose(&mut self, loose: &Loose) -> io::Result<()> {
+        if !self.filter.wants_loose(loose, self.start.unwrap_or(0)) {
             return Ok(());
         }
-        self.finding(finding, place, observer)?;
+        self.finding(&loose.finding, loose.place)?;
         if self.at_once { self.flush() } else { Ok(()) }
     }
 
@@ -163,22 +146,18 @@ fn comment(packet: &Packet) -> String {
 }
 
 /// The members of a finding.
-fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>, observer: &Observer) {
+fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>) {
     json.member("finding", Word(finding.what.name()));
     json.member("fault", finding.what.is_fault());
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
     json.member("offset", place.map(|place| place.offset));
     json.seconds("time", finding.at.as_micros());
-    let talk = observer.conversation(finding.conversation);
-    match talk {
-        Some(talk) => json.address("by", talk.address(finding.side)),
-        None => json.member("by", ()),
-    }
-    if let Some(about) = finding.what.about() {
-        json.member("channel", Word(about.id.channel.name()));
-        json.member("seq", about.id.seq.0);
-        json.member("part", about.id.part);
-        json.member("opcode", about.opcode);
+    json.address("by", finding.by);
+    if let Some(id) = finding.what.message() {
+        json.member("channel", Word(id.channel.name()));
+        json.member("seq", id.seq.0);
+        json.member("part", id.part);
+        json.member("opcode", finding.what.about().and_then(|about| about.opcode));
     }
     match finding.what {
         What::StaleAck { age, times, .. } => {

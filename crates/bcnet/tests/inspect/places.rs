@@ -1,0 +1,94 @@
+//! Where findings stand: at the datagram that they are about, in every form.
+
+use std::collections::BTreeMap;
+
+use bcnet_lab::{Options, Scenario, World, capture};
+use bcnet_transport::cipher;
+use serde_json::Value;
+
+use crate::captures::{Packet, RAW, inspect, pcap};
+
+/// What was found, by packet; under 0 what no packet shows.
+type Found = BTreeMap<u64, Vec<String>>;
+
+/// A battle of stock engines in which datagrams are lost.
+fn battle() -> Vec<Packet> {
+    let text = include_str!("../../../bcnet-lab/scenarios/battle-loss5.toml");
+    let text = text.replace("duration = 600.0", "duration = 120.0").replace("loss = 0.05", "loss = 0.1");
+    let scenario = Scenario::parse(&text).expect("a scenario");
+    let ciphered = |mut bytes: Vec<u8>| {
+        cipher::encrypt(&mut bytes);
+        bytes
+    };
+    let datagrams = capture(&scenario, &Options { seed: Some(7), ..Options::default() }, 1 << 20);
+    let packet = |(meta, bytes): (bcnet_lab::DatagramMeta, Vec<u8>)| Packet {
+        at: meta.now.as_micros() as f64 / 1e6,
+        from: World::address(meta.from),
+        to: World::address(meta.to),
+        bytes: ciphered(bytes),
+    };
+    datagrams.into_iter().map(packet).collect()
+}
+
+/// Returns what was found, each behind its datagram.
+fn in_json(lines: &[Value]) -> Found {
+    let (mut found, mut last) = (Found::new(), 0);
+    for line in lines {
+        let packet = line["packet"].as_u64();
+        let Some(name) = line["finding"].as_str() else {
+            last = packet.expect("a number");
+            continue;
+        };
+        assert!(packet.is_none_or(|packet| packet == last), "behind packet {last}: {line}");
+        found.entry(packet.unwrap_or(0)).or_default().push(name.into());
+    }
+    found
+}
+
+fn in_table(text: &str) -> Found {
+    let mut found = Found::new();
+    for row in text.lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').collect();
+        let (packet, names) = (cells[0].parse().unwrap_or(0), cells[14].split_whitespace());
+        found.entry(packet).or_default().extend(names.map(str::to_owned));
+    }
+    found
+}
+
+fn sorted(mut found: Found) -> Found {
+    found.values_mut().for_each(|names| names.sort());
+    found.retain(|_, names| !names.is_empty());
+    found
+}
+
+#[test]
+fn every_finding_stands_at_its_datagram_in_every_form() {
+    let bytes = pcap(&battle(), RAW);
+    let json = inspect(&bytes, &["--json"]).json();
+    let expected = sorted(in_json(&json));
+    let count = |name: &str| expected.values().flatten().filter(|other| *other == name).count();
+    assert!(count("retransmission") > 50 && count("repeated_ack") > 50 && count("stale_ack") > 500);
+    assert_eq!(sorted(in_table(&inspect(&bytes, &["--csv"]).stdout)), expected);
+    // What is sent again is in the datagram that is said to repeat it.
+    let messages: BTreeMap<u64, &Value> = json
+        .iter()
+        .filter(|line| line.get("messages").is_some())
+        .map(|line| (line["packet"].as_u64().expect("a number"), line))
+        .collect();
+    for finding in json.iter().filter(|line| line["finding"] == "retransmission") {
+        let datagram = messages[&finding["packet"].as_u64().expect("a number")];
+        let repeats = |message: &Value| message["kind"] != "ack" && message["seq"] == finding["seq"];
+        assert!(datagram["messages"].as_array().expect("messages").iter().any(repeats), "{finding}");
+    }
+    let acks: Vec<&Value> = json.iter().filter(|line| line["finding"] == "repeated_ack").collect();
+    assert!(acks.iter().all(|ack| ack["seq"].is_u64() && ack["channel"].is_string()), "{}", acks[0]);
+    // A summary counts the same.
+    let summary = inspect(&bytes, &["--summary"]).stdout;
+    let counted: usize = summary
+        .lines()
+        .filter(|line| line.contains("  retransmissions, "))
+        .map(|line| line.split_whitespace().next().expect("a number").replace(',', ""))
+        .map(|number| number.parse::<usize>().expect("a number"))
+        .sum();
+    assert_eq!(counted, count("retransmission"), "{summary}");
+}
