@@ -19,6 +19,7 @@ mod lab;
 mod log;
 mod lookup;
 mod manifest;
+mod manual;
 mod master;
 mod masters;
 mod proxy;
@@ -37,8 +38,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The version; where the build says so (as a release does), with the date and commit of what it was built from.
+const VERSION: &str = match option_env!("BCNET_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 #[derive(Parser)]
-#[command(version, about, long_about = None, arg_required_else_help = true)]
+#[command(version = VERSION, about, long_about = None, arg_required_else_help = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +53,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print a script that lets a shell complete commands and options
+    Completions(manual::CompletionsArgs),
     /// Print, check and explain the server's configuration
     Config(config::Args),
     /// Talk to a running server: players, kicks, bans, chat
@@ -56,6 +65,8 @@ enum Command {
     Join(join::Args),
     /// Run experiments with the original engine and with bcnet on a virtual network
     Lab(lab::Args),
+    /// Print the manual page, or write one for every command
+    Man(manual::ManArgs),
     /// Learn and check manifests: which game files players must have
     Manifest(manifest::Args),
     /// List servers for games to find
@@ -79,11 +90,13 @@ enum Verdict {
 
 fn main() -> ExitCode {
     let verdict = match Args::parse().command {
+        Command::Completions(args) => manual::completions(&args),
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Join(args) => join::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Master(args) => master::run(&args),
         Command::Proxy(args) => proxy::run(&args),

@@ -24,8 +24,10 @@ what the others are held against.
 
 Examples:
   bcnet lab compare cures
-  bcnet lab compare battle-loss5 --vary gate=traffic,always,never --vary last_ack=3,9
-  bcnet lab compare battle --vary engine=stock,bcnet --vary link.loss=0,0.05,0.2 --report compare.html")]
+  bcnet lab compare battle-loss5 --vary gate=traffic,always,never \\
+    --vary last_ack=3,9
+  bcnet lab compare battle --vary engine=stock,bcnet \\
+    --vary link.loss=0,0.05,0.2 --report compare.html")]
 pub(super) struct Args {
     /// A scenario, by file or name, or a comparison: cures
     #[arg(value_name = "SCENARIO")]

@@ -44,8 +44,10 @@ SIGTERM and SIGINT end it, SIGUSR1 prints the queues, SIGHUP reads the bans agai
 Exit codes: 0 ended as told, 2 could not run.
 
 Examples:
-  bcnet proxy --listen 0.0.0.0:22101 --upstream 127.0.0.1:22102 --upstream-source 127.1.0.0/16 --heal
-  bcnet proxy --listen 0.0.0.0:22101 --upstream server.example:22101 --observe --queues 30 --write game.pcapng --metrics 127.0.0.1:9110")]
+  bcnet proxy --listen 0.0.0.0:22101 --upstream 127.0.0.1:22102 \\
+    --upstream-source 127.1.0.0/16 --heal
+  bcnet proxy --listen 0.0.0.0:22101 --upstream server.example:22101 \\
+    --observe --queues 30 --write game.pcapng --metrics 127.0.0.1:9110")]
 pub(crate) struct Args {
     /// Where players connect to
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:22101")]

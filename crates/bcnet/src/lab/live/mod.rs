@@ -37,7 +37,8 @@ SIGUSR1, or a line on standard input, prints the queues.
 
 Examples:
   bcnet lab host --listen 127.0.0.1:22101 --write host.pcapng
-  bcnet lab host --listen 127.0.0.1:22101 --set gate=always --set last_ack=3 --dump-every 5
+  bcnet lab host --listen 127.0.0.1:22101 --set gate=always \\
+    --set last_ack=3 --dump-every 5
   bcnet lab host --listen 127.0.0.1:22101 --engine bcnet")]
 pub(in crate::lab) struct HostArgs {
     /// Where to listen

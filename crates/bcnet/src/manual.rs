@@ -1,0 +1,130 @@
+//! `bcnet completions` and `bcnet man`: the same definitions as `--help`, for shells and for the manual.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::{Args, Verdict};
+
+/// The arguments of `bcnet completions`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  bcnet completions bash > ~/.local/share/bash-completion/completions/bcnet
+  bcnet completions zsh > ~/.zfunc/_bcnet
+  bcnet completions fish > ~/.config/fish/completions/bcnet.fish
+  bcnet completions powershell >> $PROFILE")]
+pub(crate) struct CompletionsArgs {
+    /// The shell that the script is for
+    shell: Shell,
+}
+
+/// The arguments of `bcnet man`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  bcnet man | man -l -
+  bcnet man --dir /usr/local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Write bcnet.1, bcnet-serve.1 and so on to this directory, which must exist
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints the script that completes commands and options.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Verdict> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "bcnet", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Verdict::Clean)
+}
+
+/// Prints the manual page of the program, or writes one of each command.
+pub(crate) fn man(args: &ManArgs) -> Result<Verdict> {
+    let mut command = Args::command().disable_help_subcommand(true);
+    command.build();
+    match &args.dir {
+        Some(dir) => write_pages(command, dir)?,
+        None => clap_mangen::Man::new(command).render(&mut io::stdout())?,
+    }
+    Ok(Verdict::Clean)
+}
+
+/// Writes the page of a command and of all below it.
+fn write_pages(command: Command, dir: &Path) -> Result<()> {
+    for inner in command.get_subcommands() {
+        write_pages(inner.clone(), dir)?;
+    }
+    let man = clap_mangen::Man::new(command);
+    let path = dir.join(man.get_filename());
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    std::fs::write(&path, page).with_context(|| format!("{}: cannot write the page", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `look` with every command, however deep.
+    fn each(command: &Command, look: &mut dyn FnMut(&Command)) {
+        look(command);
+        for inner in command.get_subcommands() {
+            each(inner, look);
+        }
+    }
+
+    fn built() -> Command {
+        let mut command = Args::command();
+        command.build();
+        command
+    }
+
+    /// A line that is wrapped in the middle of a command is copied wrongly.
+    #[test]
+    fn no_example_of_the_help_is_wider_than_a_terminal() {
+        let mut examples = 0;
+        each(&built(), &mut |command| {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let Some((_, lines)) = help.split_once("Examples:\n") else { return };
+            for line in lines.lines().filter(|line| line.starts_with("  ")) {
+                assert!(
+                    line.chars().count() <= 80,
+                    "{}: {line}",
+                    command.get_display_name().unwrap_or_default()
+                );
+                examples += 1;
+            }
+        });
+        assert!(examples > 20, "{examples}");
+    }
+
+    /// And the option names are all there, so that what is completed is what `--help` tells.
+    #[test]
+    fn every_shell_completes_every_command() {
+        for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "bcnet", &mut script);
+            let script = String::from_utf8(script).expect("text");
+            each(&built(), &mut |command| {
+                assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name())
+            });
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_page_that_tells_its_options() {
+        each(&built(), &mut |command| {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command.clone()).render(&mut page).expect("memory");
+            let page = String::from_utf8(page).expect("text");
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            for option in shown.filter_map(|argument| argument.get_long()) {
+                assert!(page.contains(&option.replace('-', "\\-")), "{}: --{option}", command.get_name());
+            }
+        });
+    }
+}
