@@ -4,8 +4,8 @@ use std::io::ErrorKind::{TimedOut, WouldBlock};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-use crate::Setting;
-use crate::delays::Delays;
+use crate::Environment;
+use crate::delays::{Delays, sleep_until};
 
 /// How askers fared.
 #[derive(Debug, Clone, Default)]
@@ -21,14 +21,14 @@ impl Answers {
 }
 
 /// Asks again and again, each time from a network of its own.
-pub(crate) fn ask_often(setting: &Setting, server: SocketAddrV4) -> anyhow::Result<Answers> {
+pub(crate) fn ask_often(env: &Environment, server: SocketAddrV4) -> anyhow::Result<Answers> {
     let mut answers = Answers::default();
-    let start = setting.clock.now();
+    let start = env.clock.now();
     let mut number = 0;
-    while setting.clock.now().since(start) < setting.time || number < MIN_ASKED {
-        setting.clock.sleep_until(start + EVERY * u32::from(number));
+    while env.clock.now().since(start) < env.time || number < MIN_ASKED {
+        sleep_until(env.clock, start + EVERY * u32::from(number));
         answers.asked += 1;
-        if let Some(delay) = ask(setting, server, number)? {
+        if let Some(delay) = ask(env, server, number)? {
             answers.delays.add(delay);
         }
         number += 1;
@@ -37,24 +37,24 @@ pub(crate) fn ask_often(setting: &Setting, server: SocketAddrV4) -> anyhow::Resu
 }
 
 /// Returns how long an answer took; `None` if there was none after three tries.
-fn ask(setting: &Setting, server: SocketAddrV4, number: u16) -> anyhow::Result<Option<Duration>> {
-    setting.arena.check(server)?;
-    let socket = UdpSocket::bind((setting.arena.honest(FIRST + number), 0))?;
+fn ask(env: &Environment, server: SocketAddrV4, number: u16) -> anyhow::Result<Option<Duration>> {
+    env.sandbox.check(server)?;
+    let socket = UdpSocket::bind((env.sandbox.honest(FIRST + number), 0))?;
     socket.connect(server)?;
-    let start = setting.clock.now();
+    let start = env.clock.now();
     let mut buffer = [0; 2048];
     for attempt in 1..=TRIES {
         socket.send(b"\\status\\")?;
         let end = start + TIME * attempt / TRIES;
         loop {
-            let left = end.since(setting.clock.now());
+            let left = end.since(env.clock.now());
             if left.is_zero() {
                 break;
             }
             socket.set_read_timeout(Some(left))?;
             match socket.recv(&mut buffer) {
                 Ok(len) if buffer.get(..len).is_some_and(has_name) => {
-                    return Ok(Some(setting.clock.now().since(start)));
+                    return Ok(Some(env.clock.now().since(start)));
                 }
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), TimedOut | WouldBlock) => break,

@@ -9,11 +9,11 @@ mod reflection;
 mod slots;
 mod text;
 
-use crate::Setting;
-use crate::clock::millis;
-use crate::crowd::Seen;
+use crate::Environment;
+use crate::delays::millis;
+use crate::group::Measurement;
+use crate::metrics::{Metric, MetricUnit};
 use crate::process::Usage;
-use crate::report::{Figure, Unit};
 
 /// An attack and its victims.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Attack {
     pub(crate) does: &'static str,
     /// Whether it needs addresses that are not its own.
     pub(crate) forges: bool,
-    pub(crate) run: fn(&Setting) -> anyhow::Result<Vec<Figure>>,
+    pub(crate) run: fn(&Environment) -> anyhow::Result<Vec<Metric>>,
 }
 
 /// All of them, in the order in which they are run.
@@ -138,25 +138,33 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 /// Returns what players notice of an attack: none is lost, nothing that they say is, and it comes at most 20 ms later.
-fn compare(label: &str, quiet: &Seen, attacked: &Seen) -> Vec<Figure> {
+fn compare(label: &str, quiet: &Measurement, attacked: &Measurement) -> Vec<Metric> {
     let usual = millis(quiet.chat.quantile(0.99));
     vec![
-        Figure::new(format!("{label}players lost"), Unit::Count, attacked.lost as f64)
+        Metric::new(format!("{label}players lost"), MetricUnit::Count, attacked.lost as f64)
             .without(quiet.lost as f64)
             .at_most(0.0),
-        Figure::new(format!("{label}chat never heard"), Unit::Share, attacked.chat_loss())
+        Metric::new(format!("{label}chat never heard"), MetricUnit::Share, attacked.chat_loss())
             .without(quiet.chat_loss())
             .at_most(0.0),
-        Figure::new(format!("{label}chat, median delay"), Unit::Millis, millis(attacked.chat.quantile(0.5)))
-            .without(millis(quiet.chat.quantile(0.5))),
-        Figure::new(format!("{label}chat, p99 delay"), Unit::Millis, millis(attacked.chat.quantile(0.99)))
-            .without(usual)
-            .at_most(usual + 20.0),
-        Figure::new(format!("{label}states lost"), Unit::Share, attacked.state_loss())
+        Metric::new(
+            format!("{label}chat, median delay"),
+            MetricUnit::Millis,
+            millis(attacked.chat.quantile(0.5)),
+        )
+        .without(millis(quiet.chat.quantile(0.5))),
+        Metric::new(
+            format!("{label}chat, p99 delay"),
+            MetricUnit::Millis,
+            millis(attacked.chat.quantile(0.99)),
+        )
+        .without(usual)
+        .at_most(usual + 20.0),
+        Metric::new(format!("{label}states lost"), MetricUnit::Share, attacked.state_loss())
             .without(quiet.state_loss()),
-        Figure::new(
+        Metric::new(
             format!("{label}states, p99 delay"),
-            Unit::Millis,
+            MetricUnit::Millis,
             millis(attacked.states.quantile(0.99)),
         )
         .without(millis(quiet.states.quantile(0.99))),
@@ -164,11 +172,11 @@ fn compare(label: &str, quiet: &Seen, attacked: &Seen) -> Vec<Figure> {
 }
 
 /// Returns what the attacked program took.
-fn cost(label: &str, before: Usage, after: Usage, seconds: f64) -> Vec<Figure> {
+fn cost(label: &str, before: Usage, after: Usage, seconds: f64) -> Vec<Metric> {
     let used = after.processor.saturating_sub(before.processor).as_secs_f64() / seconds.max(0.001);
     vec![
-        Figure::new(format!("{label}share of a core"), Unit::Share, used),
-        Figure::new(format!("{label}memory, MB"), Unit::Count, after.peak_bytes as f64 / 1e6)
+        Metric::new(format!("{label}share of a core"), MetricUnit::Share, used),
+        Metric::new(format!("{label}memory, MB"), MetricUnit::Count, after.peak_bytes as f64 / 1e6)
             .without(before.peak_bytes as f64 / 1e6),
     ]
 }

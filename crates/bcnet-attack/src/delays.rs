@@ -1,6 +1,10 @@
-//! How long things took.
+//! How long things took, and waiting.
 
+use std::thread;
 use std::time::Duration;
+
+use bcnet_transport::Time;
+use bcnet_udp::Clock;
 
 /// Times that were measured. There are not so many that each could not be kept.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +26,16 @@ impl Delays {
         let at = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
         sorted.get(at).copied().unwrap_or_default()
     }
+}
+
+/// Waits until the clock shows this time.
+pub(crate) fn sleep_until(clock: Clock, time: Time) {
+    thread::sleep(time.since(clock.now()));
+}
+
+/// Returns a time in milliseconds.
+pub(crate) fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

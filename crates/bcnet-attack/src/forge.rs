@@ -13,9 +13,10 @@ use rustix::net::{
     socket,
 };
 
-use crate::arena::Arena;
-use crate::clock::Clock;
-use crate::report::{Figure, Unit};
+use crate::metrics::{Metric, MetricUnit};
+use crate::sandbox::Sandbox;
+use crate::delays::sleep_until;
+use bcnet_udp::Clock;
 
 /// Sends datagrams to one target that come from anywhere.
 pub(crate) struct Forger {
@@ -24,23 +25,29 @@ pub(crate) struct Forger {
     /// Packets that wait for company.
     packets: Vec<Vec<u8>>,
     waiting: usize,
-    tally: Tally,
+    counters: SendCounters,
 }
 
 /// What was sent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
+pub(crate) struct SendCounters {
     pub(crate) datagrams: u64,
     /// Without the headers of IP and UDP.
     pub(crate) bytes: u64,
 }
 
 impl Forger {
-    pub(crate) fn new(arena: Arena, target: SocketAddrV4) -> anyhow::Result<Self> {
-        arena.check(target)?;
+    pub(crate) fn new(sandbox: Sandbox, target: SocketAddrV4) -> anyhow::Result<Self> {
+        sandbox.check(target)?;
         let socket = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW))
             .context("cannot forge addresses: raw sockets need CAP_NET_RAW")?;
-        Ok(Self { socket, target, packets: vec![Vec::new(); BATCH], waiting: 0, tally: Tally::default() })
+        Ok(Self {
+            socket,
+            target,
+            packets: vec![Vec::new(); BATCH],
+            waiting: 0,
+            counters: SendCounters::default(),
+        })
     }
 
     /// Sends a datagram, now or when there are some more.
@@ -51,8 +58,8 @@ impl Forger {
         if let Some(packet) = self.packets.get_mut(self.waiting) {
             write_packet(packet, from, self.target, payload);
             self.waiting += 1;
-            self.tally.datagrams += 1;
-            self.tally.bytes += payload.len() as u64;
+            self.counters.datagrams += 1;
+            self.counters.bytes += payload.len() as u64;
         }
     }
 
@@ -75,8 +82,8 @@ impl Forger {
         self.waiting = 0;
     }
 
-    pub(crate) const fn tally(&self) -> Tally {
-        self.tally
+    pub(crate) const fn counters(&self) -> SendCounters {
+        self.counters
     }
 }
 
@@ -101,7 +108,7 @@ fn write_packet(packet: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, payl
 
 /// How much is sent, and for how long at the most.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct FloodRate {
     /// Datagrams per second.
     pub(crate) rate: u32,
     pub(crate) max: Duration,
@@ -111,30 +118,30 @@ pub(crate) struct Pace {
 /// its time.
 pub(crate) fn flood<T: Send>(
     clock: Clock,
-    pace: Pace,
+    flood_rate: FloodRate,
     mut forger: Forger,
     mut write: impl FnMut(&mut Forger, u64) + Send,
     victims: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, Flooded)> {
+) -> anyhow::Result<(T, FloodTotals)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let attacker = scope.spawn(|| {
             let start = clock.now();
-            let end = start + pace.max;
+            let end = start + flood_rate.max;
             let (mut number, mut now) = (0, start);
             while !is_over.load(Ordering::Relaxed) && now < end {
-                let due = (now.since(start).as_secs_f64() * f64::from(pace.rate)) as u64 + 1;
+                let due = (now.since(start).as_secs_f64() * f64::from(flood_rate.rate)) as u64 + 1;
                 // Who was held up does not make up for all of it at once.
-                number = number.max(due.saturating_sub(u64::from(pace.rate / 20).max(1)));
+                number = number.max(due.saturating_sub(u64::from(flood_rate.rate / 20).max(1)));
                 while number < due {
                     write(&mut forger, number);
                     number += 1;
                 }
                 forger.flush();
-                clock.sleep_until(now + LOOK);
+                sleep_until(clock, now + LOOK);
                 now = clock.now();
             }
-            Flooded { tally: forger.tally(), time: now.since(start) }
+            FloodTotals { counters: forger.counters(), time: now.since(start) }
         });
         let result = victims();
         is_over.store(true, Ordering::Relaxed);
@@ -145,16 +152,16 @@ pub(crate) fn flood<T: Send>(
 
 /// What a flood was.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flooded {
-    pub(crate) tally: Tally,
+pub(crate) struct FloodTotals {
+    pub(crate) counters: SendCounters,
     pub(crate) time: Duration,
 }
 
-impl Flooded {
+impl FloodTotals {
     /// Returns the datagrams per second that it came to.
-    pub(crate) fn figure(&self) -> Figure {
-        let rate = self.tally.datagrams as f64 / self.time.as_secs_f64().max(0.001);
-        Figure::new("attack, datagrams per second", Unit::Count, rate)
+    pub(crate) fn metric(&self) -> Metric {
+        let rate = self.counters.datagrams as f64 / self.time.as_secs_f64().max(0.001);
+        Metric::new("attack, datagrams per second", MetricUnit::Count, rate)
     }
 }
 

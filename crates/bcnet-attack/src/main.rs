@@ -1,22 +1,22 @@
 //! `bcnet-attack`: attacks on a bcnet server, proxy and list server that it starts itself, and victims that measure them.
 //!
 //! Every attack is bounded in rate and time, repeatable by its seed, and takes place in a network namespace of its own or on
-//! loopback ([`arena`]). docs/attacks.md tells what each does.
+//! loopback ([`sandbox`]). docs/attacks.md tells what each does.
 
-#[cfg(target_os = "linux")]
-mod arena;
 #[cfg(target_os = "linux")]
 mod asker;
 #[cfg(target_os = "linux")]
 mod attacks;
 #[cfg(target_os = "linux")]
-mod clock;
-#[cfg(target_os = "linux")]
-mod crowd;
-#[cfg(target_os = "linux")]
 mod delays;
 #[cfg(target_os = "linux")]
 mod forge;
+#[cfg(target_os = "linux")]
+mod forged;
+#[cfg(target_os = "linux")]
+mod group;
+#[cfg(target_os = "linux")]
+mod metrics;
 #[cfg(target_os = "linux")]
 mod newcomer;
 #[cfg(target_os = "linux")]
@@ -26,16 +26,12 @@ mod player;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
-mod raw;
-#[cfg(target_os = "linux")]
-mod report;
+mod sandbox;
 #[cfg(target_os = "linux")]
 mod tap;
-#[cfg(target_os = "linux")]
-mod wire;
 
 #[cfg(target_os = "linux")]
-use options::Setting;
+use options::Environment;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-use crate::Setting;
-use crate::delays::Delays;
-use crate::player::{Line, Player, Ticket, wait};
+use crate::Environment;
+use crate::delays::{Delays, sleep_until};
+use crate::player::{JoinRequest, Link, Player, wait};
 use crate::process::Process;
 
 /// How newcomers fared.
@@ -26,19 +26,19 @@ impl Joins {
 
 /// Lets newcomers join one after the other, each from a network of its own, spread over the time of the victims. Each plays
 /// for a moment and leaves.
-pub(crate) fn try_joins(setting: &Setting, process: &Process) -> anyhow::Result<Joins> {
+pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<Joins> {
     let mut joins = Joins::default();
-    let start = setting.clock.now();
+    let start = env.clock.now();
     // Together they must not take longer than the attack lasts.
-    let end = start + max_time(setting);
-    for number in 0..setting.tries {
-        let due = start + (setting.time * u32::from(number) / u32::from(setting.tries));
-        setting.clock.sleep_until(due);
-        if setting.clock.now() + PATIENCE > end {
+    let end = start + max_time(env);
+    for number in 0..env.tries {
+        let due = start + (env.time * u32::from(number) / u32::from(env.tries));
+        sleep_until(env.clock, due);
+        if env.clock.now() + PATIENCE > end {
             break;
         }
         joins.tries += 1;
-        if let Some(delay) = join_once(setting, process, number)? {
+        if let Some(delay) = join_once(env, process, number)? {
             joins.delays.add(delay);
         }
     }
@@ -46,28 +46,28 @@ pub(crate) fn try_joins(setting: &Setting, process: &Process) -> anyhow::Result<
 }
 
 /// Returns how long tries to join may take together.
-pub(crate) fn max_time(setting: &Setting) -> Duration {
-    2 * setting.time + 4 * PATIENCE
+pub(crate) fn max_time(env: &Environment) -> Duration {
+    2 * env.time + 4 * PATIENCE
 }
 
 /// Returns how long it took to join; `None` if it took too long.
 pub(crate) fn join_once(
-    setting: &Setting,
+    env: &Environment,
     process: &Process,
     number: u16,
 ) -> anyhow::Result<Option<Duration>> {
-    let ticket = Ticket {
+    let request = JoinRequest {
         server: process.address(),
-        from: setting.arena.honest(FIRST + number),
+        from: env.sandbox.honest(FIRST + number),
         name: &format!("Newcomer {number}"),
         password: process.password(),
-        nonce: (setting.seed as u32).wrapping_mul(0x9E37_79B9) ^ u32::from(number),
-        line: Line::NEAR,
+        nonce: (env.seed as u32).wrapping_mul(0x9E37_79B9) ^ u32::from(number),
+        link: Link::UNLIMITED,
     };
-    let clock = setting.clock;
+    let clock = env.clock;
     let start = clock.now();
     let end = start + PATIENCE;
-    let mut player = Player::connect(setting.arena, clock, ticket)?;
+    let mut player = Player::connect(env.sandbox, clock, request)?;
     while player.entered.is_none() && player.over.is_none() && clock.now() < end {
         player.turn(|_, _, _| {});
         wait(clock, [&player], end);

@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use serde_json::json;
 
-use crate::arena::Arena;
 use crate::attacks::{ATTACKS, Attack};
-use crate::clock::Clock;
-use crate::report::{Outcome, Skipped};
+use crate::metrics::{Outcome, Skipped};
+use crate::sandbox::Sandbox;
+use bcnet_udp::Clock;
 
 #[derive(Parser)]
 #[command(
@@ -82,8 +82,8 @@ struct Args {
 
 /// What all attacks go by.
 #[derive(Debug, Clone)]
-pub(crate) struct Setting {
-    pub(crate) arena: Arena,
+pub(crate) struct Environment {
+    pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     pub(crate) bcnet: PathBuf,
     /// How long victims measure.
@@ -96,7 +96,7 @@ pub(crate) struct Setting {
     pub(crate) set: Vec<String>,
 }
 
-impl Setting {
+impl Environment {
     /// Returns the rate that was asked for, or the usual one.
     pub(crate) fn rate(&self, usual: u32) -> u32 {
         self.rate.unwrap_or(usual)
@@ -133,8 +133,8 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.quick => Duration::from_secs(4),
         None => Duration::from_secs(args.seconds),
     };
-    let setting = Setting {
-        arena: Arena::enter(args.loopback, args.at)?,
+    let env = Environment {
+        sandbox: Sandbox::enter(args.loopback, args.at)?,
         clock: Clock::start(),
         bcnet,
         time,
@@ -145,8 +145,8 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut outcomes = Vec::new();
     for attack in chosen {
-        setting.progress(attack.name, attack.does);
-        let outcome = run_one(&setting, attack)?;
+        env.progress(attack.name, attack.does);
+        let outcome = run_one(&env, attack)?;
         if !args.json {
             println!("{outcome}");
         }
@@ -165,11 +165,11 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn run_one(setting: &Setting, attack: &'static Attack) -> anyhow::Result<Outcome> {
-    let result = if attack.forges && !setting.arena.can_forge() {
+fn run_one(env: &Environment, attack: &'static Attack) -> anyhow::Result<Outcome> {
+    let result = if attack.forges && !env.sandbox.can_forge() {
         Err(Skipped("it forges addresses, which needs a network namespace: run it without --loopback".into()))
     } else {
-        Ok((attack.run)(setting).with_context(|| attack.name)?)
+        Ok((attack.run)(env).with_context(|| attack.name)?)
     };
     Ok(Outcome { attack: attack.name, result })
 }

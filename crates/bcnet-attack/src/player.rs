@@ -10,38 +10,38 @@ use anyhow::Context;
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, End, Event, Options};
 use bcnet_session::game::{ObjectId, Ship, Species, Text8};
-use bcnet_transport::{Config, Connect, Time};
+use bcnet_transport::{Config, Connect, Time, cipher};
+use bcnet_udp::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::arena::Arena;
-use crate::clock::Clock;
+use crate::sandbox::Sandbox;
 
 /// Whom a player wants to play with, and as whom.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticket<'a> {
+pub(crate) struct JoinRequest<'a> {
     pub(crate) server: SocketAddrV4,
     /// The player's own address.
     pub(crate) from: Ipv4Addr,
     pub(crate) name: &'a str,
     pub(crate) password: &'a str,
     pub(crate) nonce: u32,
-    pub(crate) line: Line,
+    pub(crate) link: Link,
 }
 
-/// How a player is connected: what it is sent waits for its line, and is lost if too much waits.
+/// How a player is connected: what it is sent waits for its link, and is lost if too much waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line {
+pub(crate) struct Link {
     /// How long a datagram takes, beside what it takes on this machine.
     pub(crate) lag: Duration,
-    /// How many bytes a second the line carries, headers of UDP and IP included.
+    /// How many bytes a second the link carries, headers of UDP and IP included.
     pub(crate) rate: Option<u32>,
 }
 
-impl Line {
-    /// No way at all.
-    pub(crate) const NEAR: Self = Self { lag: Duration::ZERO, rate: None };
+impl Link {
+    /// No delay and no limit.
+    pub(crate) const UNLIMITED: Self = Self { lag: Duration::ZERO, rate: None };
     /// 96 kbit/s, a few countries away.
-    pub(crate) const NARROW: Self = Self { lag: Duration::from_millis(40), rate: Some(12_000) };
+    pub(crate) const SLOW: Self = Self { lag: Duration::from_millis(40), rate: Some(12_000) };
 }
 
 /// A player and its socket.
@@ -51,39 +51,53 @@ pub(crate) struct Player {
     pub(crate) ship: Option<ObjectId>,
     /// Why it is over, if it is.
     pub(crate) over: Option<End>,
+    /// When the server gave it an id.
+    pub(crate) connected: Option<Time>,
     /// When the server listed it.
     pub(crate) entered: Option<Time>,
+    /// Whether it answers about its files, and enters the game.
+    pub(crate) plays: bool,
+    /// Which datagrams it takes, deciphered; the others are as good as lost.
+    pub(crate) takes: fn(&[u8]) -> bool,
+    /// How many it did not take.
+    pub(crate) refused: u64,
     socket: UdpSocket,
     clock: Clock,
-    line: Line,
-    /// When the line has carried all that it was given.
-    line_free: Time,
-    /// What is under way to it, and when it arrives.
-    under_way: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
+    since: Time,
+    link: Link,
+    /// When the link has carried all that it was given.
+    link_free: Time,
+    /// What is under case to it, and when it arrives.
+    in_flight: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
     payload: Vec<u8>,
 }
 
 impl Player {
     /// Asks to be let in.
-    pub(crate) fn connect(arena: Arena, clock: Clock, ticket: Ticket<'_>) -> anyhow::Result<Self> {
-        arena.check(ticket.server)?;
+    pub(crate) fn connect(sandbox: Sandbox, clock: Clock, request: JoinRequest<'_>) -> anyhow::Result<Self> {
+        sandbox.check(request.server)?;
         let socket =
-            UdpSocket::bind((ticket.from, 0)).with_context(|| format!("cannot bind {}", ticket.from))?;
+            UdpSocket::bind((request.from, 0)).with_context(|| format!("cannot bind {}", request.from))?;
         socket.set_nonblocking(true)?;
-        let connect = Connect { host: ticket.server, nonce: ticket.nonce, password: ticket.password };
-        let config = Config { address: ticket.from, ..Config::default() };
-        let client = Client::connect(config, connect, Options::named(ticket.name), clock.now());
+        let connect = Connect { host: request.server, nonce: request.nonce, password: request.password };
+        let config = Config { address: request.from, ..Config::default() };
+        let client = Client::connect(config, connect, Options::named(request.name), clock.now());
         Ok(Self {
             client,
-            name: ticket.name.into(),
+            name: request.name.into(),
             ship: None,
             over: None,
+            connected: None,
             entered: None,
+            plays: true,
+            takes: |_| true,
+            refused: 0,
             socket,
             clock,
-            line: ticket.line,
-            line_free: Time::ZERO,
-            under_way: VecDeque::new(),
+            since: clock.now(),
+            link: request.link,
+            link_free: Time::ZERO,
+            in_flight: VecDeque::new(),
             payload: Vec::new(),
         })
     }
@@ -97,23 +111,33 @@ impl Player {
 
     /// Returns when it has something to do.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        let arrival = self.under_way.front().map(|(due, ..)| *due);
+        let arrival = self.in_flight.front().map(|(due, ..)| *due);
         [self.client.next_timeout(), arrival].into_iter().flatten().min()
     }
 
-    /// Takes what has arrived, does what a client does by itself on its way into the game, tells `hear` the rest, and sends
+    /// Takes what has arrived, does what a client does by itself on its case into the game, tells `hear` the rest, and sends
     /// what is to be sent.
     pub(crate) fn turn(&mut self, mut hear: impl FnMut(&Event, &[u8], Time)) {
         self.receive();
         let now = self.clock.now();
-        while self.under_way.front().is_some_and(|(due, ..)| *due <= now) {
-            let Some((_, from, mut bytes)) = self.under_way.pop_front() else { break };
+        while self.in_flight.front().is_some_and(|(due, ..)| *due <= now) {
+            let Some((_, from, mut bytes)) = self.in_flight.pop_front() else { break };
+            if self.refuses(&bytes) {
+                self.refused += 1;
+                continue;
+            }
             self.client.handle_datagram(from, &mut bytes, now);
             self.take_events(&mut hear);
         }
         self.client.handle_timeout(self.clock.now());
         self.take_events(&mut hear);
         self.send();
+    }
+
+    fn refuses(&self, datagram: &[u8]) -> bool {
+        let mut plain = datagram.to_vec();
+        cipher::decrypt(&mut plain);
+        !(self.takes)(&plain)
     }
 
     fn receive(&mut self) {
@@ -123,7 +147,7 @@ impl Player {
                 Ok((len, SocketAddr::V4(from))) => {
                     let bytes = buffer.get(..len).unwrap_or_default();
                     if let Some(due) = self.carry(len) {
-                        self.under_way.push_back((due, from, bytes.to_vec()));
+                        self.in_flight.push_back((due, from, bytes.to_vec()));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -133,16 +157,16 @@ impl Player {
         }
     }
 
-    /// Returns when the line has carried so many bytes more; `None` if too many wait already.
+    /// Returns when the link has carried so many bytes more; `None` if too many wait already.
     fn carry(&mut self, len: usize) -> Option<Time> {
         let now = self.clock.now();
-        let Some(rate) = self.line.rate else { return Some(now + self.line.lag) };
-        let start = self.line_free.max(now);
+        let Some(rate) = self.link.rate else { return Some(now + self.link.lag) };
+        let start = self.link_free.max(now);
         if start.since(now) > MAX_WAIT {
             return None;
         }
-        self.line_free = start + Duration::from_secs_f64((len + HEADERS) as f64 / f64::from(rate));
-        Some(self.line_free + self.line.lag)
+        self.link_free = start + Duration::from_secs_f64((len + HEADERS) as f64 / f64::from(rate));
+        Some(self.link_free + self.link.lag)
     }
 
     /// Sends what is to be sent.
@@ -155,17 +179,46 @@ impl Player {
         }
     }
 
+    /// Sends a datagram that the client knows nothing of.
+    pub(crate) fn send_raw(&self, server: SocketAddrV4, datagram: &[u8]) {
+        // What the system does not take is lost.
+        drop(self.socket.send_to(datagram, server));
+    }
+
     fn take_events(&mut self, hear: &mut impl FnMut(&Event, &[u8], Time)) {
         let now = self.clock.now();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            // What cannot be sent now is not sent: then the server throws the player out, which is seen.
+            // What cannot be sent now is not sent: then the server throws the player out, which is measured.
             match &event {
-                Event::FileCheck(_) => drop(self.client.answer_from(&Manifest::stand_in(), now)),
-                Event::Load => drop(self.client.enter(now)),
+                Event::Connected { .. } => self.connected = Some(now),
+                Event::FileCheck(_) if self.plays => {
+                    let _ = self.client.answer_from(&Manifest::stand_in(), now);
+                }
+                Event::Load if self.plays => drop(self.client.enter(now)),
                 Event::Entered => self.entered = Some(now),
                 Event::Gone { end, .. } => self.over = Some(*end),
-                _ => {}
+                Event::FileCheck(_)
+                | Event::FilesDiffer { .. }
+                | Event::FilesPassed
+                | Event::Settings(_)
+                | Event::Load
+                | Event::Mission(_)
+                | Event::Named { .. }
+                | Event::Disconnected { .. }
+                | Event::Joined { .. }
+                | Event::Left { .. }
+                | Event::Chat { .. }
+                | Event::Score { .. }
+                | Event::TeamScore { .. }
+                | Event::Died { .. }
+                | Event::RoundEnded { .. }
+                | Event::RoundStarted
+                | Event::ShipCreated(_)
+                | Event::ShipExploding { .. }
+                | Event::ObjectDestroyed { .. }
+                | Event::Received { .. }
+                | Event::Nonsense { .. } => {}
             }
             hear(&event, &payload, now);
         }
@@ -185,6 +238,18 @@ impl Player {
         };
         self.ship = Some(self.client.create_ship(0, ship, self.clock.now())?);
         Ok(())
+    }
+
+    /// Returns whether it is out of the game, or is not let in.
+    pub(crate) fn is_gone(&self) -> bool {
+        let is_late = self.clock.now().since(self.since) > MAX_ANSWER_TIME;
+        self.over.is_some() || self.connected.is_none() && is_late
+    }
+
+    /// Says goodbye, once.
+    pub(crate) fn say_goodbye(&mut self) {
+        self.client.leave(self.clock.now());
+        self.send();
     }
 
     /// Says goodbye, and waits a moment for that to be heard.
@@ -220,7 +285,9 @@ pub(crate) fn wait<'a>(clock: Clock, players: impl IntoIterator<Item = &'a Playe
 
 /// Of IPv4 and UDP.
 const HEADERS: usize = 28;
-/// How much waits before a line, told as time.
+/// How much waits before a link, told as time.
 const MAX_WAIT: Duration = Duration::from_millis(500);
+/// How long it waits for an id.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
 /// How long a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::Setting;
+use crate::Environment;
 
 /// A process of the program under attack.
 pub(crate) struct Process {
@@ -23,7 +23,7 @@ pub(crate) struct Process {
     bcnet: PathBuf,
     /// What it said when it was ready.
     ready: String,
-    setting: Setting,
+    env: Environment,
     password: String,
 }
 
@@ -37,38 +37,38 @@ pub(crate) struct Usage {
 
 impl Process {
     /// Starts a server with one session, or with several.
-    pub(crate) fn serve(setting: &Setting, options: &[&str]) -> anyhow::Result<Self> {
-        let bind = setting.arena.server().to_string();
+    pub(crate) fn serve(env: &Environment, options: &[&str]) -> anyhow::Result<Self> {
+        let bind = env.sandbox.server().to_string();
         let fixed = ["serve", "--bind", &bind, "--name", "Target", "--set", "log.format=json"];
         let control = ["--set", "server.control=control.sock"];
-        let further = setting.set.iter().map(String::as_str);
+        let further = env.set.iter().map(String::as_str);
         let sets: Vec<&str> =
             options.iter().copied().chain(further).flat_map(|option| ["--set", option]).collect();
-        let mut process = Self::start(setting, "", &[&fixed[..], &control, &sets].concat())?;
+        let mut process = Self::start(env, "", &[&fixed[..], &control, &sets].concat())?;
         let password = options.iter().find_map(|option| option.strip_prefix("session.password="));
         process.password = password.unwrap_or_default().into();
         Ok(process)
     }
 
-    pub(crate) fn master(setting: &Setting) -> anyhow::Result<Self> {
-        let bind = setting.arena.server().to_string();
-        Self::start(setting, "", &["master", "--bind", &bind, "--udp", "0", "--tcp", "0", "--json"])
+    pub(crate) fn master(env: &Environment) -> anyhow::Result<Self> {
+        let bind = env.sandbox.server().to_string();
+        Self::start(env, "", &["master", "--bind", &bind, "--udp", "0", "--tcp", "0", "--json"])
     }
 
-    pub(crate) fn proxy(setting: &Setting, upstream: SocketAddrV4, options: &[&str]) -> anyhow::Result<Self> {
-        let (listen, upstream) = (format!("{}:0", setting.arena.server()), upstream.to_string());
+    pub(crate) fn proxy(env: &Environment, upstream: SocketAddrV4, options: &[&str]) -> anyhow::Result<Self> {
+        let (listen, upstream) = (format!("{}:0", env.sandbox.server()), upstream.to_string());
         let fixed = ["proxy", "--listen", &listen, "--upstream", &upstream, "--log-json"];
-        Self::start(setting, "", &[&fixed[..], options].concat())
+        Self::start(env, "", &[&fixed[..], options].concat())
     }
 
     /// Starts a server with this configuration.
-    pub(crate) fn serve_configured(setting: &Setting, config: &str) -> anyhow::Result<Self> {
-        let bind = setting.arena.server().to_string();
+    pub(crate) fn serve_configured(env: &Environment, config: &str) -> anyhow::Result<Self> {
+        let bind = env.sandbox.server().to_string();
         let control = ["--set", "server.control=control.sock", "--set", "log.format=json"];
-        Self::start(setting, config, &[&["serve", "--bind", &bind], &control[..]].concat())
+        Self::start(env, config, &[&["serve", "--bind", &bind], &control[..]].concat())
     }
 
-    fn start(setting: &Setting, config: &str, args: &[&str]) -> anyhow::Result<Self> {
+    fn start(env: &Environment, config: &str, args: &[&str]) -> anyhow::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("bcnet-attack-{}-{number}", std::process::id()));
@@ -77,7 +77,7 @@ impl Process {
             fs::write(directory.join("bcnet.toml"), config)?;
         }
         let log = File::create(directory.join(LOG))?;
-        let child = Command::new(&setting.bcnet)
+        let child = Command::new(&env.bcnet)
             .args(args)
             .current_dir(&directory)
             .env("XDG_RUNTIME_DIR", &directory)
@@ -87,13 +87,13 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .with_context(|| format!("{}: cannot be run", setting.bcnet.display()))?;
+            .with_context(|| format!("{}: cannot be run", env.bcnet.display()))?;
         let mut process = Self {
             child,
             directory,
-            bcnet: setting.bcnet.clone(),
+            bcnet: env.bcnet.clone(),
             ready: String::new(),
-            setting: setting.clone(),
+            env: env.clone(),
             password: String::new(),
         };
         let output = process.child.stdout.take().context("no standard output")?;
@@ -105,7 +105,7 @@ impl Process {
         });
         process.ready = receiver.recv_timeout(STARTING).unwrap_or_default();
         if !process.ready.contains(" ready ") {
-            let command = format!("{} {}", setting.bcnet.display(), args.join(" "));
+            let command = format!("{} {}", env.bcnet.display(), args.join(" "));
             bail!("{command}: does not start: {}", process.log().unwrap_or_default().trim());
         }
         Ok(process)
@@ -120,12 +120,12 @@ impl Process {
 
     /// Returns where a port that it told is.
     pub(crate) fn at(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
-        Ok(SocketAddrV4::new(self.setting.arena.server(), self.told(key)?.parse()?))
+        Ok(SocketAddrV4::new(self.env.sandbox.server(), self.told(key)?.parse()?))
     }
 
     /// Returns where players come to; port 0 if it has no place for them.
     pub(crate) fn address(&self) -> SocketAddrV4 {
-        self.at("port").unwrap_or_else(|_| SocketAddrV4::new(self.setting.arena.server(), 0))
+        self.at("port").unwrap_or_else(|_| SocketAddrV4::new(self.env.sandbox.server(), 0))
     }
 
     pub(crate) fn password(&self) -> &str {
@@ -152,7 +152,7 @@ impl Process {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Returns names and ids of those who are in the game or on their way into it.
+    /// Returns names and ids of those who are in the game or on their case into it.
     pub(crate) fn players(&self) -> anyhow::Result<Vec<(String, u8)>> {
         let answer = self.control(&["players"])?;
         let players = answer["players"].as_array().context("no players in the answer")?;
@@ -191,8 +191,8 @@ impl Drop for Process {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // It may be gone already.
         let _ = id.map(|id| kill_process(id, Signal::TERM));
-        let end = self.setting.clock.now() + ENDING;
-        while self.is_alive() && self.setting.clock.now() < end {
+        let end = self.env.clock.now() + ENDING;
+        while self.is_alive() && self.env.clock.now() < end {
             thread::sleep(Duration::from_millis(10));
         }
         drop(self.child.kill());

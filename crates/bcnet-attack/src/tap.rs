@@ -10,7 +10,7 @@ use bcnet_transport::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 
-use crate::clock::Clock;
+use bcnet_udp::Clock;
 
 /// A socket that hears what one address sends.
 pub(crate) struct Tap {

@@ -4,57 +4,58 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use super::{PLAYERS, ROOMY, compare, cost};
-use crate::Setting;
-use crate::crowd::{Crowd, Seen};
-use crate::forge::{Forger, Pace, flood};
+use crate::Environment;
+use crate::delays::sleep_until;
+use crate::forge::{FloodRate, Forger, flood};
+use crate::forged;
+use crate::group::{Measurement, PlayerGroup};
+use crate::metrics::{Metric, MetricUnit};
 use crate::player::Player;
 use crate::process::Process;
-use crate::report::{Figure, Unit};
-use crate::wire;
 
-pub(crate) fn restart_flood(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let server = Process::serve(setting, &[ROOMY])?;
-    let mut crowd = Crowd::join(setting, &server, PLAYERS)?;
-    let quiet = crowd.play(&server, setting.time)?;
-    setting.progress("restart-flood", "measured without attack");
-    let from = SocketAddrV4::new(setting.arena.attacker(), 4000);
-    let forger = Forger::new(setting.arena, server.address())?;
+pub(crate) fn restart_flood(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let server = Process::serve(env, &[ROOMY])?;
+    let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
+    let quiet = group.play(&server, env.time)?;
+    env.progress("restart-flood", "measured without attack");
+    let from = SocketAddrV4::new(env.sandbox.attacker(), 4000);
+    let forger = Forger::new(env.sandbox, server.address())?;
     let before = server.usage();
-    let pace = Pace { rate: setting.rate(20_000), max: 3 * setting.time + MARGIN };
-    let restart = |forger: &mut Forger, number: u64| forger.push(from, &wire::connect(number as u32, ""));
-    let ((attacked, logged), flooded) = flood(setting.clock, pace, forger, restart, || {
-        let attacked = crowd.play(&server, setting.time)?;
-        let logged = departures_logged(setting, &server, &mut crowd, &attacked)?;
+    let flood_rate = FloodRate { rate: env.rate(20_000), max: 3 * env.time + MARGIN };
+    let restart = |forger: &mut Forger, number: u64| forger.push(from, &forged::connect(number as u32, ""));
+    let ((attacked, logged), flooded) = flood(env.clock, flood_rate, forger, restart, || {
+        let attacked = group.play(&server, env.time)?;
+        let logged = departures_logged(env, &server, &mut group, &attacked)?;
         Ok((attacked, logged))
     })?;
-    let mut figures = compare("", &quiet, &attacked);
-    figures.push(Figure::new("departures logged", Unit::Share, logged).at_least(1.0));
-    figures.push(flooded.figure());
-    figures.extend(cost("", before, server.usage(), flooded.time.as_secs_f64()));
-    Ok(figures)
+    let mut metrics = compare("", &quiet, &attacked);
+    metrics.push(Metric::new("departures logged", MetricUnit::Share, logged).at_least(1.0));
+    metrics.push(flooded.metric());
+    metrics.extend(cost("", before, server.usage(), flooded.time.as_secs_f64()));
+    Ok(metrics)
 }
 
 /// Lets a player leave, and returns the share of departures of honest players that the log tells.
 fn departures_logged(
-    setting: &Setting,
+    env: &Environment,
     server: &Process,
-    crowd: &mut Crowd,
-    seen: &Seen,
+    group: &mut PlayerGroup,
+    measured: &Measurement,
 ) -> anyhow::Result<f64> {
-    let names: Vec<String> = crowd.players().iter().map(|player| player.name.clone()).collect();
-    if let Some(player) = crowd.take_last() {
+    let names: Vec<String> = group.players().iter().map(|player| player.name.clone()).collect();
+    if let Some(player) = group.take_last() {
         player.leave();
     }
     // The log is written by a thread of its own.
-    setting.clock.sleep_until(setting.clock.now() + Duration::from_secs(1));
+    sleep_until(env.clock, env.clock.now() + Duration::from_secs(1));
     let left = server.logged("left")?;
     let told = names.iter().filter(|name| left.iter().any(|line| line["player"] == name.as_str())).count();
     // One has left of its own accord.
-    Ok(told as f64 / (seen.lost + 1) as f64)
+    Ok(told as f64 / (measured.lost + 1) as f64)
 }
 
-/// A way to replace players: what is forged, given their addresses.
-struct Way {
+/// A case to replace players: what is forged, given their addresses.
+struct ReplaceCase {
     label: &'static str,
     options: &'static [&'static str],
     /// Whether the victims say nothing of their own at first.
@@ -65,76 +66,83 @@ struct Way {
 
 type Forged = (SocketAddrV4, Vec<u8>);
 
-const WAYS: [Way; 4] = [
-    Way {
+const REPLACE_CASES: [ReplaceCase; 4] = [
+    ReplaceCase {
         label: "one each: ",
         options: &[ROOMY],
         is_idle: false,
         script: |victims| forge_one_each(victims, ""),
         rate: 5,
     },
-    Way {
+    ReplaceCase {
         label: "wrong password: ",
         options: &[ROOMY, "session.password=engage"],
         is_idle: false,
         script: |victims| forge_one_each(victims, "guess"),
         rate: 5,
     },
-    Way {
+    ReplaceCase {
         label: "while idle: ",
         options: &[ROOMY],
         is_idle: true,
         script: |victims| forge_one_each(victims, ""),
         rate: 5,
     },
-    Way { label: "every port: ", options: &[ROOMY], is_idle: false, script: forge_every_port, rate: 28_000 },
+    ReplaceCase {
+        label: "every port: ",
+        options: &[ROOMY],
+        is_idle: false,
+        script: forge_every_port,
+        rate: 28_000,
+    },
 ];
 
-pub(crate) fn replace_player(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    for way in WAYS {
-        setting.progress("replace-player", way.label.trim_end_matches(": "));
-        figures.extend(replace(setting, &way)?);
+pub(crate) fn replace_player(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let mut metrics = Vec::new();
+    for case in REPLACE_CASES {
+        env.progress("replace-player", case.label.trim_end_matches(": "));
+        metrics.extend(replace(env, &case)?);
     }
-    Ok(figures)
+    Ok(metrics)
 }
 
-fn replace(setting: &Setting, way: &Way) -> anyhow::Result<Vec<Figure>> {
-    let server = Process::serve(setting, way.options)?;
-    let mut crowd = Crowd::join(setting, &server, VICTIMS)?;
-    let quiet = crowd.play(&server, setting.time)?;
-    let victims: Vec<SocketAddrV4> = crowd.players().iter().flat_map(Player::address).collect();
-    let script = (way.script)(&victims);
-    let forger = Forger::new(setting.arena, server.address())?;
-    let pace = Pace { rate: setting.rate(way.rate), max: setting.time + MARGIN };
+fn replace(env: &Environment, case: &ReplaceCase) -> anyhow::Result<Vec<Metric>> {
+    let server = Process::serve(env, case.options)?;
+    let mut group = PlayerGroup::join(env, &server, VICTIMS)?;
+    let quiet = group.play(&server, env.time)?;
+    let victims: Vec<SocketAddrV4> = group.players().iter().flat_map(Player::address).collect();
+    let script = (case.script)(&victims);
+    let forger = Forger::new(env.sandbox, server.address())?;
+    let flood_rate = FloodRate { rate: env.rate(case.rate), max: env.time + MARGIN };
     let write = |forger: &mut Forger, number: u64| {
         if let Some((from, datagram)) = script.get(number as usize) {
             forger.push(*from, datagram);
         }
     };
-    let present = crowd.present(&server)?;
-    let (mut attacked, flooded) = flood(setting.clock, pace, forger, write, || {
-        if way.is_idle {
-            crowd.listen(setting.time.max(IDLE));
+    let present = group.present(&server)?;
+    let (mut attacked, flooded) = flood(env.clock, flood_rate, forger, write, || {
+        if case.is_idle {
+            group.listen(env.time.max(IDLE));
         }
-        crowd.play(&server, setting.time)
+        group.play(&server, env.time)
     })?;
-    attacked.lost = present.saturating_sub(crowd.present(&server)?);
-    let mut figures = compare(way.label, &quiet, &attacked);
-    let name = format!("{}datagrams forged", way.label);
-    figures.push(Figure::new(name, Unit::Count, flooded.tally.datagrams as f64));
-    Ok(figures)
+    attacked.lost = present.saturating_sub(group.present(&server)?);
+    let mut metrics = compare(case.label, &quiet, &attacked);
+    let name = format!("{}datagrams forged", case.label);
+    metrics.push(Metric::new(name, MetricUnit::Count, flooded.counters.datagrams as f64));
+    Ok(metrics)
 }
 
 /// A connect request from the address of each player.
 fn forge_one_each(victims: &[SocketAddrV4], password: &str) -> Vec<Forged> {
-    victims.iter().map(|victim| (*victim, wire::connect(0xDEAD_BEEF, password))).collect()
+    victims.iter().map(|victim| (*victim, forged::connect(0xDEAD_BEEF, password))).collect()
 }
 
 /// A connect request from each port that a player's system may have chosen.
 fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<Forged> {
-    let from =
-        |victim: &SocketAddrV4, port| (SocketAddrV4::new(*victim.ip(), port), wire::connect(0xDEAD_BEEF, ""));
+    let from = |victim: &SocketAddrV4, port| {
+        (SocketAddrV4::new(*victim.ip(), port), forged::connect(0xDEAD_BEEF, ""))
+    };
     PORTS.flat_map(|port| victims.iter().map(move |victim| from(victim, port))).collect()
 }
 

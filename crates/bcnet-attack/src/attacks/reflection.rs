@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_transport::Time;
+use bcnet_transport::wire::PeerId;
 
 use super::ROOMY;
-use crate::Setting;
-use crate::crowd::Crowd;
+use crate::Environment;
 use crate::forge::Forger;
+use crate::forged;
+use crate::group::PlayerGroup;
+use crate::metrics::{Metric, MetricUnit};
 use crate::process::Process;
-use crate::report::{Figure, Unit};
 use crate::tap::Tap;
-use crate::wire;
 
 /// One kind of datagram that may be answered.
 struct Reflection {
@@ -25,24 +26,25 @@ struct Reflection {
 
 /// Everything but queries. Addresses are told by [`victim`].
 const KINDS: [Reflection; 7] = [
-    Reflection { name: "one connect", rate: 0, write: |_, _| (victim(0), wire::connect(1, "")) },
-    Reflection { name: "connect again", rate: 20, write: |_, _| (victim(1), wire::connect(1, "")) },
+    Reflection { name: "one connect", rate: 0, write: |_, _| (victim(0), forged::connect(1, "")) },
+    Reflection { name: "connect again", rate: 20, write: |_, _| (victim(1), forged::connect(1, "")) },
     Reflection {
         name: "connect anew",
         rate: 200,
-        write: |number, _| (victim(2 + (number % 16) as u16), wire::connect(number as u32, "")),
+        write: |number, _| (victim(2 + (number % 16) as u16), forged::connect(number as u32, "")),
     },
     Reflection { name: "join blindly", rate: 100, write: join_blindly },
     Reflection {
         name: "goodbye",
         rate: 200,
-        write: |number, _| (victim(40), wire::datagram(2 + (number % 120) as u8, &[wire::goodbye(1, 2)])),
+        write: |number, _| (victim(40), forged::datagram(any_id(number), &[forged::goodbye(1, PeerId(2))])),
     },
     Reflection {
         name: "wrong ids",
         rate: 200,
         write: |number, _| {
-            (victim(41), wire::datagram(2 + (number % 120) as u8, &[wire::order(0, &[0x2C, 1])]))
+            let chat = forged::chat(any_id(number), b"Q");
+            (victim(41), forged::datagram(any_id(number), &[forged::reliable(0, &chat)]))
         },
     },
     Reflection {
@@ -59,71 +61,73 @@ const KINDS: [Reflection; 7] = [
 const QUERIES: [&str; 7] =
     [r"\status\", r"\players\", r"\info\", r"\rules\", r"\basic\", r"\secure\abcdef", r"\echo\0123456789"];
 
-pub(crate) fn reflect(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = Vec::new();
+pub(crate) fn reflect(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let mut metrics = Vec::new();
     for kind in &KINDS {
-        setting.progress("reflect", kind.name);
-        let rng = &mut Rng::new(setting.seed);
-        let heard = exchange(setting, kind.rate, |number| (kind.write)(number, rng))?;
-        let (later, most) = if kind.rate == 0 { (heard.in_all(), 3.0) } else { (heard.later(), 1.0) };
-        figures.push(Figure::new(format!("{}, in 10 s", kind.name), Unit::Times, heard.worst()).at_most(3.0));
-        figures.push(Figure::new(format!("{}, later", kind.name), Unit::Times, later).at_most(most));
+        env.progress("reflect", kind.name);
+        let rng = &mut Rng::new(env.seed);
+        let traffic = exchange(env, kind.rate, |number| (kind.write)(number, rng))?;
+        let (later, most) = if kind.rate == 0 { (traffic.in_all(), 3.0) } else { (traffic.later(), 1.0) };
+        metrics.push(
+            Metric::new(format!("{}, in 10 s", kind.name), MetricUnit::Times, traffic.worst()).at_most(3.0),
+        );
+        metrics.push(Metric::new(format!("{}, later", kind.name), MetricUnit::Times, later).at_most(most));
     }
-    setting.progress("reflect", "queries");
-    let heard = exchange(setting, 100, |number| {
+    env.progress("reflect", "queries");
+    let traffic = exchange(env, 100, |number| {
         let query = QUERIES[number as usize % QUERIES.len()];
         (victim((number % 250) as u16), query.as_bytes().to_vec())
     })?;
-    let bytes = heard.most_bytes();
-    figures.push(Figure::new("queries, bytes to a /24 in 10 s", Unit::Bytes, bytes).at_most(2000.0));
-    figures.push(Figure::new("queries, in all", Unit::Times, heard.in_all()));
-    Ok(figures)
+    let bytes = traffic.most_bytes();
+    metrics.push(Metric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(2000.0));
+    metrics.push(Metric::new("queries, in all", MetricUnit::Times, traffic.in_all()));
+    Ok(metrics)
 }
 
 /// Sends datagrams for a while to a server at which others play, and counts what comes back.
 fn exchange(
-    setting: &Setting,
+    env: &Environment,
     rate: u32,
     mut write: impl FnMut(u64) -> (SocketAddrV4, Vec<u8>),
-) -> anyhow::Result<Heard> {
-    let clock = setting.clock;
-    let server = Process::serve(setting, &[ROOMY])?;
-    let mut crowd = Crowd::join(setting, &server, TALKERS)?;
+) -> anyhow::Result<Traffic> {
+    let clock = env.clock;
+    let server = Process::serve(env, &[ROOMY])?;
+    let mut group = PlayerGroup::join(env, &server, TALKERS)?;
     let mut tap = Tap::new(server.address())?;
-    let mut forger = Forger::new(setting.arena, server.address())?;
-    let mut heard = Heard::default();
+    let mut forger = Forger::new(env.sandbox, server.address())?;
+    let mut traffic = Traffic::default();
     let start = clock.now();
-    let end = start + setting.time.max(2 * WINDOW);
+    let end = start + env.time.max(2 * WINDOW);
     let mut number = 0;
     while clock.now() < end {
         let now = clock.now();
         let due = if rate == 0 { 1 } else { (now.since(start).as_secs_f64() * f64::from(rate)) as u64 + 1 };
         while number < due {
             let (from, datagram) = write(number);
-            heard.sent.push((clock.now(), datagram.len()));
+            traffic.sent.push((clock.now(), datagram.len()));
             forger.push(from, &datagram);
             number += 1;
         }
         forger.flush();
         // The game goes on: what players say is part of what a forged one would be told.
-        crowd.chatter(TURN);
+        group.chatter(TURN);
         tap.listen(clock, clock.now(), |to, payload| {
             if is_victim(*to.ip()) {
-                heard.received.push((clock.now(), payload.len()));
+                traffic.received.push((clock.now(), payload.len()));
             }
         });
     }
-    Ok(heard)
+    Ok(traffic)
 }
 
 /// What was sent in the name of the third party, and what came of it.
 #[derive(Debug, Default)]
-struct Heard {
+struct Traffic {
     sent: Vec<(Time, usize)>,
     received: Vec<(Time, usize)>,
 }
 
-impl Heard {
+impl Traffic {
     /// Returns how many bytes came back for each that was sent, in the worst ten seconds in which any was.
     fn worst(&self) -> f64 {
         let windows = self.sent.iter().step_by(1 + self.sent.len() / 200).map(|(start, _)| {
@@ -159,30 +163,34 @@ fn within(bytes: &[(Time, usize)], start: Time, end: Time) -> f64 {
 /// A player that hears nothing, as each of sixteen at the address of one third party: its id is guessed to be the next.
 fn join_blindly(number: u64, _: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
     let (player, step) = ((number % 16) as u16, number / 16);
-    let id = u8::try_from(2 + u64::from(TALKERS) + u64::from(player)).unwrap_or(2);
-    let mut script = vec![wire::connect(u32::from(player), "")];
-    script.extend(wire::blind_join(id, "Forged"));
+    let id = PeerId(u8::try_from(2 + TALKERS + player).unwrap_or(2));
+    let mut script = vec![forged::connect(u32::from(player), "")];
+    script.extend(forged::blind_join(id, "Forged"));
     let at = usize::try_from(step).unwrap_or(usize::MAX);
-    let again = || wire::hold(id, (40 * (step % 400)) as u16);
+    let again = || forged::hold(id, (40 * (step % 400)) as u16);
     (victim(20 + player), script.into_iter().nth(at).unwrap_or_else(again))
 }
 
-pub(crate) fn echo_loop(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let [one, other] = [Process::serve(setting, &[])?, Process::serve(setting, &[])?];
-    let mut forger = Forger::new(setting.arena, one.address())?;
+fn any_id(number: u64) -> PeerId {
+    PeerId(2 + (number % 120) as u8)
+}
+
+pub(crate) fn echo_loop(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let [one, other] = [Process::serve(env, &[])?, Process::serve(env, &[])?];
+    let mut forger = Forger::new(env.sandbox, one.address())?;
     let mut taps = [Tap::new(one.address())?, Tap::new(other.address())?];
     forger.push(other.address(), br"\echo\hello");
     forger.flush();
     let mut datagrams = 0_u64;
-    let end = setting.clock.now() + setting.time;
+    let end = env.clock.now() + env.time;
     for tap in &mut taps {
-        tap.listen(setting.clock, end, |to, _| {
+        tap.listen(env.clock, end, |to, _| {
             datagrams += u64::from([one.address(), other.address()].contains(&to))
         });
     }
     // The query itself is among them.
     let answers = datagrams.saturating_sub(1) as f64;
-    Ok(vec![Figure::new("answers to one forged query", Unit::Count, answers).at_most(1.0)])
+    Ok(vec![Metric::new("answers to one forged query", MetricUnit::Count, answers).at_most(1.0)])
 }
 
 /// Returns a socket of the third party, all in one network.

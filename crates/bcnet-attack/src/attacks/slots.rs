@@ -5,45 +5,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bcnet_transport::wire::Text;
+use bcnet_transport::wire::PeerId;
 
-use crate::Setting;
-use crate::clock::millis;
-use crate::forge::{Forger, Pace, any_network, flood};
+use crate::Environment;
+use crate::delays::{millis, sleep_until};
+use crate::forge::{FloodRate, Forger, any_network, flood};
+use crate::forged;
+use crate::metrics::{Metric, MetricUnit};
 use crate::newcomer::{Joins, max_time, try_joins};
+use crate::player::{JoinRequest, Link, Player, wait};
 use crate::process::Process;
-use crate::raw::{Manner, RawClient};
-use crate::report::{Figure, Unit};
-use crate::wire;
 
-pub(crate) fn take_slots(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let quiet = without_attack(setting)?;
-    let mut figures = Vec::new();
+pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let quiet = without_attack(env)?;
+    let mut metrics = Vec::new();
     for (label, guesses) in [
         ("next ids guessed: ", Guesses::NextIds),
         ("all ids tried: ", Guesses::AllIds),
         ("all ACKs tried: ", Guesses::AllAcks),
     ] {
-        setting.progress("take-slots", label.trim_end_matches(": "));
-        let server = Process::serve(setting, &[])?;
-        let forger = Forger::new(setting.arena, server.address())?;
+        env.progress("take-slots", label.trim_end_matches(": "));
+        let server = Process::serve(env, &[])?;
+        let forger = Forger::new(env.sandbox, server.address())?;
         let script = script(guesses);
-        let pace = Pace { rate: setting.rate(2000), max: max_time(setting) };
+        let flood_rate = FloodRate { rate: env.rate(2000), max: max_time(env) };
         let write = |forger: &mut Forger, number: u64| {
             let (from, datagram) = &script[number as usize % script.len()];
             forger.push(*from, datagram);
         };
-        let ((joins, held), flooded) = flood(setting.clock, pace, forger, write, || {
-            setting.clock.sleep_until(setting.clock.now() + HEAD_START);
-            let joins = try_joins(setting, &server)?;
+        let ((joins, held), flooded) = flood(env.clock, flood_rate, forger, write, || {
+            sleep_until(env.clock, env.clock.now() + HEAD_START);
+            let joins = try_joins(env, &server)?;
             let held = server.players()?.iter().filter(|(name, _)| name.starts_with(FORGED)).count();
             Ok((joins, held))
         })?;
-        figures.push(Figure::new(format!("{label}forged slots held"), Unit::Count, held as f64).at_most(0.0));
-        figures.extend(admitted(label, &quiet, &joins));
-        figures.push(flooded.figure());
+        metrics.push(
+            Metric::new(format!("{label}forged slots held"), MetricUnit::Count, held as f64).at_most(0.0),
+        );
+        metrics.extend(admitted(label, &quiet, &joins));
+        metrics.push(flooded.metric());
     }
-    Ok(figures)
+    Ok(metrics)
 }
 
 /// What a forger guesses, since it hears nothing.
@@ -66,71 +68,71 @@ fn script(guesses: Guesses) -> Vec<(SocketAddrV4, Vec<u8>)> {
             Guesses::AllIds => (2..127, false),
             Guesses::AllAcks => (2 + player..3 + player, true),
         };
-        script.push((from, wire::connect(u32::from(player), "")));
+        script.push((from, forged::connect(u32::from(player), "")));
         for id in ids {
-            let acks = if is_acked { wire::all_acks(id) } else { Vec::new() };
-            let join = wire::blind_join(id, &format!("{FORGED} {player}"));
+            let acks = if is_acked { forged::all_acks(PeerId(id)) } else { Vec::new() };
+            let join = forged::blind_join(PeerId(id), &format!("{FORGED} {player}"));
             script.extend(acks.into_iter().chain(join).map(|datagram| (from, datagram)));
         }
     }
     script
 }
 
-pub(crate) fn keep_out(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let quiet = without_attack(setting)?;
-    let mut figures = Vec::new();
+pub(crate) fn keep_out(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let quiet = without_attack(env)?;
+    let mut metrics = Vec::new();
     let few = |forger: &mut Forger, number: u64| {
         let from = SocketAddrV4::new(Ipv4Addr::new(91, 50, (number % 40) as u8, 1), 4000);
-        forger.push(from, &wire::connect((number / 40) as u32, ""));
+        forger.push(from, &forged::connect((number / 40) as u32, ""));
     };
-    let joins = forged(setting, "40 networks of one /16", 100, few)?;
-    figures.extend(admitted("40 networks: ", &quiet, &joins));
-    let joins = from_one_machine(setting, "join and leave", join_and_leave)?;
-    figures.extend(admitted("join and leave: ", &quiet, &joins));
-    let joins = from_one_machine(setting, "eight connections of one address", hold_eight)?;
-    figures.extend(admitted("eight connections: ", &quiet, &joins));
+    let joins = forged(env, "40 networks of one /16", 100, few)?;
+    metrics.extend(admitted("40 networks: ", &quiet, &joins));
+    let joins = from_one_machine(env, "join and leave", join_and_leave)?;
+    metrics.extend(admitted("join and leave: ", &quiet, &joins));
+    let joins = from_one_machine(env, "eight connections of one address", hold_eight)?;
+    metrics.extend(admitted("eight connections: ", &quiet, &joins));
     let many = |forger: &mut Forger, number: u64| {
-        forger.push(SocketAddrV4::new(any_network(number), 4000), &wire::connect(number as u32, ""));
+        forger.push(SocketAddrV4::new(any_network(number), 4000), &forged::connect(number as u32, ""));
     };
-    let joins = forged(setting, "65,000 networks", 5000, many)?;
+    let joins = forged(env, "65,000 networks", 5000, many)?;
     // Nobody can tell so many apart from newcomers: it is told, and has no bar.
-    figures.push(
-        Figure::new("65,000 networks: newcomers in", Unit::Share, joins.share()).without(quiet.share()),
+    metrics.push(
+        Metric::new("65,000 networks: newcomers in", MetricUnit::Share, joins.share()).without(quiet.share()),
     );
-    Ok(figures)
+    Ok(metrics)
 }
 
-fn without_attack(setting: &Setting) -> anyhow::Result<Joins> {
-    let server = Process::serve(setting, &[])?;
-    try_joins(setting, &server)
+fn without_attack(env: &Environment) -> anyhow::Result<Joins> {
+    let server = Process::serve(env, &[])?;
+    try_joins(env, &server)
 }
 
 fn forged(
-    setting: &Setting,
+    env: &Environment,
     what: &str,
     rate: u32,
     write: impl FnMut(&mut Forger, u64) + Send,
 ) -> anyhow::Result<Joins> {
-    setting.progress("keep-out", what);
-    let server = Process::serve(setting, &[])?;
-    let forger = Forger::new(setting.arena, server.address())?;
-    let pace = Pace { rate: setting.rate(rate), max: max_time(setting) };
-    Ok(flood(setting.clock, pace, forger, write, || try_joins(setting, &server))?.0)
+    env.progress("keep-out", what);
+    let server = Process::serve(env, &[])?;
+    let forger = Forger::new(env.sandbox, server.address())?;
+    let flood_rate = FloodRate { rate: env.rate(rate), max: max_time(env) };
+    Ok(flood(env.clock, flood_rate, forger, write, || try_joins(env, &server))?.0)
 }
 
 /// Lets newcomers try to join while one machine does what it likes, with sockets of its own.
 fn from_one_machine(
-    setting: &Setting,
+    env: &Environment,
     what: &str,
-    attack: fn(&Setting, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>,
+    attack: fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>,
 ) -> anyhow::Result<Joins> {
-    setting.progress("keep-out", what);
-    let server = Process::serve(setting, &[])?;
+    env.progress("keep-out", what);
+    let server = Process::serve(env, &[])?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let attacker = scope.spawn(|| attack(setting, server.address(), &is_over));
-        setting.clock.sleep_until(setting.clock.now() + HEAD_START);
-        let joins = try_joins(setting, &server);
+        let attacker = scope.spawn(|| attack(env, server.address(), &is_over));
+        sleep_until(env.clock, env.clock.now() + HEAD_START);
+        let joins = try_joins(env, &server);
         is_over.store(true, Ordering::Relaxed);
         attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
         joins
@@ -138,54 +140,61 @@ fn from_one_machine(
 }
 
 /// Asks to be let in fifteen times a second, and leaves as soon as it is.
-fn join_and_leave(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
-    let clock = setting.clock;
-    let manner = squatter(setting, None);
-    let (mut nonce, mut clients) = (0, Vec::new());
+fn join_and_leave(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    let clock = env.clock;
+    let (mut nonce, mut players) = (0, Vec::new());
     while !is_over.load(Ordering::Relaxed) {
         let due = clock.now() + Duration::from_millis(66);
         nonce += 1;
-        clients.push(RawClient::connect(setting, server, nonce, manner.clone())?);
-        for client in &mut clients {
-            client.listen(clock.now() + Duration::from_millis(1));
-            client.leave();
+        players.push(squat(env, server, nonce)?);
+        wait(clock, &players, due);
+        for player in &mut players {
+            player.turn(|_, _, _| {});
+            if player.connected.is_some() {
+                player.say_goodbye();
+            }
         }
-        clients.retain(|client| client.id.is_none() && !client.is_gone());
-        clock.sleep_until(due);
+        players.retain(|player| player.connected.is_none() && !player.is_gone());
+        sleep_until(clock, due);
     }
     Ok(())
 }
 
 /// Holds as many connections as there are places, with names but without files, and comes back when it is thrown out.
-fn hold_eight(setting: &Setting, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
-    let manner = squatter(setting, Text::encode(FORGED));
+fn hold_eight(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     let mut nonce = 0;
-    let mut clients: Vec<RawClient> = Vec::new();
+    let mut players: Vec<Player> = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
-        clients.retain(|client| !client.is_gone());
-        while clients.len() < 8 {
+        players.retain(|player| !player.is_gone());
+        while players.len() < 8 {
             nonce += 1;
-            clients.push(RawClient::connect(setting, server, nonce, manner.clone())?);
+            players.push(squat(env, server, nonce)?);
         }
-        for client in &mut clients {
-            client.listen(setting.clock.now() + Duration::from_millis(20));
+        wait(env.clock, &players, env.clock.now() + Duration::from_millis(100));
+        for player in &mut players {
+            player.turn(|_, _, _| {});
         }
     }
     Ok(())
 }
 
-/// One who does not want to play.
-fn squatter(setting: &Setting, name: Option<Vec<u8>>) -> Manner {
-    Manner { from: setting.arena.attacker(), name, plays: false, is_strict: false }
+/// Asks to be let in as one who does not want to play.
+fn squat(env: &Environment, server: SocketAddrV4, nonce: u32) -> anyhow::Result<Player> {
+    let from = env.sandbox.attacker();
+    let request = JoinRequest { server, from, name: FORGED, password: "", nonce, link: Link::UNLIMITED };
+    let mut player = Player::connect(env.sandbox, env.clock, request)?;
+    player.plays = false;
+    player.send();
+    Ok(player)
 }
 
 /// Returns how newcomers fared.
-fn admitted(label: &str, quiet: &Joins, joins: &Joins) -> Vec<Figure> {
+fn admitted(label: &str, quiet: &Joins, joins: &Joins) -> Vec<Metric> {
     vec![
-        Figure::new(format!("{label}newcomers in within 10 s"), Unit::Share, joins.share())
+        Metric::new(format!("{label}newcomers in within 10 s"), MetricUnit::Share, joins.share())
             .without(quiet.share())
             .at_least(0.95),
-        Figure::new(format!("{label}join, median"), Unit::Millis, millis(joins.delays.quantile(0.5)))
+        Metric::new(format!("{label}join, median"), MetricUnit::Millis, millis(joins.delays.quantile(0.5)))
             .without(millis(quiet.delays.quantile(0.5))),
     ]
 }

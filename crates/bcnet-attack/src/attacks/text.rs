@@ -3,30 +3,35 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use bcnet_transport::wire::Text;
+use bcnet_session::client::Event;
+use bcnet_session::game;
+use bcnet_transport::Quality;
+use bcnet_transport::wire::{Body, Control, Datagram, Message, Role, Text};
 
 use super::ROOMY;
-use crate::Setting;
+use crate::Environment;
+use crate::forged;
+use crate::metrics::{Metric, MetricUnit};
+use crate::player::{JoinRequest, Link, Player, wait};
 use crate::process::Process;
-use crate::raw::{Manner, RawClient, is_hostile};
-use crate::report::{Figure, Unit};
 
-pub(crate) fn hostile_text(setting: &Setting) -> anyhow::Result<Vec<Figure>> {
-    let quiet = lines_heard(setting, &[])?;
-    let attacked = lines_heard(setting, &hostile_names())?;
+pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let quiet = lines_heard(env, &[])?;
+    let attacked = lines_heard(env, &hostile_names())?;
     Ok(vec![
-        Figure::new("honest lines that a strict player heard", Unit::Count, attacked.lines)
+        Metric::new("honest lines that a strict player heard", MetricUnit::Count, attacked.lines)
             .without(quiet.lines)
             .at_least(f64::from(LINES)),
-        Figure::new("datagrams that it had to refuse", Unit::Count, attacked.refused)
+        Metric::new("datagrams that it had to refuse", MetricUnit::Count, attacked.refused)
             .without(quiet.refused)
             .at_most(0.0),
-        Figure::new("hostile letters that `bcnet ctl` shows", Unit::Count, attacked.shown)
+        Metric::new("hostile letters that `bcnet ctl` shows", MetricUnit::Count, attacked.shown)
             .without(quiet.shown)
             .at_most(0.0),
     ])
 }
 
+/// What a strict player heard, and what a person at the server is shown.
 struct Heard {
     lines: f64,
     refused: f64,
@@ -34,50 +39,86 @@ struct Heard {
 }
 
 /// Lets an honest player talk to a strict one, while others with hostile names talk too.
-fn lines_heard(setting: &Setting, hostile: &[Vec<u8>]) -> anyhow::Result<Heard> {
-    let server = Process::serve(setting, &[ROOMY])?;
-    let place = server.address();
-    let honest = |name, is_strict| (Text::encode(name).unwrap_or_default(), is_strict);
+fn lines_heard(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Heard> {
+    let server = Process::serve(env, &[ROOMY])?;
     let mut players = Vec::new();
-    let names = hostile.iter().map(|name| (name.clone(), false));
-    for (number, (name, is_strict)) in
-        [honest("Strict", true), honest("Honest", false)].into_iter().chain(names).enumerate()
-    {
-        let from = setting.arena.honest(number as u16);
-        let manner = Manner { from, name: Some(name), plays: true, is_strict };
-        let client = RawClient::connect(setting, place, number as u32, manner)?;
-        players.push(client);
-        let end = setting.clock.now() + JOINING;
-        while players.last().is_some_and(|player| !player.has_entered) && setting.clock.now() < end {
-            turn(setting, &mut players, Duration::from_millis(50));
+    let names = ["Strict", "Honest"].into_iter().chain(hostile.iter().map(|_| "Hostile"));
+    for (number, name) in (0..).zip(names) {
+        let from = env.sandbox.honest(number);
+        let (address, nonce) = (server.address(), u32::from(number));
+        let request = JoinRequest { server: address, from, name, password: "", nonce, link: Link::UNLIMITED };
+        let mut player = Player::connect(env.sandbox, env.clock, request)?;
+        player.takes = if number == 0 { is_clean } else { |_| true };
+        players.push(player);
+        let end = env.clock.now() + JOINING;
+        while players.last().is_some_and(|player| player.entered.is_none()) && env.clock.now() < end {
+            turn(env, &mut players, Duration::from_millis(50));
         }
     }
-    ensure!(players.iter().take(2).all(|player| player.has_entered), "honest players cannot join at {place}");
+    let is_in = |player: &Player| player.entered.is_some();
+    ensure!(players.iter().take(2).all(is_in), "honest players cannot join at {}", server.address());
+    for (player, name) in players.iter().skip(2).zip(hostile) {
+        let (id, name) = (player.client.id(), Text::new(name).unwrap_or_default());
+        // No client writes half a letter. Its own name was message 1.
+        player.send_raw(server.address(), &forged::datagram(id, &[forged::identity(2, id, name)]));
+    }
+    let mut lines = 0;
     for number in 0..LINES {
         for player in players.iter_mut().skip(2) {
-            player.chat(b"\x1b[2J\x07hostile\nHonest: lies\r\x00");
+            let lies = forged::chat(player.client.id(), b"\x1b[2J\x07hostile\nHonest: lies\r\x00");
+            // What the transport does not take is not said.
+            let _ = player.client.send(&lies, Quality::Reliable, env.clock.now());
         }
         if let Some(player) = players.get_mut(1) {
-            player.chat(format!("{MARK} {number}").as_bytes());
+            let _ = player.client.chat(&format!("{MARK} {number}"), env.clock.now());
         }
-        turn(setting, &mut players, PAUSE);
+        lines += turn(env, &mut players, PAUSE);
     }
-    turn(setting, &mut players, Duration::from_secs(3));
-    let Some(strict) = players.first() else { anyhow::bail!("nobody listens") };
-    let honest = strict.lines.iter().filter(|line| line.starts_with(MARK.as_bytes())).count();
+    lines += turn(env, &mut players, Duration::from_secs(3));
     let shown = server.control_output(&["players"])? + &server.control_output(&["search", "o"])?;
     let shown = shown.chars().filter(|letter| is_hostile(*letter) && *letter != '\n').count();
-    Ok(Heard { lines: honest as f64, refused: strict.refused as f64, shown: shown as f64 })
+    let refused = players.first().map_or(0, |strict| strict.refused);
+    Ok(Heard { lines: f64::from(lines), refused: refused as f64, shown: shown as f64 })
 }
 
-/// Lets all of them hear what there is, in turns.
-fn turn(setting: &Setting, players: &mut [RawClient], time: Duration) {
-    let end = setting.clock.now() + time;
-    while setting.clock.now() < end {
-        for player in &mut *players {
-            player.listen(setting.clock.now() + Duration::from_millis(1));
+/// Lets all of them hear what there is, in turns. Returns how many honest lines the first heard.
+fn turn(env: &Environment, players: &mut [Player], time: Duration) -> u32 {
+    let end = env.clock.now() + time;
+    let mut lines = 0;
+    while env.clock.now() < end {
+        for (number, player) in players.iter_mut().enumerate() {
+            player.turn(|event, _, _| {
+                let is_honest = matches!(event, Event::Chat { text, .. } if text.starts_with(MARK));
+                lines += u32::from(number == 0 && is_honest);
+            });
         }
+        wait(env.clock, &*players, end);
     }
+    lines
+}
+
+/// Returns whether a game would write all texts of a datagram: UTF-16 that is whole, and nothing that moves a cursor.
+fn is_clean(datagram: &[u8]) -> bool {
+    let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return true };
+    datagram.messages().all(|message| match message {
+        Message::Control(Control { body: Body::Identity { name, .. }, .. }) => is_clean_name(name),
+        Message::Data(data) => match game::Message::parse(data.payload) {
+            Ok(game::Message::Chat(chat)) => !chat.text.0.iter().any(u8::is_ascii_control),
+            _ => true,
+        },
+        Message::Control(_) | Message::Ack(_) | Message::Keepalive => true,
+    })
+}
+
+fn is_clean_name(name: Text<'_>) -> bool {
+    let units = name.as_bytes().as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
+    char::decode_utf16(units).all(|letter| letter.is_ok_and(|letter| !is_hostile(letter)))
+}
+
+/// Returns whether a letter does more than show itself: control characters, and marks that turn or hide text.
+fn is_hostile(letter: char) -> bool {
+    let hides = matches!(letter, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}');
+    letter.is_control() || hides
 }
 
 /// Names with escapes, new lines, marks that turn and hide text, and halves of letters.

@@ -1,4 +1,4 @@
-//! What an attack came to: figures with it and without, and what they may be.
+//! What an attack came to: metrics with it and without, and what they may be.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) attack: &'static str,
-    pub(crate) result: Result<Vec<Figure>, Skipped>,
+    pub(crate) result: Result<Vec<Metric>, Skipped>,
 }
 
 /// Why an attack did not take place.
@@ -17,16 +17,16 @@ pub(crate) struct Skipped(pub(crate) String);
 
 /// Something that was measured.
 #[derive(Debug, Clone)]
-pub(crate) struct Figure {
+pub(crate) struct Metric {
     name: String,
-    unit: Unit,
+    unit: MetricUnit,
     without: Option<f64>,
     with: f64,
     bar: Option<Bar>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Unit {
+pub(crate) enum MetricUnit {
     Count,
     Millis,
     Seconds,
@@ -37,15 +37,15 @@ pub(crate) enum Unit {
     Bytes,
 }
 
-/// What a figure may be.
+/// What a metric may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bar {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Figure {
-    pub(crate) fn new(name: impl Into<String>, unit: Unit, with: f64) -> Self {
+impl Metric {
+    pub(crate) fn new(name: impl Into<String>, unit: MetricUnit, with: f64) -> Self {
         Self { name: name.into(), unit, without: None, with, bar: None }
     }
 
@@ -91,7 +91,7 @@ impl Figure {
     }
 }
 
-impl Unit {
+impl MetricUnit {
     const fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -117,14 +117,14 @@ impl Unit {
 impl Outcome {
     /// Returns whether a bar is broken.
     pub(crate) fn is_broken(&self) -> bool {
-        self.result.iter().flatten().any(|figure| figure.holds() == Some(false))
+        self.result.iter().flatten().any(|metric| metric.holds() == Some(false))
     }
 
     pub(crate) fn json(&self) -> Value {
         match &self.result {
-            Ok(figures) => {
-                let figures: Vec<Value> = figures.iter().map(Figure::json).collect();
-                json!({ "attack": self.attack, "holds": !self.is_broken(), "figures": figures })
+            Ok(metrics) => {
+                let metrics: Vec<Value> = metrics.iter().map(Metric::json).collect();
+                json!({ "attack": self.attack, "holds": !self.is_broken(), "metrics": metrics })
             }
             Err(Skipped(why)) => json!({ "attack": self.attack, "skipped": why }),
         }
@@ -133,13 +133,13 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let figures = match &self.result {
-            Ok(figures) => figures,
+        let metrics = match &self.result {
+            Ok(metrics) => metrics,
             Err(Skipped(why)) => return writeln!(f, "{}: skipped, {why}", self.attack),
         };
         writeln!(f, "{}: {}", self.attack, if self.is_broken() { "BROKEN" } else { "holds" })?;
         writeln!(f, "  {:<44} {:>12} {:>12} {:>14}", "", "without", "with", "bar")?;
-        for Figure { name, unit, without, with, bar } in figures {
+        for Metric { name, unit, without, with, bar } in metrics {
             let without = without.map_or_else(String::new, |value| unit.show(value));
             let bar = match bar {
                 Some(Bar::AtMost(most)) => format!("≤ {}", unit.show(*most)),
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn a_bar_is_broken_beyond_it_and_not_at_it() {
-        let figure = |with| Figure::new("lost", Unit::Count, with).without(0.0);
-        assert_eq!(figure(3.0).holds(), None);
+        let metric = |with| Metric::new("lost", MetricUnit::Count, with).without(0.0);
+        assert_eq!(metric(3.0).holds(), None);
         assert_eq!(
-            [figure(3.0).at_most(3.0).holds(), figure(3.0).at_most(2.9).holds()],
+            [metric(3.0).at_most(3.0).holds(), metric(3.0).at_most(2.9).holds()],
             [Some(true), Some(false)]
         );
         assert_eq!(
-            [figure(3.0).at_least(3.0).holds(), figure(3.0).at_least(3.1).holds()],
+            [metric(3.0).at_least(3.0).holds(), metric(3.0).at_least(3.1).holds()],
             [Some(true), Some(false)]
         );
-        let broken = Outcome { attack: "x", result: Ok(vec![figure(1.0), figure(1.0).at_most(0.0)]) };
+        let broken = Outcome { attack: "x", result: Ok(vec![metric(1.0), metric(1.0).at_most(0.0)]) };
         assert!(broken.is_broken() && broken.to_string().contains("BROKEN"));
         let skipped = Outcome { attack: "x", result: Err(Skipped("no rights".into())) };
         assert!(!skipped.is_broken() && skipped.to_string() == "x: skipped, no rights\n");

@@ -1,8 +1,8 @@
 //! Where attacks take place, and that they take place nowhere else.
 //!
-//! An [`Arena`] is a network namespace that this process has made for itself, in which every IPv4 address is its own, so
+//! An [`Sandbox`] is a network namespace that this process has made for itself, in which every IPv4 address is its own, so
 //! that any source can be forged and nothing can leave; where there are no rights to make one it is loopback. Whatever
-//! sends asks [`Arena::check`] first.
+//! sends asks [`Sandbox::check`] first.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,35 +13,36 @@ use rustix::thread::UnshareFlags;
 
 /// Where attacks take place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arena {
-    place: Place,
+pub(crate) struct Sandbox {
+    isolation: Isolation,
     server: Ipv4Addr,
 }
 
+/// What keeps attacks away from everybody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Isolation {
     /// A network namespace that has nothing but a loopback interface to which all addresses belong.
     Namespace,
     /// 127.0.0.0/8 of this machine.
     Loopback,
 }
 
-impl Arena {
+impl Sandbox {
     /// Enters a namespace of its own, or stays where it is if that is wanted. The process must have no other threads yet.
     pub(crate) fn enter(loopback: bool, at: Option<Ipv4Addr>) -> anyhow::Result<Self> {
-        let place = if loopback { Place::Loopback } else { make_namespace()? };
-        let usual = match place {
-            Place::Namespace => Ipv4Addr::new(198, 51, 100, 1),
-            Place::Loopback => Ipv4Addr::LOCALHOST,
+        let isolation = if loopback { Isolation::Loopback } else { make_namespace()? };
+        let usual = match isolation {
+            Isolation::Namespace => Ipv4Addr::new(198, 51, 100, 1),
+            Isolation::Loopback => Ipv4Addr::LOCALHOST,
         };
-        let arena = Self { place, server: at.unwrap_or(usual) };
-        arena.check(SocketAddrV4::new(arena.server, 0))?;
-        Ok(arena)
+        let sandbox = Self { isolation, server: at.unwrap_or(usual) };
+        sandbox.check(SocketAddrV4::new(sandbox.server, 0))?;
+        Ok(sandbox)
     }
 
     /// Returns an error unless nobody else can be at this address.
     pub(crate) fn check(self, target: SocketAddrV4) -> anyhow::Result<()> {
-        let is_own = self.place == Place::Namespace || target.ip().is_loopback();
+        let is_own = self.isolation == Isolation::Namespace || target.ip().is_loopback();
         ensure!(
             is_own && !target.ip().is_multicast() && !target.ip().is_broadcast(),
             "{}: refused, this program attacks only what it has started itself, at 127.0.0.0/8 or in a network namespace \
@@ -53,7 +54,7 @@ impl Arena {
 
     /// Returns whether any source address can be forged.
     pub(crate) fn can_forge(self) -> bool {
-        self.place == Place::Namespace
+        self.isolation == Isolation::Namespace
     }
 
     /// Returns the address of what is attacked.
@@ -64,24 +65,24 @@ impl Arena {
     /// Returns the address of an honest person, who shares no network with any other.
     pub(crate) fn honest(self, number: u16) -> Ipv4Addr {
         let [high, low] = number.to_be_bytes();
-        match self.place {
-            Place::Namespace => Ipv4Addr::new(20, high, low, 10),
-            Place::Loopback => Ipv4Addr::new(127, 20, low, 10 + high),
+        match self.isolation {
+            Isolation::Namespace => Ipv4Addr::new(20, high, low, 10),
+            Isolation::Loopback => Ipv4Addr::new(127, 20, low, 10 + high),
         }
     }
 
     /// Returns an address of an attacker who has one machine.
     pub(crate) const fn attacker(self) -> Ipv4Addr {
-        match self.place {
-            Place::Namespace => Ipv4Addr::new(203, 0, 113, 66),
-            Place::Loopback => Ipv4Addr::new(127, 66, 66, 66),
+        match self.isolation {
+            Isolation::Namespace => Ipv4Addr::new(203, 0, 113, 66),
+            Isolation::Loopback => Ipv4Addr::new(127, 66, 66, 66),
         }
     }
 }
 
 /// Makes a network namespace and leads this process into it. Those without the right to do that get a user namespace, too,
 /// if the system lets them.
-fn make_namespace() -> anyhow::Result<Place> {
+fn make_namespace() -> anyhow::Result<Isolation> {
     let [user, group] = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
     if unshare(UnshareFlags::NEWNET).is_err() {
         unshare(UnshareFlags::NEWNET | UnshareFlags::NEWUSER).context(
@@ -102,7 +103,7 @@ fn make_namespace() -> anyhow::Result<Place> {
         // Where it cannot be written it is off.
         drop(fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"), "0"));
     }
-    Ok(Place::Namespace)
+    Ok(Isolation::Namespace)
 }
 
 #[allow(unsafe_code)]
@@ -128,21 +129,21 @@ mod tests {
 
     #[test]
     fn on_loopback_every_other_target_is_refused() {
-        let arena = Arena { place: Place::Loopback, server: Ipv4Addr::LOCALHOST };
-        assert!(arena.check(AT(127, 0, 0, 1)).is_ok() && arena.check(AT(127, 255, 255, 254)).is_ok());
+        let sandbox = Sandbox { isolation: Isolation::Loopback, server: Ipv4Addr::LOCALHOST };
+        assert!(sandbox.check(AT(127, 0, 0, 1)).is_ok() && sandbox.check(AT(127, 255, 255, 254)).is_ok());
         for target in
             [AT(198, 51, 100, 1), AT(10, 0, 0, 1), AT(0, 0, 0, 0), AT(255, 255, 255, 255), AT(224, 0, 0, 1)]
         {
-            let error = arena.check(target).expect_err("it is somebody else's");
+            let error = sandbox.check(target).expect_err("it is somebody else's");
             assert!(error.to_string().starts_with(&format!("{}: refused", target.ip())), "{error}");
         }
-        assert!(Arena::enter(true, Some(Ipv4Addr::new(192, 0, 2, 1))).is_err());
+        assert!(Sandbox::enter(true, Some(Ipv4Addr::new(192, 0, 2, 1))).is_err());
     }
 
     #[test]
     fn honest_people_share_no_network() {
-        let arena = Arena { place: Place::Namespace, server: Ipv4Addr::LOCALHOST };
-        let mut networks: Vec<_> = (0..1000).map(|n| u32::from(arena.honest(n)) >> 8).collect();
+        let sandbox = Sandbox { isolation: Isolation::Namespace, server: Ipv4Addr::LOCALHOST };
+        let mut networks: Vec<_> = (0..1000).map(|n| u32::from(sandbox.honest(n)) >> 8).collect();
         networks.sort_unstable();
         networks.dedup();
         assert_eq!(networks.len(), 1000);

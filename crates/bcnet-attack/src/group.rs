@@ -10,22 +10,23 @@ use bcnet_session::game::{Message, Opcode, StateUpdate};
 use bcnet_transport::Time;
 
 use crate::delays::Delays;
-use crate::player::{Line, Player, Ticket, wait};
-use crate::{Setting, process::Process};
+use crate::forged::unknown_opcode;
+use crate::player::{JoinRequest, Link, Player, wait};
+use crate::{Environment, process::Process};
 
 /// Honest players in one game.
-pub(crate) struct Crowd {
+pub(crate) struct PlayerGroup {
     players: Vec<Player>,
-    setting: Setting,
+    env: Environment,
     /// When states were said, by ship and game clock.
     states: HashMap<(u32, u32), Time>,
     clocks: Vec<f32>,
     lines: u64,
 }
 
-/// What a crowd has seen in one go.
+/// What a group has measured in one go.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Measurement {
     /// Chat that should have been heard, one for each listener.
     pub(crate) chat_expected: u64,
     pub(crate) chat: Delays,
@@ -36,12 +37,12 @@ pub(crate) struct Seen {
     /// How often one of them heard that somebody has left.
     pub(crate) departures: u64,
     /// Reliable messages of kinds that no honest player says.
-    pub(crate) unknown: u64,
+    pub(crate) bulk: u64,
     /// Players who were there at the beginning and are not at the end, as they or the server see it.
     pub(crate) lost: u64,
 }
 
-impl Seen {
+impl Measurement {
     /// Returns the share of chat that was not heard.
     pub(crate) fn chat_loss(&self) -> f64 {
         share(self.chat_expected, self.chat.count())
@@ -56,67 +57,67 @@ fn share(expected: u64, heard: usize) -> f64 {
     if expected == 0 { 0.0 } else { (1.0 - heard as f64 / expected as f64).max(0.0) }
 }
 
-impl Crowd {
+impl PlayerGroup {
     /// Lets `count` players join, each from a network of its own.
-    pub(crate) fn join(setting: &Setting, process: &Process, count: u16) -> anyhow::Result<Self> {
-        Self::join_from(setting, process, count, Line::NEAR)
+    pub(crate) fn join(env: &Environment, process: &Process, count: u16) -> anyhow::Result<Self> {
+        Self::join_from(env, process, count, Link::UNLIMITED)
     }
 
-    /// The same at the end of such lines.
+    /// The same over such links.
     pub(crate) fn join_from(
-        setting: &Setting,
+        env: &Environment,
         process: &Process,
         count: u16,
-        line: Line,
+        link: Link,
     ) -> anyhow::Result<Self> {
-        Self::join_at(setting, (process.address(), process.password()), count, line)
+        Self::join_at(env, (process.address(), process.password()), count, link)
     }
 
     /// The same at another place than the server's: a proxy, say.
     pub(crate) fn join_at(
-        setting: &Setting,
+        env: &Environment,
         (server, password): (SocketAddrV4, &str),
         count: u16,
-        line: Line,
+        link: Link,
     ) -> anyhow::Result<Self> {
-        let mut crowd = Self {
+        let mut group = Self {
             players: Vec::new(),
-            setting: setting.clone(),
+            env: env.clone(),
             states: HashMap::new(),
             clocks: Vec::new(),
             lines: 0,
         };
         for number in 0..count {
-            let ticket = Ticket {
+            let request = JoinRequest {
                 server,
-                from: setting.arena.honest(number),
+                from: env.sandbox.honest(number),
                 name: &format!("Honest {number}"),
                 password,
                 nonce: 0x1000 + u32::from(number),
-                line,
+                link,
             };
-            crowd.players.push(Player::connect(setting.arena, setting.clock, ticket)?);
-            let end = setting.clock.now() + JOINING;
+            group.players.push(Player::connect(env.sandbox, env.clock, request)?);
+            let end = env.clock.now() + JOINING;
             let newcomer = usize::from(number);
             let is_in =
-                |crowd: &Self| crowd.players.get(newcomer).is_some_and(|one| one.client.has_entered());
-            while !is_in(&crowd) && setting.clock.now() < end {
-                crowd.turn(end, &mut Seen::default());
+                |group: &Self| group.players.get(newcomer).is_some_and(|one| one.client.has_entered());
+            while !is_in(&group) && env.clock.now() < end {
+                group.turn(end, &mut Measurement::default());
             }
-            let joined = crowd.players.get_mut(newcomer).filter(|one| one.client.has_entered());
+            let joined = group.players.get_mut(newcomer).filter(|one| one.client.has_entered());
             let Some(joined) = joined else {
                 anyhow::bail!("an honest player cannot join, without any attack")
             };
             joined.take_ship()?;
             joined.send();
-            crowd.clocks.push(1.0);
+            group.clocks.push(1.0);
         }
-        crowd.listen(SETTLING);
+        group.listen(SETTLING);
         ensure!(
-            crowd.players.iter().all(|player| player.over.is_none()),
+            group.players.iter().all(|player| player.over.is_none()),
             "an honest player is thrown out, without any attack"
         );
-        Ok(crowd)
+        Ok(group)
     }
 
     pub(crate) fn players(&self) -> &[Player] {
@@ -124,9 +125,9 @@ impl Crowd {
     }
 
     /// Plays, and then waits until all that was said has been heard, or as long as anyone would.
-    pub(crate) fn play(&mut self, process: &Process, time: Duration) -> anyhow::Result<Seen> {
-        let mut seen = Seen::default();
-        let clock = self.setting.clock;
+    pub(crate) fn play(&mut self, process: &Process, time: Duration) -> anyhow::Result<Measurement> {
+        let mut measured = Measurement::default();
+        let clock = self.env.clock;
         let present = self.present(process)?;
         let start = clock.now();
         let end = start + time;
@@ -136,26 +137,26 @@ impl Crowd {
         while clock.now() < end {
             let since = clock.now().since(start);
             while since >= chat_every * chats {
-                self.chat(chats as usize, &mut seen);
+                self.chat(chats as usize, &mut measured);
                 chats += 1;
             }
             while since >= state_every * states {
-                self.fly(states as usize, &mut seen);
+                self.fly(states as usize, &mut measured);
                 states += 1;
             }
             let due = (start + chat_every * chats).min(start + state_every * states).min(end);
-            self.turn(due, &mut seen);
+            self.turn(due, &mut measured);
         }
-        self.drain(&mut seen);
-        seen.lost = present.saturating_sub(self.present(process)?);
-        Ok(seen)
+        self.drain(&mut measured);
+        measured.lost = present.saturating_sub(self.present(process)?);
+        Ok(measured)
     }
 
     /// Stays without a word of its own.
     pub(crate) fn listen(&mut self, time: Duration) {
-        let end = self.setting.clock.now() + time;
-        while self.setting.clock.now() < end {
-            self.turn(end, &mut Seen::default());
+        let end = self.env.clock.now() + time;
+        while self.env.clock.now() < end {
+            self.turn(end, &mut Measurement::default());
         }
     }
 
@@ -163,7 +164,7 @@ impl Crowd {
     pub(crate) fn chatter(&mut self, time: Duration) {
         let turn = self.lines as usize;
         self.lines += 1;
-        self.fly(turn, &mut Seen::default());
+        self.fly(turn, &mut Measurement::default());
         self.states.clear();
         self.listen(time);
     }
@@ -178,22 +179,22 @@ impl Crowd {
         Ok(self.players.iter().filter(is_there).count() as u64)
     }
 
-    /// Takes the last player out of the crowd.
+    /// Takes the last player out of the group.
     pub(crate) fn take_last(&mut self) -> Option<Player> {
         self.players.pop()
     }
 
-    fn drain(&mut self, seen: &mut Seen) {
-        let end = self.setting.clock.now() + DRAINING;
-        while self.setting.clock.now() < end && (seen.chat.count() as u64) < seen.chat_expected {
-            let look = self.setting.clock.now() + LOOK;
-            self.turn(look.min(end), seen);
+    fn drain(&mut self, measured: &mut Measurement) {
+        let end = self.env.clock.now() + DRAINING;
+        while self.env.clock.now() < end && (measured.chat.count() as u64) < measured.chat_expected {
+            let look = self.env.clock.now() + LOOK;
+            self.turn(look.min(end), measured);
         }
         self.states.clear();
     }
 
-    fn chat(&mut self, turn: usize, seen: &mut Seen) {
-        let (count, now) = (self.players.len().max(1), self.setting.clock.now());
+    fn chat(&mut self, turn: usize, measured: &mut Measurement) {
+        let (count, now) = (self.players.len().max(1), self.env.clock.now());
         self.lines += 1;
         let text = format!("{MARK}{} {}", self.lines, now.as_micros());
         let Some(player) = self.players.get_mut(turn % count) else { return };
@@ -201,11 +202,11 @@ impl Crowd {
         let _ = player.client.chat(&text, now);
         player.send();
         // Its sender hears it, too.
-        seen.chat_expected += count as u64;
+        measured.chat_expected += count as u64;
     }
 
-    fn fly(&mut self, turn: usize, seen: &mut Seen) {
-        let (count, now) = (self.players.len().max(1), self.setting.clock.now());
+    fn fly(&mut self, turn: usize, measured: &mut Measurement) {
+        let (count, now) = (self.players.len().max(1), self.env.clock.now());
         let at = turn % count;
         let (Some(player), Some(time)) = (self.players.get_mut(at), self.clocks.get_mut(at)) else { return };
         let Some(object) = player.ship else { return };
@@ -215,29 +216,50 @@ impl Crowd {
             StateUpdate { object, time: *time, power: Some(&[[0, 204]; 3]), ..StateUpdate::default() };
         let _ = player.client.update(update, now);
         player.send();
-        seen.states_expected += count as u64 - 1;
+        measured.states_expected += count as u64 - 1;
     }
 
-    fn turn(&mut self, until: Time, seen: &mut Seen) {
-        wait(self.setting.clock, &self.players, until);
+    fn turn(&mut self, until: Time, measured: &mut Measurement) {
+        wait(self.env.clock, &self.players, until);
+        let bulk = unknown_opcode();
         for player in &mut self.players {
             player.turn(|event, payload, now| match event {
                 Event::Chat { text, .. } => match said_at(text) {
-                    Some(said) => seen.chat.add(now.since(said)),
-                    None => seen.strange += 1,
+                    Some(said) => measured.chat.add(now.since(said)),
+                    None => measured.strange += 1,
                 },
-                Event::Disconnected { .. } => seen.departures += 1,
+                Event::Disconnected { .. } => measured.departures += 1,
                 Event::Received { reliable: true } => {
-                    seen.unknown += u64::from(Opcode::of(payload) == Some(UNKNOWN))
+                    measured.bulk += u64::from(Opcode::of(payload) == Some(bulk));
                 }
                 Event::Received { reliable: false } => {
                     if let Ok(Message::StateUpdate(update)) = Message::parse(payload)
                         && let Some(said) = self.states.get(&(update.object.0, update.time.to_bits()))
                     {
-                        seen.states.add(now.since(*said));
+                        measured.states.add(now.since(*said));
                     }
                 }
-                _ => {}
+                Event::Connected { .. }
+                | Event::FileCheck(_)
+                | Event::FilesDiffer { .. }
+                | Event::FilesPassed
+                | Event::Settings(_)
+                | Event::Load
+                | Event::Mission(_)
+                | Event::Entered
+                | Event::Named { .. }
+                | Event::Joined { .. }
+                | Event::Left { .. }
+                | Event::Score { .. }
+                | Event::TeamScore { .. }
+                | Event::Died { .. }
+                | Event::RoundEnded { .. }
+                | Event::RoundStarted
+                | Event::ShipCreated(_)
+                | Event::ShipExploding { .. }
+                | Event::ObjectDestroyed { .. }
+                | Event::Nonsense { .. }
+                | Event::Gone { .. } => {}
             });
         }
     }
@@ -249,8 +271,6 @@ fn said_at(text: &str) -> Option<Time> {
     micros.parse().ok().map(Time::from_micros)
 }
 
-/// An opcode that no game has: it is passed on as it is.
-pub(crate) const UNKNOWN: Opcode = Opcode(0x7E);
 /// How lines of honest players begin.
 const MARK: &str = "honest ";
 /// How long a join may take when there is no attack.

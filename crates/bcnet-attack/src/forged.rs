@@ -1,0 +1,149 @@
+//! What a forger says: it hears no answers, so no client can say it for it, and everything in it is known beforehand or
+//! guessed. The codecs of the transport and of the game write it.
+
+use std::net::Ipv4Addr;
+
+use bcnet_session::game::{self, Chat, ChecksumResponse, Directory, NewPlayerInGame, Opcode, ROUNDS, Text16};
+use bcnet_transport::cipher;
+use bcnet_transport::wire::{
+    Ack, Body, Channel, Control, Data, Delivery, Message, MessageId, PeerId, Seq, Text, Writer,
+};
+
+/// Returns a datagram of these messages, enciphered.
+pub(crate) fn datagram(sender: PeerId, messages: &[Message<'_>]) -> Vec<u8> {
+    let mut buffer = [0; 2048];
+    let mut writer = Writer::with_limit(&mut buffer, sender, 2048);
+    for message in messages {
+        let is_written = writer.push(message);
+        debug_assert!(is_written, "{message} does not fit");
+    }
+    let mut datagram = writer.finish().unwrap_or_default().to_vec();
+    cipher::encrypt(&mut datagram);
+    datagram
+}
+
+/// Returns a datagram that asks to be let in: 17 bytes without a password.
+pub(crate) fn connect(nonce: u32, password: &str) -> Vec<u8> {
+    let password = Text::encode(password).unwrap_or_default();
+    let password = Text::new(&password).unwrap_or_default();
+    let request = Body::ConnectRequest { address: OWN_ADDRESS, nonce, password };
+    datagram(PeerId::UNASSIGNED, &[control(0, request)])
+}
+
+fn control(seq: u16, body: Body<'_>) -> Message<'_> {
+    Message::Control(Control::new(Seq(seq), body))
+}
+
+/// Returns a reliable game message.
+pub(crate) fn reliable(seq: u16, payload: &[u8]) -> Message<'_> {
+    Message::Data(Data { delivery: Delivery::Reliable(Seq(seq)), urgent: false, payload })
+}
+
+/// Returns the ACK of a whole message.
+pub(crate) fn ack(channel: Channel, seq: u16) -> Message<'static> {
+    Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), part: None }))
+}
+
+/// Returns the name of a player.
+pub(crate) fn identity(seq: u16, peer: PeerId, name: Text<'_>) -> Message<'_> {
+    control(seq, Body::Identity { peer, address: OWN_ADDRESS, name })
+}
+
+/// Returns a goodbye.
+pub(crate) fn goodbye(seq: u16, peer: PeerId) -> Message<'static> {
+    control(seq, Body::Disconnect { peer, address: OWN_ADDRESS })
+}
+
+/// Returns what a player says, as the payload of a game message.
+pub(crate) fn chat(sender: PeerId, text: &[u8]) -> Vec<u8> {
+    payload(&game::Message::Chat(Chat { sender: sender.0.into(), text: Text16(text) }))
+}
+
+/// Returns the answer to a round of the file check, of an installation without any files.
+pub(crate) fn files(round: u8) -> Vec<u8> {
+    let version = (round == 0).then_some(0);
+    payload(&game::Message::ChecksumResponse(ChecksumResponse {
+        round,
+        version,
+        directory: 0,
+        tree: vec![Directory { files: Vec::new(), directories: Vec::new() }],
+    }))
+}
+
+fn payload(message: &game::Message<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    message.write(&mut payload);
+    payload
+}
+
+/// Returns an opcode that no game has: what begins with it is passed on as it is.
+pub(crate) fn unknown_opcode() -> Opcode {
+    (0..=u8::MAX).rev().map(Opcode).find(|opcode| opcode.name().is_none()).unwrap_or(Opcode::CHAT)
+}
+
+/// Returns everything that a client says between its connect request and the game, as datagrams, if it has this id.
+pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
+    let name = Text::encode(name).unwrap_or_default();
+    let name = Text::new(&name).unwrap_or_default();
+    let mut datagrams =
+        vec![datagram(id, &[ack(Channel::Control, 0), ack(Channel::Game, 0), identity(1, id, name)])];
+    for (seq, round) in (0..).zip(ROUNDS) {
+        let files = files(round.index);
+        let messages = [ack(Channel::Game, seq), ack(Channel::Game, seq + 1), reliable(seq, &files)];
+        datagrams.push(datagram(id, &messages));
+    }
+    let ready = payload(&game::Message::NewPlayerInGame(NewPlayerInGame { flags: Default::default() }));
+    datagrams.push(datagram(id, &[reliable(ROUNDS.len() as u16, &ready)]));
+    datagrams.push(hold(id, 0));
+    datagrams
+}
+
+/// Returns a datagram that keeps a player who hears nothing in the game: ACKs for what it was most likely told.
+pub(crate) fn hold(id: PeerId, first: u16) -> Vec<u8> {
+    let both = |seq| [ack(Channel::Control, seq), ack(Channel::Game, seq)];
+    let acks: Vec<_> = (first..first + 40).flat_map(both).collect();
+    datagram(id, &acks)
+}
+
+/// Returns ACKs for every number that a game message can have.
+pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
+    let numbers: Vec<u16> = (0..=u16::MAX).collect();
+    let acks =
+        |numbers: &[u16]| -> Vec<_> { numbers.iter().map(|number| ack(Channel::Game, *number)).collect() };
+    numbers.chunks(ACKS).map(|numbers| datagram(id, &acks(numbers))).collect()
+}
+
+/// What a forger says that its own address is.
+const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
+/// How many fit a datagram.
+const ACKS: usize = 127;
+
+#[cfg(test)]
+mod tests {
+    use bcnet_transport::wire::{Datagram, Role};
+
+    use super::*;
+
+    #[test]
+    fn everything_that_a_forger_says_is_well_formed() {
+        let id = PeerId(3);
+        let said = [
+            vec![connect(7, ""), connect(7, "secret"), datagram(id, &[goodbye(2, id)])],
+            blind_join(id, "Q"),
+            all_acks(id),
+        ];
+        for mut bytes in said.concat() {
+            cipher::decrypt(&mut bytes);
+            let datagram = Datagram::parse(&bytes, Some(Role::Client)).expect("well formed");
+            assert!(datagram.messages().count() > 0);
+            for message in datagram.messages() {
+                if let Message::Data(data) = message {
+                    let said = game::Message::parse(data.payload).expect("well formed");
+                    assert!(!matches!(said, game::Message::Unknown { .. }), "{said:?}");
+                }
+            }
+        }
+        assert_eq!(connect(7, "").len(), 17);
+        assert!(unknown_opcode().name().is_none());
+    }
+}
