@@ -13,9 +13,9 @@ use rustix::net::{
     socket,
 };
 
+use crate::delays::sleep_until;
 use crate::metrics::{Metric, MetricUnit};
 use crate::sandbox::Sandbox;
-use crate::delays::sleep_until;
 use bcnet_udp::Clock;
 
 /// Sends datagrams to one target that come from anywhere.
