@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
+use bcnet_transport::SendError;
 use bcnet_transport::wire::Seq;
-use bcnet_transport::{SendError, Time};
 
 use crate::config::MAX_SLOTS;
 use crate::game::{self, Detail, GameEvent, Message};
@@ -36,10 +36,12 @@ impl Source {
 /// How a message stands to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// Chat, and what the server says itself: it leaves as soon as all that is of the same source has left.
+    /// What the server says itself: it leaves as soon as all that is of the same source has left.
     First,
     /// The same, and it creates or removes an object.
     FirstObject,
+    /// Chat: it goes first too.
+    Word,
     /// What players pass on.
     Bulk,
     /// The same, and it creates or removes an object.
@@ -57,7 +59,7 @@ impl Rank {
     }
 
     pub(crate) const fn is_first(self) -> bool {
-        matches!(self, Self::First | Self::FirstObject)
+        matches!(self, Self::First | Self::FirstObject | Self::Word)
     }
 
     /// Returns whether what names an object must not overtake it.
@@ -82,10 +84,13 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
     /// Of one source, by [`cost`].
     pub(crate) of_one: u64,
+    /// Of one source in front of what creates or removes an object, by [`cost`], half of it more of those: what names an
+    /// object waits for all of it.
+    pub(crate) before_object: u64,
 }
 
 /// What waits for one player.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Line {
     lanes: [Lane; SOURCES],
     /// S-28: nothing leaves before the control channel has reached this number.
@@ -96,8 +101,6 @@ pub(crate) struct Line {
     next: u64,
     /// How far the sharing of the line has come: what the lane that was served last had got before.
     served: u64,
-    /// When something of it left last.
-    moved: Time,
 }
 
 /// What waits of one source.
@@ -121,24 +124,26 @@ struct Waiting {
 }
 
 impl Lane {
-    /// Returns how many would stay if it were [made way](Line::make_way).
-    fn kept(&self) -> usize {
-        self.waiting.iter().filter(|waiting| waiting.rank != Rank::Bulk).count()
+    /// Returns the cost of what would stay if it were [made way](Line::make_way).
+    fn kept(&self) -> u64 {
+        let kept = self.waiting.iter().filter(|waiting| waiting.rank != Rank::Bulk);
+        kept.map(|waiting| u64::from(cost(&waiting.payload))).sum()
     }
 }
 
 impl Line {
-    pub(crate) fn new(now: Time) -> Self {
-        Self { lanes: Default::default(), until: None, messages: 0, bytes: 0, next: 0, served: 0, moved: now }
-    }
-
-    /// Returns when something of it left last, or when it began to wait.
-    pub(crate) const fn moved(&self) -> Time {
-        self.moved
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.messages == 0 && self.until.is_none()
+    }
+
+    /// Returns whether so much of a source waits that it gets nothing more past those who wait.
+    pub(crate) fn is_behind(&self, source: Source) -> bool {
+        self.lanes.get(source.index()).is_some_and(|lane| lane.cost > MAX_BEHIND)
+    }
+
+    /// Returns the error for what finds no room.
+    pub(crate) const fn full(&self) -> SendError {
+        SendError::QueueFull { messages: self.messages, bytes: self.bytes }
     }
 
     /// Returns whether a message that goes first may leave at once.
@@ -150,7 +155,7 @@ impl Line {
     /// Takes a message. Returns how many of the same source were left out for it.
     pub(crate) fn push(&mut self, said: Said<'_>, limits: Limits) -> Result<u64, SendError> {
         self.check_room(said, limits)?;
-        let left_out = if said.rank.is_object() { self.make_way(said.source) } else { 0 };
+        let left_out = if said.rank.is_object() { self.make_way(said, limits) } else { 0 };
         let (number, names) = (self.next, self.named(said));
         let Some(lane) = self.lanes.get_mut(said.source.index()) else { return Ok(left_out) };
         if lane.waiting.is_empty() {
@@ -168,31 +173,34 @@ impl Line {
         Ok(left_out)
     }
 
-    /// Checks that a message may wait. What goes first is limited by what may wait in all. Of the rest each source has a
-    /// limit of its own, and more than its share only while there is room.
+    /// Checks that a message may wait. What the server says itself is limited by what may wait in all, and players cannot
+    /// fill that: half of it is for what they pass on, a quarter more for chat. Of both each source has a limit of its own,
+    /// and when that half is full a small share.
     fn check_room(&self, said: Said<'_>, limits: Limits) -> Result<(), SendError> {
-        let Self { messages, bytes, .. } = *self;
-        let is_full = messages >= limits.messages || bytes.saturating_add(said.payload.len()) > limits.bytes;
-        let Some(lane) = self.lanes.get(said.source.index()) else { return Ok(()) };
-        let with_it = lane.cost + u64::from(cost(said.payload));
-        let is_over = |limit: u64| !lane.waiting.is_empty() && with_it > limit;
-        let is_refused = match said.rank {
-            Rank::First | Rank::FirstObject => is_full,
-            Rank::BulkObject if lane.kept() > MAX_BEFORE_OBJECT => true,
-            Rank::Bulk | Rank::BulkObject => {
-                let share = limits.bytes as u64 / SOURCES as u64;
-                is_over(limits.of_one) || is_full && is_over(share)
-            }
+        let has = |quarters: usize| {
+            let bytes = self.bytes.saturating_add(said.payload.len());
+            self.messages < limits.messages / 4 * quarters && bytes <= limits.bytes / 4 * quarters
         };
-        if is_refused { Err(SendError::QueueFull { messages, bytes }) } else { Ok(()) }
+        let Some(lane) = self.lanes.get(said.source.index()) else { return Ok(()) };
+        let cost = u64::from(cost(said.payload));
+        let is_over = |limit: u64| !lane.waiting.is_empty() && lane.cost + cost > limit;
+        let share = (limits.bytes / 8 / SOURCES) as u64;
+        let is_refused = match said.rank {
+            Rank::First | Rank::FirstObject => !has(4),
+            Rank::Word => !has(3) || is_over(2 * limits.of_one),
+            Rank::BulkObject if lane.kept() > 0 && lane.kept() + cost > limits.before_object / 2 => true,
+            Rank::Bulk | Rank::BulkObject => is_over(limits.of_one) || !has(2) && is_over(share),
+        };
+        if is_refused { Err(self.full()) } else { Ok(()) }
     }
 
     /// Something is created or removed: others must not wait long for that, so much of what its source has said before is
     /// left out. Returns how many messages.
-    fn make_way(&mut self, source: Source) -> u64 {
+    fn make_way(&mut self, said: Said<'_>, limits: Limits) -> u64 {
+        let with_it = |lane: &Lane| lane.cost + u64::from(cost(said.payload));
         let is_long =
-            self.lanes.get(source.index()).is_some_and(|lane| lane.waiting.len() > MAX_BEFORE_OBJECT);
-        if is_long { self.forget(source, |rank| rank == Rank::Bulk) } else { 0 }
+            self.lanes.get(said.source.index()).is_some_and(|lane| with_it(lane) > limits.before_object);
+        if is_long { self.forget(said.source, |rank| rank == Rank::Bulk) } else { 0 }
     }
 
     /// Leaves out what is passed on of a round that is over. Returns how many messages.
@@ -229,7 +237,7 @@ impl Line {
     }
 
     /// What [`front`](Self::front) returned has left.
-    pub(crate) fn pop(&mut self, source: Source, now: Time) {
+    pub(crate) fn pop(&mut self, source: Source) {
         let Some(lane) = self.lanes.get_mut(source.index()) else { return };
         let Some(left) = lane.waiting.pop_front() else { return };
         let cost = u64::from(cost(&left.payload));
@@ -243,7 +251,6 @@ impl Line {
         }
         self.messages -= 1;
         self.bytes -= left.payload.len();
-        self.moved = now;
     }
 
     /// Returns the sources of which an object is to be created or removed that a message may name.
@@ -275,8 +282,8 @@ pub(crate) fn cost(payload: &[u8]) -> u32 {
 const SOURCES: usize = MAX_SLOTS + 1;
 /// What a message counts besides its bytes.
 const MESSAGE_COST: u32 = 32;
-/// How many messages of a source may wait in front of one that creates or removes an object.
-const MAX_BEFORE_OBJECT: usize = 64;
+/// How much may wait of a source of which others get what may be lost all the same.
+const MAX_BEHIND: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -288,7 +295,7 @@ mod tests {
         assert_eq!([Some(15), Some(16), Some(255)].map(Source::of), [Source(15), Source::HOST, Source::HOST]);
     }
 
-    const LIMITS: Limits = Limits { messages: 1000, bytes: 100_000, of_one: 10_000 };
+    const LIMITS: Limits = Limits { messages: 1000, bytes: 100_000, of_one: 10_000, before_object: 3_000 };
 
     fn said(slot: u8, rank: Rank, payload: &[u8]) -> Said<'_> {
         Said { source: Source::of(Some(slot)), rank, payload }
@@ -296,7 +303,7 @@ mod tests {
 
     fn take(line: &mut Line) -> Option<(u8, Vec<u8>)> {
         let (source, payload) = line.front().map(|(source, _, payload)| (source, payload.to_vec()))?;
-        line.pop(source, Time::ZERO);
+        line.pop(source);
         Some((source.0, payload))
     }
 
@@ -310,7 +317,7 @@ mod tests {
     /// S-43: who says little does not wait for who says much, and those who say much have the same share.
     #[test]
     fn a_line_is_shared_equally_by_those_who_want_it() {
-        let mut line = Line::new(Time::ZERO);
+        let mut line = Line::default();
         for n in 0..200 {
             line.push(said(0, Rank::Bulk, &[1, n]), LIMITS).expect("room");
             if n % 4 == 0 {
@@ -332,7 +339,7 @@ mod tests {
     /// S-43: what goes first does so only before others.
     #[test]
     fn what_goes_first_does_not_overtake_its_own_source() {
-        let mut line = Line::new(Time::ZERO);
+        let mut line = Line::default();
         line.push(said(0, Rank::Bulk, b"shot"), LIMITS).expect("room");
         let chat = said(0, Rank::First, b"hi");
         assert!(!line.lets_pass(chat) && line.lets_pass(said(1, Rank::First, b"hi")));
@@ -347,7 +354,7 @@ mod tests {
     /// S-43: what names an object waits until that is created or removed, and what it comes before does not.
     #[test]
     fn what_names_an_object_does_not_overtake_it() {
-        let mut line = Line::new(Time::ZERO);
+        let mut line = Line::default();
         let (early, late, other) = (event(1, 0), event(2, 0), event(3, 4));
         line.push(said(0, Rank::Bulk, &[9; 400]), LIMITS).expect("room");
         line.push(said(1, Rank::Bulk, &early), LIMITS).expect("room");
@@ -366,7 +373,7 @@ mod tests {
     /// S-43: whoever says too much is left out, nobody else, and what it creates does not wait behind that.
     #[test]
     fn a_source_that_says_too_much_is_limited_alone() {
-        let mut line = Line::new(Time::ZERO);
+        let mut line = Line::default();
         let mut taken = 0;
         while line.push(said(0, Rank::Bulk, &[0; 18]), LIMITS).is_ok() {
             taken += 1;
@@ -374,17 +381,43 @@ mod tests {
         assert_eq!(taken, 10_000 / 50);
         assert_eq!(line.push(said(1, Rank::Bulk, b"x"), LIMITS), Ok(0));
         assert_eq!(
-            line.push(said(0, Rank::BulkObject, b"new"), Limits { of_one: 20_000, ..LIMITS }),
+            line.push(said(0, Rank::BulkObject, &[0; 968]), Limits { of_one: 20_000, ..LIMITS }),
             Ok(200)
         );
-        for _ in 0..MAX_BEFORE_OBJECT {
-            assert_eq!(line.push(said(0, Rank::BulkObject, b"new"), LIMITS), Ok(0));
-        }
+        // By what it takes, not by how many there are.
+        assert!(line.push(said(0, Rank::BulkObject, &[0; 968]), LIMITS).is_err());
+        assert_eq!(line.push(said(0, Rank::BulkObject, &[0; 468]), LIMITS), Ok(0));
         assert!(line.push(said(0, Rank::BulkObject, b"new"), LIMITS).is_err());
         assert_eq!(line.push(said(0, Rank::FirstObject, b"gone"), LIMITS), Ok(0));
-        let tight = Limits { bytes: 300, ..LIMITS };
-        assert!(line.push(said(2, Rank::First, &[0; 300]), tight).is_err());
-        assert_eq!(line.push(said(3, Rank::Bulk, &[0; 300]), tight), Ok(0), "a share is everyone's");
+        assert_eq!(line.push(said(3, Rank::BulkObject, &[0; 4_000]), LIMITS), Ok(0), "one may always wait");
+    }
+
+    /// S-54: whatever players say, there is room for chat behind it, and for what the server says behind both.
+    #[test]
+    fn players_cannot_fill_what_is_kept_for_the_server() {
+        let mut line = Line::default();
+        let mut fill = |rank, range: std::ops::Range<u8>| {
+            for slot in range {
+                while line.push(said(slot, rank, &[0; 200]), LIMITS).is_ok() {}
+            }
+            line.bytes
+        };
+        let bulk = fill(Rank::Bulk, 0..16);
+        assert!((50_000..65_000).contains(&bulk), "{bulk}");
+        let words = fill(Rank::Word, 0..16);
+        assert!((74_000..=75_000).contains(&words), "{words}");
+        let all = fill(Rank::First, 16..17);
+        assert!((99_000..=100_000).contains(&all), "{all}");
+    }
+
+    /// S-43: what may be lost is left out of a source of which much waits, and of nobody else.
+    #[test]
+    fn who_has_much_in_line_gets_nothing_past_it() {
+        let mut line = Line::default();
+        line.push(said(0, Rank::Bulk, &[0; 990]), LIMITS).expect("room");
+        assert!(!line.is_behind(Source(0)));
+        line.push(said(0, Rank::Bulk, b"x"), LIMITS).expect("room");
+        assert!(line.is_behind(Source(0)) && !line.is_behind(Source(1)));
     }
 
     /// S-43: whatever is said, all of it leaves, each source's in its order, and the sums are right.
@@ -395,7 +428,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 8) % limit
         };
-        let mut line = Line::new(Time::ZERO);
+        let mut line = Line::default();
         let (mut pushed, mut left) = ([0_u16; SOURCES], [0_u16; SOURCES]);
         for step in 0..20_000 {
             if random(100) < if step < 15_000 { 52 } else { 0 } {
@@ -406,8 +439,13 @@ mod tests {
                 let about = u8::try_from(random(16)).expect("small");
                 let payload = [&event(slot, about)[..], &number].concat();
                 let said = Said { source: Source(slot), rank, payload: &payload };
-                let room = Limits { messages: 100_000, bytes: 10_000_000, of_one: 10_000_000 };
-                if line.lanes[usize::from(slot)].waiting.len() < MAX_BEFORE_OBJECT {
+                let room = Limits {
+                    messages: 100_000,
+                    bytes: 10_000_000,
+                    of_one: 10_000_000,
+                    before_object: 10_000_000,
+                };
+                if line.lanes[usize::from(slot)].waiting.len() < 64 {
                     assert_eq!(line.push(said, room), Ok(0));
                     pushed[usize::from(slot)] += 1;
                 }

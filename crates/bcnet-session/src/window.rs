@@ -1,11 +1,11 @@
-//! How many messages may be under way to a player whose line is full (S-43).
+//! How much may be under way to a player whose line is full (S-43).
 
-use bcnet_transport::Counters;
 use bcnet_transport::wire::Kind;
+use bcnet_transport::{Allowance, Counters};
 
-/// The most messages that may be under way to one player.
+/// The most messages that may be under way to one player, and no more bytes than so many small ones have.
 ///
-/// A stock client acknowledges every message three times within 1.4 seconds, in the one datagram of a frame and ahead of all
+/// What is under way cannot be overtaken, so on a slow line its bytes decide how late the words of others are. And a stock client acknowledges every message three times within 1.4 seconds, in the one datagram of a frame and ahead of all
 /// that it has to say itself. Whoever sends it many small messages silences it, so what counts is how many messages it
 /// acknowledges per datagram.
 #[derive(Debug, Clone, Copy)]
@@ -32,9 +32,10 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Returns how many messages may be under way.
-    pub(crate) fn messages(&self) -> usize {
-        self.messages.into()
+    /// Returns how much may be under way.
+    pub(crate) fn allowance(&self) -> Allowance {
+        let messages = usize::from(self.messages);
+        Allowance { messages, bytes: (messages * SMALL).max(MIN_BYTES) }
     }
 
     /// The line is full from now on.
@@ -54,10 +55,12 @@ impl Window {
             return;
         }
         let acknowledged = heard.acknowledged.saturating_sub(self.heard.acknowledged);
-        self.messages = if self.queueing || acknowledged > MAX_PER_DATAGRAM * datagrams {
+        self.messages = if self.queueing {
+            (self.messages - self.messages / 4).max(MIN_WINDOW)
+        } else if acknowledged > MAX_PER_DATAGRAM * datagrams {
             (self.messages - self.messages / 8).max(MIN_WINDOW)
         } else {
-            let more = u16::try_from(acknowledged.div_ceil(4)).unwrap_or(u16::MAX);
+            let more = u16::try_from(acknowledged.div_ceil(8)).unwrap_or(u16::MAX);
             self.messages.saturating_add(more).min(MAX_WINDOW)
         };
         (self.heard, self.queueing) = (heard, false);
@@ -71,10 +74,15 @@ impl From<Counters> for Heard {
     }
 }
 
-/// How many may be under way to anyone: 200 a second on a round trip of 300 ms. A fight of sixteen players has fewer.
-pub(crate) const FIRST_WINDOW: u16 = 64;
+/// How many may be under way to anyone at first: 100 a second on a round trip of 300 ms, and on a line of 96 kbit/s what
+/// it takes in 170 ms.
+const FIRST_WINDOW: u16 = 32;
 const MIN_WINDOW: u16 = 16;
 const MAX_WINDOW: u16 = 0x2000;
+/// What a small message takes on the way, in bytes: an event, with its headers.
+const SMALL: usize = 64;
+/// Two of the largest messages that the stock game has: on a line of 96 kbit/s they take 190 ms.
+const MIN_BYTES: usize = 2400;
 /// Three ACKs of four bytes for each fill half of a stock datagram.
 const MAX_PER_DATAGRAM: u64 = 20;
 
@@ -98,13 +106,25 @@ mod tests {
     fn the_window_follows_what_a_player_can_acknowledge() {
         assert_eq!(after(1, MAX_PER_DATAGRAM + 1), FIRST_WINDOW - FIRST_WINDOW / 8);
         assert_eq!(after(100, 100), MIN_WINDOW);
-        assert_eq!(after(1, MAX_PER_DATAGRAM), FIRST_WINDOW + 5);
+        assert_eq!(after(1, MAX_PER_DATAGRAM), FIRST_WINDOW + 3);
         assert_eq!(after(100, 0), FIRST_WINDOW, "who acknowledges nothing has told nothing");
         assert_eq!(after(10_000, 16), MAX_WINDOW);
         let mut window = Window::default();
         window.note_queue();
-        window.learn(Heard { acknowledged: 8, datagrams: 1 });
-        window.learn(Heard { acknowledged: 16, datagrams: 2 });
-        assert_eq!(window.messages, FIRST_WINDOW - FIRST_WINDOW / 8 + 2, "a queue counts once");
+        window.learn(Heard { acknowledged: 16, datagrams: 1 });
+        window.learn(Heard { acknowledged: 32, datagrams: 2 });
+        assert_eq!(window.messages, FIRST_WINDOW - FIRST_WINDOW / 4 + 2, "a queue counts once");
+    }
+
+    /// S-43: on a slow line less is under way, but always two of the largest messages that the stock game has.
+    #[test]
+    fn what_is_under_way_is_limited_by_its_bytes() {
+        let mut window = Window { messages: 100, ..Window::default() };
+        assert_eq!(window.allowance(), Allowance { messages: 100, bytes: 6400 });
+        for datagrams in 1..=10 {
+            window.note_queue();
+            window.learn(Heard { acknowledged: 1, datagrams });
+        }
+        assert_eq!(window.allowance(), Allowance { messages: MIN_WINDOW.into(), bytes: MIN_BYTES });
     }
 }

@@ -28,7 +28,7 @@ use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, Channel, PeerId, Role, Seq, Text};
 pub use admission::{AdmitError, BootError};
 use control::{Farewell, MAX_NAME};
-pub use send::{Quality, Room, SendError};
+pub use send::{Allowance, Quality, Room, SendError};
 use table::{Handle, Table};
 
 /// One end of any number of conversations over one UDP socket, without the socket. [`Engine`] says how it is driven.
@@ -264,10 +264,16 @@ impl Engine for Endpoint {
         Ok(())
     }
 
-    fn send_if_room(&mut self, to: PeerId, payload: &[u8], max: usize, now: Time) -> Result<Room, SendError> {
+    fn send_if_room(
+        &mut self,
+        to: PeerId,
+        payload: &[u8],
+        max: Allowance,
+        now: Time,
+    ) -> Result<Room, SendError> {
         let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
         let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
-        let room = peer.room(max);
+        let room = peer.room(payload.len(), max);
         if room != Room::Some {
             return send::check_live(peer).map(|()| room);
         }

@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use crate::config::{Ids, Prove};
-use crate::endpoint::{AdmitError, BootError, Quality, Room, SendError, Transmit};
+use crate::endpoint::{AdmitError, Allowance, BootError, Quality, Room, SendError, Transmit};
 use crate::event::Event;
 use crate::snapshot::Snapshot;
 use crate::stats::{Counters, Rejected};
@@ -86,13 +86,19 @@ pub trait Engine: Debug {
         self.send(to, payload, Quality::Unreliable, now)
     }
 
-    /// Queues a reliable payload if the line to the peer has [`Room`] for it: if fewer than `max` game messages are not
-    /// acknowledged, and they leave some of the budget (T-63) to what cannot wait. Without room nothing is queued; when the
+    /// Queues a reliable payload if the line to the peer has [`Room`] for it: if with it no more than `max` is under way,
+    /// and that leaves some of the budget (T-63) to what cannot wait. Without room nothing is queued; when the
     /// next ACK has arrived, or a timer was served, there may be some. An engine that knows no such thing has room.
     ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
-    fn send_if_room(&mut self, to: PeerId, payload: &[u8], max: usize, now: Time) -> Result<Room, SendError> {
+    fn send_if_room(
+        &mut self,
+        to: PeerId,
+        payload: &[u8],
+        max: Allowance,
+        now: Time,
+    ) -> Result<Room, SendError> {
         let _ = max;
         self.send(to, payload, Quality::Reliable, now).map(|()| Room::Some)
     }

@@ -97,7 +97,7 @@ mod time;
 pub use bcnet_wire as wire;
 pub use bcnet_wire::cipher;
 pub use config::{Config, Ids, Prove};
-pub use endpoint::{AdmitError, BootError, Connect, Endpoint, Quality, Room, SendError, Transmit};
+pub use endpoint::{AdmitError, Allowance, BootError, Connect, Endpoint, Quality, Room, SendError, Transmit};
 pub use engine::Engine;
 pub use event::{Event, Leave};
 pub use snapshot::{Receiving, Snapshot, Unacknowledged};

@@ -9,7 +9,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use crate::config::Config;
-use crate::endpoint::Room;
+use crate::endpoint::{Allowance, Room};
 use crate::inbox::{Inbox, WINDOW};
 use crate::outbox::{Outbox, ResendPolicy};
 use crate::retry::{Budget, RoundTrip};
@@ -177,19 +177,21 @@ impl Peer {
         })
     }
 
-    /// Returns whether one more game message may be under way: if fewer than `max` are not acknowledged, and they leave a
-    /// quarter of the budget. While a queue builds up on the way half of it is left, and small messages count for what they
-    /// take there.
+    /// Returns whether a game message of `len` bytes more may be under way: if with it there are no more than `max`, and
+    /// the others leave a quarter of the budget.
     #[inline]
-    pub(crate) fn room(&self, max: usize) -> Room {
+    pub(crate) fn room(&self, len: usize, max: Allowance) -> Room {
         let Some(outbox) = &self.outbox else { return Room::Some };
         let ((numbers, _), bytes, budget) = (outbox.retained(), outbox.reliable_bytes(), self.budget.bytes());
-        if bytes + numbers * ALONE >= budget / 2 && self.trip.is_queueing() {
-            Room::Queueing
-        } else if numbers >= max || bytes >= budget - budget / 4 {
-            Room::None
-        } else {
+        let on_the_way = bytes + numbers * ALONE;
+        if numbers == 0
+            || numbers < max.messages && on_the_way + len + ALONE <= max.bytes && bytes < budget - budget / 4
+        {
             Room::Some
+        } else if self.trip.delays_words() {
+            Room::Queueing
+        } else {
+            Room::None
         }
     }
 

@@ -53,6 +53,12 @@ impl RoundTrip {
         u64::from(queued) > u64::from(self.least).max(QUEUE_HURTS)
     }
 
+    /// Returns whether they are so long that what cannot wait is late for what can.
+    pub(crate) fn delays_words(&self) -> bool {
+        u64::from(self.smoothed.saturating_sub(self.least))
+            > u64::from(self.least).clamp(QUEUE_HURTS, MAX_QUEUE)
+    }
+
     /// Returns how long to wait for an ACK.
     pub(crate) fn timeout(&self, config: &Config<u64>) -> u64 {
         if self.smoothed == 0 {
@@ -145,6 +151,8 @@ const MAX_SAMPLE: u32 = 60_000_000;
 const QUEUE_BEGINS: u64 = 10_000;
 /// Extra round trip from which on less is sent.
 const QUEUE_HURTS: u64 = 40_000;
+/// However long the way is, words are late by no more.
+const MAX_QUEUE: u64 = 80_000;
 const MIN_REVIEW: u64 = 20_000;
 const ENOUGH_TO_JUDGE: u32 = 8 * 512;
 const MIN_DATAGRAMS: usize = 8;

@@ -38,12 +38,12 @@ impl<E: Engine> Session<E> {
     }
 
     /// A newcomer enters: whoever does not know its name gets nothing more, until it does.
-    pub(super) fn introduce(&mut self, newcomer: PeerId, now: Time) {
+    pub(super) fn introduce(&mut self, newcomer: PeerId) {
         for peer in self.in_game.iter() {
             let names = self.member(peer).map(|member| &member.names);
             let name = names.and_then(|names| names.iter().find(|(named, _)| *named == newcomer));
             if let Some(&(_, until)) = name {
-                self.hold_line(peer, until, now);
+                self.hold_line(peer, until);
             }
         }
     }

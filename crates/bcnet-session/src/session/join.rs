@@ -300,7 +300,7 @@ impl<E: Engine> Session<E> {
     /// S-30, S-31: a newcomer enters the game.
     pub(super) fn enter(&mut self, peer: PeerId, now: Time) {
         self.start_clock(now);
-        self.introduce(peer, now);
+        self.introduce(peer);
         self.send_mission(peer, now);
         self.send_scores(peer, now);
         self.send_ships(peer, now);

@@ -181,7 +181,7 @@ impl<E: Engine> Session<E> {
         let is_meant = |session: &Self, to| {
             !team || to == peer || session.member(to).is_some_and(|member| member.team == own_team)
         };
-        self.relay(peer, Said { source, rank: Rank::First, payload }, is_meant, now);
+        self.relay(peer, Said { source, rank: Rank::Word, payload }, is_meant, now);
         self.tell(Event::Chat { peer, name, text, team });
         Ok(())
     }

@@ -234,8 +234,9 @@ fn states_do_not_queue_up_behind_a_full_line() {
         [&[0x1C][..], &object.to_le_bytes(), &time.to_le_bytes(), &bytes("pl-1C-9D")[9..]].concat()
     };
     world.clients[2].deaf = true;
-    for n in 0..30 {
-        world.send(0, &[&[0xCD, n][..], &[0; 300]].concat());
+    let deaf = world.id(2);
+    for _ in 0..60 {
+        world.session.say_to(deaf, &"x".repeat(200), world.now);
     }
     world.run(SECOND);
     let subsystems = bytes("pl-1C-20");

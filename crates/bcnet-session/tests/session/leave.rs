@@ -189,21 +189,48 @@ fn a_silent_player_does_not_hold_up_the_end() {
     assert!(world.session.is_closed());
 }
 
-/// S-54
+/// S-54: whatever others say to a player that is silent for a while, it stays, and they go on.
+#[test]
+fn nobody_is_dropped_for_what_others_say() {
+    let transport = bcnet_transport::Config { queue_bytes: 4000, ..bcnet_transport::Config::default() };
+    let mut world = playing(Config { transport, ..Config::default() }, 3);
+    world.clients[0].silent = true;
+    let line = [&[0x2C, 3, 0, 0, 0, 200, 0][..], &[b'x'; 200]].concat();
+    for step in 0..300 {
+        world.send(1, &bytes("pl-07").map_related());
+        world.send_loose(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
+        if step % 10 == 0 {
+            world.send(1, &line);
+        }
+        world.run(SECOND / 10);
+    }
+    assert_eq!(world.session.status(world.now).in_game, 3);
+    let anomalies = &world.session.counters().anomalies;
+    assert!(anomalies.count(Anomaly::Stuck) == 0 && anomalies.count(Anomaly::Backlog) > 0, "{anomalies:?}");
+    let shots = world.take(2).iter().filter(|payload| payload[0] == 7).count();
+    assert_eq!(shots, 300);
+    world.clients[0].silent = false;
+    world.run(10 * SECOND);
+    world.take(0);
+    world.send(1, &line);
+    world.run(SECOND);
+    assert!(world.take(0).contains(&line), "it is heard again");
+}
+
+/// S-54: who does not take what the server itself must tell is dropped.
 #[test]
 fn a_player_that_takes_nothing_is_dropped_and_the_others_go_on() {
     let transport = bcnet_transport::Config { queue_bytes: 4000, ..bcnet_transport::Config::default() };
     let mut world = playing(Config { transport, ..Config::default() }, 3);
     world.clients[0].silent = true;
-    for _ in 0..300 {
-        world.send(1, &bytes("pl-07").map_related());
-        world.send_loose(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
+    for _ in 0..100 {
+        world.session.say("The server goes down for maintenance in a while", world.now);
         world.run(SECOND / 10);
     }
     assert_eq!(world.session.status(world.now).players, 2);
     assert_eq!(world.session.counters().anomalies.count(Anomaly::Stuck), 1);
-    let shots = world.take(2).iter().filter(|payload| payload[0] == 7).count();
-    assert_eq!(shots, 300);
+    let said = world.take(2).iter().filter(|payload| payload[0] == 0x2C).count();
+    assert_eq!(said, 100);
     let left = world
         .events
         .iter()

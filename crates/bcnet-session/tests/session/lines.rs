@@ -15,7 +15,7 @@ fn nothing_overtakes_the_ship_that_it_names() {
     let mut world = playing(Config::default(), 3);
     let (own, other) = (0x3FFF_FFFF_u32, 0x4003_FFFF_u32);
     world.clients[2].deaf = true;
-    for n in 0..120 {
+    for n in 0..80 {
         world.send(0, &[0xCD, n]);
     }
     let new = ship(0, 2, own);
@@ -37,9 +37,9 @@ fn nothing_overtakes_the_ship_that_it_names() {
     let place = |wanted: &[u8]| heard.iter().position(|payload| payload == wanted).expect("it was heard");
     let numbers: Vec<u8> =
         heard.iter().filter(|payload| payload[0] == 0xCD).map(|payload| payload[1]).collect();
-    assert_eq!(numbers, (0..120).collect::<Vec<u8>>());
+    assert_eq!(numbers, (0..80).collect::<Vec<u8>>());
     let exploding = heard.iter().position(|payload| payload[0] == 0x06).expect("it explodes");
-    assert!(place(&[0xCD, 119]) < place(&new) && place(&new) < place(&target), "{heard:02X?}");
+    assert!(place(&[0xCD, 79]) < place(&new) && place(&new) < place(&target), "{heard:02X?}");
     assert!(place(&target) < place(&line) && place(&new) < exploding, "{heard:02X?}");
 }
 
@@ -52,7 +52,7 @@ fn a_newcomer_does_not_overtake_who_had_its_place() {
     world.run(SECOND);
     world.take(deaf);
     world.clients[deaf].deaf = true;
-    for n in 0..120 {
+    for n in 0..80 {
         world.send(0, &[0xCD, n]);
     }
     world.run(SECOND / 2);
@@ -67,11 +67,11 @@ fn a_newcomer_does_not_overtake_who_had_its_place() {
     let heard = world.take(deaf);
     let numbers: Vec<u8> =
         heard.iter().filter(|payload| payload[0] == 0xCD).map(|payload| payload[1]).collect();
-    assert_eq!(numbers, (0..120).collect::<Vec<u8>>());
+    assert_eq!(numbers, (0..80).collect::<Vec<u8>>());
     let place =
         |what: &dyn Fn(&[u8]) -> bool| heard.iter().position(|payload| what(payload)).expect("it was heard");
     let order = [
-        place(&|payload| payload == [0xCD, 119]),
+        place(&|payload| payload == [0xCD, 79]),
         place(&|payload| payload[0] == 0x14),
         place(&|payload| payload[0] == 0x17 && payload.ends_with(&[leaver.0])),
         place(&|payload| payload[0] == 0x18),

@@ -22,6 +22,15 @@ pub enum Quality {
     Unreliable,
 }
 
+/// The most that may be under way to a peer: game messages that it has not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// How many.
+    pub messages: usize,
+    /// How much they take on the way, headers included, if each is alone in its datagram. One message is always allowed.
+    pub bytes: usize,
+}
+
 /// Whether the line to a peer takes one more message, so that what cannot wait is not late for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
@@ -29,7 +38,7 @@ pub enum Room {
     Some,
     /// As much is under way as may be.
     None,
-    /// It might, but round trips tell that a queue has built up on the way.
+    /// The same, and round trips tell that a queue has built up on the way.
     Queueing,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
 use bcnet_transport::{
-    Cause, Config, Connect, Endpoint, Engine, Event, Leave, Quality, Room, SendError, Time,
+    Allowance, Cause, Config, Connect, Endpoint, Engine, Event, Leave, Quality, Room, SendError, Time,
 };
 
 use crate::heap;
@@ -364,7 +364,8 @@ fn a_short_buffer_is_a_mistake_of_the_caller() {
 #[test]
 fn what_may_wait_leaves_room_for_what_cannot() {
     let mut host = measured();
-    let room = |host: &mut End, len: usize, max: usize, now| {
+    let room = |host: &mut End, len: usize, messages: usize, now| {
+        let max = Allowance { messages, bytes: usize::MAX };
         host.endpoint.send_if_room(PeerId(2), &vec![7; len], max, now).expect("a peer")
     };
     for _ in 0..3 {
@@ -381,31 +382,43 @@ fn what_may_wait_leaves_room_for_what_cannot() {
     host.send(PeerId(2), b"chat", ms(300));
     let said = said(&host.flush(ms(300)));
     assert_eq!(said.len(), taken + 1);
-    let gone = host.endpoint.send_if_room(PeerId(9), b"x", 1, ms(300));
+    let one = Allowance { messages: 1, bytes: usize::MAX };
+    let gone = host.endpoint.send_if_room(PeerId(9), b"x", one, ms(300));
     assert_eq!(gone, Err(SendError::UnknownPeer(PeerId(9))));
     host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(300)).expect("a peer");
-    let leaving = host.endpoint.send_if_room(PeerId(2), b"x", 1, ms(300));
+    let leaving = host.endpoint.send_if_room(PeerId(2), b"x", one, ms(300));
     assert_eq!(leaving, Err(SendError::Leaving(PeerId(2))));
 }
 
-/// T-63: while round trips show a queue, less may be under way, and small messages count for their headers.
+/// S-43: what may wait is limited by what it takes on the way, headers included, and one message may always be under way.
 #[test]
-fn what_may_wait_waits_for_a_queue_on_the_way() {
+fn what_may_wait_is_limited_by_its_bytes() {
+    let mut host = measured();
+    let mut room = |len: usize, bytes: usize| {
+        let max = Allowance { messages: 100, bytes };
+        host.endpoint.send_if_room(PeerId(2), &vec![7; len], max, ms(200)).expect("a peer")
+    };
+    assert_eq!([room(400, 100), room(1, 100)], [Room::Some, Room::None], "one may always be under way");
+    // 405 bytes with its header, and 30 more for those of UDP and IP.
+    assert_eq!([room(100, 564), room(100, 565)], [Room::None, Room::Some]);
+}
+
+/// S-43: what finds no room is told whether round trips show a queue.
+#[test]
+fn what_may_wait_hears_of_a_queue_on_the_way() {
     let mut host = measured();
     let mut now = ms(200);
+    let one = Allowance { messages: 1, bytes: usize::MAX };
+    let mut told = Vec::new();
     // The round trip rises from 100 to 700 ms.
     for seq in 0..40 {
         host.send(PeerId(2), b"x", now);
         host.flush(now);
+        told.push(host.endpoint.send_if_room(PeerId(2), b"x", one, now).expect("a peer"));
         now = now + Duration::from_millis(700.min(100 + 30 * u64::from(seq)));
         host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
     }
-    let taken = (0..1000).take_while(|_| {
-        let room = host.endpoint.send_if_room(PeerId(2), b"x", 1000, now).expect("a peer");
-        assert_ne!(room, Room::None);
-        room == Room::Some
-    });
-    // Half of the least budget, 36 bytes for each.
-    let taken = taken.count();
-    assert!((50..=60).contains(&taken), "{taken}");
+    let queueing = told.iter().position(|room| *room == Room::Queueing);
+    assert!(queueing.is_some_and(|at| (2..12).contains(&at)), "{told:?}");
+    assert!(told.iter().skip(queueing.unwrap_or(0)).all(|room| *room == Room::Queueing), "{told:?}");
 }
