@@ -320,7 +320,8 @@ fn one_player_cannot_delay_what_others_say_on_a_thin_line() {
     }
 }
 
-/// S-43: who fires at a player that creates one large torpedo after the other is heard in time, all the same.
+/// S-43: who fires at a player that creates one large torpedo after the other is heard in time, all the same: when the one
+/// under way has arrived and the one that waits is on its way.
 #[test]
 fn creations_do_not_delay_who_names_their_owner() {
     let (own, other) = (0x4003_FFFF_u32.to_le_bytes(), 0x3FFF_FFFF_u32.to_le_bytes());
@@ -335,7 +336,7 @@ fn creations_do_not_delay_who_names_their_owner() {
         let delays = delays_after(&mut arena, &Flood::new(&torpedo, Quality::Reliable, 60), &fire);
         let added = |share| percentile(&delays, share) - percentile(&undisturbed, share);
         println!("{kind:?}, creations: {:?} more at 95 %, {:?} at most", added(95), added(100));
-        assert!(added(95) <= MAX_ADDED && added(100) <= 2 * MAX_ADDED, "{kind:?}: {delays:?}");
+        assert!(added(100) <= MAX_ADDED + MAX_ADDED / 4, "{kind:?}: {delays:?}");
         let counters = arena.session.counters();
         assert!(counters.anomalies.count(Anomaly::Backlog) > 500, "there was a flood: {counters:?}");
         let torpedoes = arena.players[2].heard.iter().filter(|(_, payload)| *payload == torpedo).count();
