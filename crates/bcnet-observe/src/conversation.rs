@@ -5,9 +5,10 @@ use core::fmt;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
+use crate::acks::AckStyle;
 use crate::state::ConversationState;
-use crate::{ConversationId, Limits, Queues, Side, Traffic};
-use bcnet_wire::{PeerId, Role, Time};
+use crate::{AckLives, ConversationId, Limits, Queues, Side, Traffic};
+use bcnet_wire::{MessageId, PeerId, Role, Time};
 
 /// A conversation as far as it was seen.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +88,41 @@ impl Conversation<'_> {
     /// Returns how many ACKs are in the outbox of this side.
     #[must_use]
     pub fn owed_acks(&self, side: Side) -> usize {
-        self.0.side_state(side).owed.len()
+        self.0.side_state(side).owed.len(self.0.last)
+    }
+
+    /// Returns whether this side repeats its ACKs, as stock does, once it has shown it. Until then it is taken for stock.
+    #[must_use]
+    pub const fn repeats_acks(&self, side: Side) -> Option<bool> {
+        match self.0.side_state(side).owed.style() {
+            AckStyle::Unknown => None,
+            AckStyle::Stock => Some(true),
+            AckStyle::Once => Some(false),
+        }
+    }
+
+    /// Returns how often this side sent the ACKs that are not in its outbox any more, and how long they were there.
+    #[must_use]
+    pub const fn ack_lives(&self, side: Side) -> &AckLives {
+        self.0.side_state(side).owed.lives()
+    }
+
+    /// Returns the same of the ACKs that are in the outbox of this side.
+    #[must_use]
+    pub fn kept_acks(&self, side: Side) -> AckLives {
+        self.0.side_state(side).owed.still_kept(self.0.last)
+    }
+
+    /// Returns the parts that this side has certainly queued and not sent: the first part of their message has said how
+    /// many there are, and nothing was sent that was queued behind them. What else waits for its first sending does not
+    /// show on the wire.
+    #[must_use]
+    pub fn unsent_parts(&self, side: Side, now: Time) -> Vec<MessageId> {
+        let state = self.0.side_state(side);
+        let [_, game] = &state.numbers;
+        let over = self.0.is_over(side, state, now);
+        let latest = game.latest().filter(|_| !over);
+        latest.map(|seq| state.sent.unsent_parts(seq).collect()).unwrap_or_default()
     }
 
     pub(crate) fn queues(&self, side: Side, now: Time, limits: &Limits) -> Queues {
@@ -97,7 +132,11 @@ impl Conversation<'_> {
         if self.0.is_over(side, &state, now) {
             return Queues { peer, retransmit: Vec::new(), acks: Vec::new() };
         }
-        Queues { peer, retransmit: state.sent.entries(now).collect(), acks: state.owed.entries().collect() }
+        Queues {
+            peer,
+            retransmit: state.sent.entries(now).collect(),
+            acks: state.owed.entries(now).collect(),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod acks;
 mod cause;
 mod conversation;
 mod finding;
+mod handled;
 mod non_stock;
 mod numbers;
 mod parsed;
@@ -32,10 +33,12 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
+pub use acks::AckLives;
 pub use bcnet_wire::{QueuedAck, QueuedMessage, Queues};
 use bcnet_wire::{Reason, Time, WireError};
 pub use conversation::Conversation;
 pub use finding::{About, Finding, Missed, RetransmitCause, What};
+pub use handled::HandledAck;
 pub use non_stock::NonStock;
 pub use parsed::{Content, MessageBuffer, Parsed};
 use state::ConversationState;
@@ -109,6 +112,8 @@ pub struct Observer {
     /// Where `advance` and `finish` go on, if there was no room for the findings of all.
     advanced: Option<ConversationId>,
     finished: Option<ConversationId>,
+    /// Whether what is done with each ACK is kept.
+    follows_acks: bool,
 }
 
 impl Observer {
@@ -124,6 +129,7 @@ impl Observer {
             looked: Time::ZERO,
             advanced: None,
             finished: None,
+            follows_acks: false,
         }
     }
 
@@ -190,7 +196,11 @@ impl Observer {
         }
         let id = ConversationId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.conversations.insert(id, ConversationState::new(id, [from, to], at));
+        let mut state = ConversationState::new(id, [from, to], at);
+        if self.follows_acks {
+            state.sides.iter_mut().for_each(|side| side.handled = Some(VecDeque::new()));
+        }
+        self.conversations.insert(id, state);
         self.by_addresses.insert(unordered(from, to), id);
         id
     }
@@ -221,7 +231,8 @@ impl Observer {
     /// the findings and call it again.
     #[must_use]
     pub fn finish(&mut self, now: Time) -> bool {
-        self.finished = self.each(self.finished, now, |state, _, tell| state.finish(tell));
+        let limits = self.limits;
+        self.finished = self.each(self.finished, now, |state, _, tell| state.finish(tell, &limits));
         self.finished.is_none()
     }
 

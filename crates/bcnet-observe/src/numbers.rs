@@ -24,6 +24,11 @@ impl Numbers {
         self.missing.is_empty()
     }
 
+    /// Returns the latest number that was used, if any was.
+    pub(crate) fn latest(&self) -> Option<Seq> {
+        self.first.map(|_| Seq(self.next.0.wrapping_sub(1)))
+    }
+
     /// Returns whether the number was used before anything of this stream was seen.
     pub(crate) fn is_before_first(&self, seq: Seq) -> bool {
         self.first.is_none_or(|first| seq.distance_from(first) < 0)

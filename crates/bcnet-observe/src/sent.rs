@@ -41,6 +41,8 @@ pub(crate) struct SentMessage {
     pub(crate) queued: bool,
     /// Tells a new message under an old number from a repeat.
     pub(crate) fingerprint: u64,
+    /// Of a first part: how many parts were sent at least once, and of how many.
+    pub(crate) parts: (u8, u8),
 }
 
 impl SentMessage {
@@ -167,6 +169,18 @@ impl SentMessages {
         self.queue.iter().filter_map(|key| self.messages.get(*key))
     }
 
+    /// Returns what waits for an ACK, in the order of first sending.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = MessageId> {
+        self.queued().map(|sent| sent.about.id)
+    }
+
+    /// Returns the parts of a message that its first part has announced and that were not sent yet.
+    pub(crate) fn unsent_parts(&self, seq: Seq) -> impl Iterator<Item = MessageId> {
+        let first = MessageId { channel: Channel::Game, seq, part: Some(0) };
+        let (sent, total) = self.get(Key::new(first)).map_or((0, 0), |sent| sent.parts);
+        (sent..total).map(move |part| MessageId { part: Some(part), ..first })
+    }
+
     pub(crate) fn entries(&self, now: Time) -> impl Iterator<Item = QueuedMessage> {
         self.queued().filter(move |sent| now.micros_since(sent.first) <= GIVE_UP).map(|sent| QueuedMessage {
             id: sent.about.id,
@@ -183,6 +197,11 @@ impl SentMessages {
             && let Some(oldest) = self.settled.pop_front().or_else(|| self.queue.pop_front())
         {
             self.forget(oldest);
+        }
+        if let Some(part) = sent.about.id.part.filter(|part| *part > 0)
+            && let Some(first) = self.messages.get_mut(Key::new(MessageId { part: Some(0), ..sent.about.id }))
+        {
+            first.parts.0 = first.parts.0.max(part.saturating_add(1));
         }
         self.messages.insert(key, sent);
         self.calm_until = self.calm_until.min(sent.calm_until());

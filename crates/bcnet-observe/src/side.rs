@@ -4,6 +4,7 @@
 //! show in what it sends now: such arrivals stay `unread` until its next datagram tells.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::acks::{AckOutbox, AckStyle};
@@ -19,8 +20,18 @@ use bcnet_wire::{Channel, Message, MessageId, PeerId, Seq, Time};
 pub(crate) enum Arrival {
     /// A reliable message.
     Message(MessageId),
-    /// An ACK.
+    /// An ACK that may clear something.
     Ack(MessageId),
+    /// An ACK that clears nothing; noted only for who follows ACKs.
+    SpareAck(MessageId),
+}
+
+/// Something that has reached a node and is perhaps not read.
+#[derive(Debug, Clone, Copy)]
+struct Unread {
+    at: Time,
+    mark: u64,
+    arrival: Arrival,
 }
 
 #[derive(Debug, Clone)]
@@ -41,11 +52,22 @@ pub(crate) struct SideState {
     /// The split messages that were told to be stuck.
     pub(crate) stuck: VecDeque<Seq>,
     pub(crate) last_datagram: DatagramFill,
-    unread: VecDeque<(Time, Arrival)>,
+    unread: VecDeque<Unread>,
+    /// The ACKs that it has read, if they are followed.
+    pub(crate) handled: Option<VecDeque<ReadAck>>,
     /// The shortest time between two of its datagrams, which is no shorter than its tick.
     tick: u64,
     /// The latest datagrams with reliable messages, to know copies that the network made.
     recent: [(u64, Time); 8],
+}
+
+/// An ACK that a node has read, with what waited for one then.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadAck {
+    pub(crate) at: Time,
+    pub(crate) mark: u64,
+    pub(crate) id: MessageId,
+    pub(crate) waiting: Vec<MessageId>,
 }
 
 /// How a side's silence stands.
@@ -81,6 +103,7 @@ impl SideState {
             stuck: VecDeque::new(),
             last_datagram: DatagramFill::default(),
             unread: VecDeque::new(),
+            handled: None,
             tick: SLOWEST_TICK,
             recent: [(0, Time::ZERO); 8],
         }
@@ -126,18 +149,20 @@ impl SideState {
 
     /// What was seen on its way to the node has not arrived.
     pub(crate) fn forget_unread(&mut self, arrival: Arrival) {
-        self.unread.retain(|(_, other)| *other != arrival);
+        let spare = if let Arrival::Ack(id) = arrival { Some(Arrival::SpareAck(id)) } else { None };
+        self.unread.retain(|other| other.arrival != arrival && Some(other.arrival) != spare);
     }
 
-    /// Something reaches the node at `at`. `restarted` hears how often an ACK was sent that is owed anew.
+    /// Something reaches the node at `at`, in the datagram `mark`. `restarted` hears how often an ACK was sent that is
+    /// owed anew.
     pub(crate) fn arrive(
         &mut self,
-        at: Time,
+        (at, mark): (Time, u64),
         arrival: Arrival,
         limits: &Limits,
         restarted: impl FnMut(MessageId, u32),
     ) {
-        self.unread.push_back((at, arrival));
+        self.unread.push_back(Unread { at, mark, arrival });
         if self.unread.len() > limits.messages {
             self.read(1, limits, restarted);
         }
@@ -167,7 +192,7 @@ impl SideState {
 
     /// Returns how many of the unread arrivals the node must have read before it made `datagram`.
     fn shown_read(&self, at: Time, datagram: &Parsed<'_>) -> usize {
-        let ticked = |(arrived, _): &&(Time, Arrival)| arrived.plus(self.tick) <= at;
+        let ticked = |unread: &&Unread| unread.at.plus(self.tick) <= at;
         let mut read = self.unread.iter().take_while(ticked).count();
         let mut unread_from = self.unread.len();
         let late = self.late_within();
@@ -180,7 +205,7 @@ impl SideState {
                 }
             } else if let Some(id) = message.id()
                 && let Some(place) = self.place(Arrival::Ack(id))
-                && self.unread.get(place).is_some_and(|(arrived, _)| at.micros_since(*arrived) <= late)
+                && self.unread.get(place).is_some_and(|unread| at.micros_since(unread.at) <= late)
             {
                 // It would not send again what it knows to have arrived.
                 unread_from = unread_from.min(place);
@@ -189,8 +214,13 @@ impl SideState {
         read.min(unread_from)
     }
 
+    /// Returns whether a message has reached the node that it has perhaps not read.
+    pub(crate) fn has_unread(&self, id: MessageId) -> bool {
+        self.place(Arrival::Message(id)).is_some()
+    }
+
     fn place(&self, arrival: Arrival) -> Option<usize> {
-        self.unread.iter().position(|(_, other)| *other == arrival)
+        self.unread.iter().position(|unread| unread.arrival == arrival)
     }
 
     /// The tick in which the node has sent something ends: everything is read.
@@ -199,9 +229,16 @@ impl SideState {
     }
 
     fn read(&mut self, count: usize, limits: &Limits, mut restarted: impl FnMut(MessageId, u32)) {
-        for (at, arrival) in self.unread.drain(..count) {
+        for Unread { at, mark, arrival } in self.unread.drain(..count) {
+            if let (Some(handled), Arrival::Ack(id) | Arrival::SpareAck(id)) = (&mut self.handled, arrival) {
+                if handled.len() > 2 * limits.messages {
+                    handled.pop_front();
+                }
+                handled.push_back(ReadAck { at, mark, id, waiting: self.sent.waiting().collect() });
+            }
             match arrival {
                 Arrival::Ack(id) => self.sent.settle(Key::new(id)),
+                Arrival::SpareAck(_) => {}
                 Arrival::Message(id) => {
                     let sends = self.owed.owe(id, at, limits.messages);
                     if sends > 1 {

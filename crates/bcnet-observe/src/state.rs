@@ -10,7 +10,7 @@ use crate::side::{Quiet, SideState};
 use crate::step::{Contents, DatagramStep, is_heard};
 use crate::stock::{LINGER, SECOND, TIMEOUT};
 use crate::{ConversationId, Limits, NO_MARK, Parsed, Side, Teller};
-use bcnet_wire::{Body, Channel, Message, MessageId, PeerId, Seq, Time};
+use bcnet_wire::{Body, Channel, Data, Delivery, Message, MessageId, PeerId, Seq, Time};
 
 /// The message that ends a conversation.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +126,12 @@ impl ConversationState {
                     self.goodbye = None;
                     self.sides.iter_mut().for_each(SideState::restart);
                 }
-                Body::ConnectReply { assigned } => self.side_state_mut(side.other()).id = Some(assigned),
+                Body::ConnectReply { assigned } => {
+                    self.side_state_mut(side.other()).id = Some(assigned);
+                    if datagram.messages().iter().any(is_cookie) {
+                        self.side_state_mut(side).owed.assume_once();
+                    }
+                }
                 Body::ConnectRequest { .. }
                 | Body::Identity { .. }
                 | Body::Boot { .. }
@@ -232,11 +237,19 @@ impl ConversationState {
     }
 
     /// The end of the capture: what is open stays so.
-    pub(crate) fn finish(&mut self, tell: &mut Teller<'_>) {
+    pub(crate) fn finish(&mut self, tell: &mut Teller<'_>, limits: &Limits) {
         for side in [Side::First, Side::Second] {
+            if self.side_state(side).handled.is_some() {
+                self.side_state_mut(side).read_after(limits, |_, _| {});
+            }
             close(self.side_state_mut(side), side, |_| true, tell);
         }
     }
+}
+
+/// Returns whether a message is what only bcnet sends, behind its connect reply (T-76).
+const fn is_cookie(message: &Message<'_>) -> bool {
+    matches!(message, Message::Data(Data { delivery: Delivery::Reliable(_), payload: [], .. }))
 }
 
 /// Returns a number that never came: the capture has missed it if it has missed other things.

@@ -9,7 +9,7 @@ use crate::side::{Arrival, DatagramFill, SideState};
 use crate::stock::{ROOM, Rhythm};
 use crate::traffic::opcode;
 use crate::{Limits, NonStock, Parsed, Side, Teller};
-use bcnet_wire::{Body, Control, Message, MessageId, PeerId, Time};
+use bcnet_wire::{Body, Control, Data, Delivery, Message, MessageId, Part, PeerId, Time};
 
 /// What a datagram has in it: most questions are about what most datagrams have not.
 #[derive(Default)]
@@ -112,7 +112,8 @@ impl DatagramStep<'_, '_> {
     fn ack(&mut self, id: MessageId, together: &[Message<'_>], copy: bool) {
         let (at, side, limits) = (self.tell.at, self.side, self.limits);
         if !copy {
-            let (waited, over) = self.sender.owed.send(id, at, limits.messages);
+            let again = !self.sender.has_unread(id);
+            let (waited, over) = self.sender.owed.send(id, again, at, limits.messages);
             if let Some(waited) = waited {
                 self.sender.turnaround.note(waited);
             }
@@ -144,13 +145,24 @@ impl DatagramStep<'_, '_> {
             }
         }
         if queued {
-            self.receiver.arrive(at, Arrival::Ack(id), limits, |_, _| {});
+            self.receiver.arrive((at, self.tell.mark), Arrival::Ack(id), limits, |_, _| {});
+        } else {
+            self.note_spare(id);
         }
         self.explain(key, together);
     }
 
+    /// The receiver gets an ACK that clears nothing.
+    fn note_spare(&mut self, id: MessageId) {
+        if self.receiver.handled.is_some() {
+            let place = (self.tell.at, self.tell.mark);
+            self.receiver.arrive(place, Arrival::SpareAck(id), self.limits, |_, _| {});
+        }
+    }
+
     /// An ACK for something that was not seen.
     fn unknown_ack(&mut self, id: MessageId) {
+        self.note_spare(id);
         if self.receiver.sent.note_wrong_form(id) {
             return;
         }
@@ -192,7 +204,7 @@ impl DatagramStep<'_, '_> {
         let (at, mark, side, limits) = (self.tell.at, self.tell.mark, self.side, self.limits);
         let tell = &mut *self.tell;
         if self.heard {
-            self.receiver.arrive(at, Arrival::Message(id), limits, |id, times| {
+            self.receiver.arrive((at, mark), Arrival::Message(id), limits, |id, times| {
                 tell.tell(side.other(), What::RepeatedAck { id, times });
             });
         }
@@ -224,6 +236,7 @@ impl DatagramStep<'_, '_> {
             wrong_form: false,
             queued: true,
             fingerprint: print,
+            parts: (1, part_count(message)),
         };
         self.sender.sent.insert(sent, limits.messages);
         true
@@ -334,6 +347,15 @@ const fn ghost(id: MessageId, at: Time) -> SentMessage {
         wrong_form: false,
         queued: false,
         fingerprint: UNSEEN,
+        parts: (0, 0),
+    }
+}
+
+/// Returns how many parts a first part announces.
+const fn part_count(message: &Message<'_>) -> u8 {
+    match message {
+        Message::Data(Data { delivery: Delivery::Fragment(_, Part::First { total }), .. }) => total.get(),
+        Message::Data(_) | Message::Ack(_) | Message::Keepalive | Message::Control(_) => 0,
     }
 }
 

@@ -24,6 +24,7 @@ mod master;
 mod masters;
 mod proxy;
 mod query;
+mod queue_dump;
 mod random;
 mod recorder;
 mod reply_addresses;

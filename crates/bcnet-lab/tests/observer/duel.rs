@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_lab::{Faults, Link, NodeBehavior, Rng};
 use bcnet_observe::Queues;
-use bcnet_transport::wire::PeerId;
+use bcnet_transport::wire::{MessageId, PeerId};
 use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Event, Quality, Time, cipher};
 
 /// One end.
@@ -26,7 +26,7 @@ pub(crate) enum Engine {
 
 impl Node {
     fn host(engine: Engine) -> Self {
-        let params = Params { address: *HOST.ip(), ..Params::default() };
+        let params = Params { address: *HOST.ip(), trace: true, ..Params::default() };
         match engine {
             Engine::Stock | Engine::PlainAcks => Self::Stock(Box::new(Stock::host(params))),
             Engine::Bcnet => Self::Bcnet(Box::new(Endpoint::host(Config::default()))),
@@ -35,9 +35,10 @@ impl Node {
 
     fn client(engine: Engine, nonce: u32) -> Self {
         let own = *CLIENT.ip();
+        let params = Params { trace: true, ..Params::default() };
         match engine {
             Engine::Stock | Engine::PlainAcks => {
-                Self::Stock(Box::new(Stock::connect(Params::default(), HOST, own, nonce, &[], Time::ZERO)))
+                Self::Stock(Box::new(Stock::connect(params, HOST, own, nonce, &[], Time::ZERO)))
             }
             Engine::Bcnet => {
                 let config = Config::default();
@@ -69,6 +70,17 @@ impl Node {
         match self {
             Self::Stock(stock) => stock.dump(peer).map(|dump| crate::queues(&dump)),
             Self::Bcnet(endpoint) => endpoint.snapshot(peer, now).map(|snapshot| Queues::from(&snapshot)),
+        }
+    }
+
+    /// The ACKs that the engine has looked at since it was asked last, with what waited for one then; nothing of an engine
+    /// that does not tell.
+    pub(crate) fn handled_acks(&mut self) -> Vec<(MessageId, Vec<MessageId>)> {
+        match self {
+            Self::Stock(stock) => std::iter::from_fn(|| stock.poll_trace())
+                .map(|handled| (handled.id, handled.waiting))
+                .collect(),
+            Self::Bcnet(_) => Vec::new(),
         }
     }
 
@@ -113,7 +125,7 @@ pub(crate) trait Watcher {
     /// A datagram reaches a node's socket.
     fn arrived(&mut self, node: usize, number: u64, now: Time, bytes: &[u8]);
     /// A node had a turn, with or without something to send.
-    fn serviced(&mut self, node: usize, engine: &Node, sent: bool, now: Time);
+    fn serviced(&mut self, node: usize, engine: &mut Node, sent: bool, now: Time);
 }
 
 /// Host and client on two links, with traffic drawn from a seed.
@@ -168,7 +180,7 @@ impl Duel {
                 self.say(turn, bytes);
                 self.launch(turn, now, bytes, watcher);
             }
-            watcher.serviced(turn, &self.nodes[turn], !out.is_empty(), now);
+            watcher.serviced(turn, &mut self.nodes[turn], !out.is_empty(), now);
             self.turns[turn].0 += self.turns[turn].1;
         }
     }

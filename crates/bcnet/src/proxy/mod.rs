@@ -73,6 +73,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
 
+    /// Log what each side does with every ACK that it gets: what it clears, and what waited then
+    #[arg(long)]
+    handle_acks: bool,
+
     /// Write what players and server say to a ring of capture files for Wireshark, with remarks on what is wrong
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
@@ -157,6 +161,7 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
             ..defaults
         },
         queues: args.queues.map(|seconds| Duration::from_secs(seconds.into())),
+        handle_acks: args.handle_acks,
         advertise: args.advertise.unwrap_or(0),
         recorder: args.write.clone().map(ring).map(Recorder::start).transpose()?,
     })

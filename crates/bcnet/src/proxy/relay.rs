@@ -30,6 +30,8 @@ pub(super) struct Setup {
     pub(super) config: Config,
     /// How often to print the queues.
     pub(super) queues: Option<Duration>,
+    /// Whether to log what is done with each ACK.
+    pub(super) handle_acks: bool,
     pub(super) advertise: u16,
     pub(super) recorder: Option<Recorder>,
 }
@@ -106,14 +108,14 @@ impl Service for Relay {
 
 impl Relay {
     pub(super) fn new(setup: Setup, event_loop: &EventLoop<Self>) -> anyhow::Result<Self> {
-        let Setup { listen, upstream: name, config, queues, advertise, recorder } = setup;
+        let Setup { listen, upstream: name, config, queues, handle_acks, advertise, recorder } = setup;
         let upstream = name.resolve_beside(listen)?;
         check_sources(&config.sources, upstream)?;
         let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
         let port = socket.local()?.port();
         let sockets = Sockets::new(socket, event_loop.registrar()?)?;
         Ok(Self {
-            watch: Watch::new(queues, recorder.is_some()),
+            watch: Watch::new(queues, recorder.is_some(), handle_acks),
             proxy: Proxy::new(config),
             silence: Silence::default(),
             listen,

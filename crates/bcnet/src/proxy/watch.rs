@@ -5,11 +5,12 @@ use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_observe::{Content, Finding, Limits, Observer, Side};
+use bcnet_observe::{Content, Finding, HandledAck, Limits, Observed, Observer, Side};
 use bcnet_transport::Time;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
 use crate::log::LineLimit;
+use crate::queue_dump::QueueDump;
 
 /// Looks at everything that passes and says what it sees.
 pub(super) struct Watch {
@@ -29,11 +30,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Prints the queues this often, if at all.
-    pub(super) fn new(every: Option<Duration>, remarks: bool) -> Self {
+    /// Prints the queues this often, if at all, and logs what is done with each ACK if that is wanted.
+    pub(super) fn new(every: Option<Duration>, remarks: bool, acks: bool) -> Self {
         let (output, writer) = tracing_appender::non_blocking(io::stdout());
+        let mut observer = Observer::new(LIMITS);
+        if acks {
+            observer.follow_acks();
+        }
         Self {
-            observer: Observer::new(LIMITS),
+            observer,
             every,
             next: every.map(|every| Time::ZERO + every),
             remarks,
@@ -58,8 +63,26 @@ impl Watch {
         now: Time,
     ) -> Option<String> {
         self.passed += 1;
-        self.observer.observe(self.passed, now, from, to, content);
+        if let Observed::Datagram(_, conversation, _) =
+            self.observer.observe(self.passed, now, from, to, content)
+        {
+            while let Some(handled) = self.observer.poll_handled_ack(conversation) {
+                self.log_ack(&handled);
+            }
+        }
         self.take_findings(now)
+    }
+
+    /// Logs what a node does with an ACK, as a hook in the original engine would.
+    fn log_ack(&self, handled: &HandledAck) {
+        let Some(talk) = self.observer.conversation(handled.conversation) else { return };
+        let (by, from) = (talk.address(handled.side), talk.address(handled.side.other()));
+        let text = handled.to_string();
+        let mut lines = text.lines();
+        let head = lines.next().unwrap_or_default();
+        let waiting = lines.map(str::trim).collect::<Vec<_>>().join(", ");
+        let cleared = handled.cleared().is_some();
+        tracing::info!(event = "handle_ack", %by, %from, cleared, waiting, "{head}");
     }
 
     /// Counts and logs what was found. What there is to remark on the last datagram.
@@ -116,29 +139,13 @@ impl Watch {
         let mut out = String::new();
         for talk in self.observer.conversations() {
             for side in [Side::First, Side::Second] {
-                let Some(queues) = self.observer.queues(talk.id(), side, now) else { continue };
-                let (from, to) = (talk.address(side), talk.address(side.other()));
-                let _ = writeln!(out, "# {from} to {to}\n[{}] {queues}", time_of_day(wall));
+                if let Some(dump) = QueueDump::take(&self.observer, talk, side, now) {
+                    dump.write(&mut out, wall);
+                }
             }
         }
         drop(self.output.write_all(out.as_bytes()));
     }
 }
 
-/// Returns in UTC, as dumps of the original engine write it.
-fn time_of_day(wall: Duration) -> String {
-    let (seconds, millis) = (wall.as_secs(), wall.subsec_millis());
-    format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
-}
-
 const LIMITS: Limits = Limits { conversations: 256, messages: 512, findings: 256 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_is_that_of_the_day() {
-        assert_eq!(time_of_day(Duration::from_millis(86_400_000 * 20_000 + 41_849_975)), "11:37:29.975");
-    }
-}

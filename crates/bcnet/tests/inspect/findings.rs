@@ -89,6 +89,15 @@ fn filters_choose_datagrams_messages_and_times() {
     assert!(shown(&["--kind", "ack"]).iter().all(|row| row.contains(",ack,")));
     assert_eq!(shown(&["--opcode", "chat"]), shown(&["--opcode", "0x2c"]));
     assert_eq!(shown(&["--opcode", "Chat"]).len(), 9);
+    let chats = shown(&["--opcode", "Chat"]);
+    assert_eq!(shown(&["--opcode", "Chat,StateUpdate"]), chats);
+    assert_eq!(shown(&["--opcode", "0x1c", "--opcode", "chat"]), chats);
+    assert!(shown(&["--opcode", "!Chat"]).iter().all(|row| !chats.contains(row)));
+    assert_eq!(shown(&["--opcode", "!Chat"]).len() + chats.len(), all.len());
+    // Sent twice, acknowledged once.
+    assert_eq!(shown(&["--seq", "2"]).len(), 3);
+    assert_eq!(shown(&["--seq", "2,0x0003"]).len(), 5);
+    assert_eq!(shown(&["--packet", "1", "--packet", "3-4"]), [&all[..1], &all[3..5]].concat());
     // The request was sent without an id.
     assert_eq!(shown(&["--peer", "2"]), all[1..]);
     assert_eq!(shown(&["--peer", "10.0.0.3"]).len(), 0);

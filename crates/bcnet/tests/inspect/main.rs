@@ -1,6 +1,7 @@
 //! `bcnet inspect` on captures and packet logs, as a user runs it.
 
 mod captures;
+mod dump_logs;
 mod findings;
 mod follow;
 mod formats;
@@ -9,3 +10,4 @@ mod places;
 mod report;
 #[path = "../run/mod.rs"]
 mod run;
+mod stories;

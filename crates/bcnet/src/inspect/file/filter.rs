@@ -1,15 +1,19 @@
 //! What of a capture is shown.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use bcnet_observe::{Conversation, Finding, Observer, Side};
 use bcnet_session::game::{self, Opcode};
-use bcnet_transport::wire::{Kind, Message, PeerId};
+use bcnet_transport::wire::{Kind, Message, PeerId, Seq};
 
-use super::Packet;
 use super::hold::{Loose, What};
 use super::log::{seconds, time_of_day};
+use super::{Packet, stories};
+use crate::queue_dump::time_of_day as clock_time;
 
 /// Which datagrams and messages are wanted; what is not set wants all.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -22,9 +26,17 @@ pub(super) struct Filter {
     #[arg(long, conflicts_with_all = WHOLE)]
     kind: Option<KindIs>,
 
-    /// Only game data with this opcode, by name or number (`Chat`, `0x2C`)
-    #[arg(long, conflicts_with_all = WHOLE)]
-    opcode: Option<OpcodeIs>,
+    /// Only game data with these opcodes, by name or number (`Chat`, `0x2C`); `!` in front leaves one out
+    #[arg(long, value_delimiter = ',', conflicts_with_all = WHOLE)]
+    opcode: Vec<OpcodeIs>,
+
+    /// Only messages with these sequence numbers and their ACKs
+    #[arg(long, value_name = "SEQ", value_delimiter = ',', value_parser = stories::sequence_number, conflicts_with_all = WHOLE)]
+    seq: Vec<u16>,
+
+    /// Only these packets: their numbers, or ranges (`7`, `100-120`)
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = WHOLE)]
+    packet: Vec<PacketIs>,
 
     /// Only from this time on: seconds from the start of the capture, or a time of day (UTC)
     #[arg(long, value_name = "TIME", conflicts_with_all = WHOLE)]
@@ -45,7 +57,9 @@ impl Filter {
         let options = [
             (self.peer.is_some(), "--peer"),
             (self.kind.is_some(), "--kind"),
-            (self.opcode.is_some(), "--opcode"),
+            (!self.opcode.is_empty(), "--opcode"),
+            (!self.seq.is_empty(), "--seq"),
+            (!self.packet.is_empty(), "--packet"),
             (self.from.is_some(), "--from"),
             (self.to.is_some(), "--to"),
             (self.anomalies, "--anomalies"),
@@ -55,7 +69,32 @@ impl Filter {
 
     /// Returns whether any message may be left out of a datagram that is shown.
     pub(super) const fn selects_messages(&self) -> bool {
-        self.kind.is_some() || self.opcode.is_some()
+        self.kind.is_some() || !self.opcode.is_empty() || !self.seq.is_empty()
+    }
+
+    /// Returns the peer that is wanted, as it was given.
+    pub(super) fn peer_text(&self) -> Option<String> {
+        self.peer.map(|peer| peer.to_string())
+    }
+
+    /// Returns whether a packet with this number is wanted.
+    pub(super) fn wants_packet(&self, number: u64) -> bool {
+        self.packet.is_empty() || self.packet.iter().any(|PacketIs(range)| range.contains(&number))
+    }
+
+    /// Returns whether a message is wanted that has this number, or acknowledges it.
+    pub(super) fn wants_seq(&self, seq: Option<Seq>) -> bool {
+        self.seq.is_empty() || seq.is_some_and(|Seq(seq)| self.seq.contains(&seq))
+    }
+
+    fn wants_opcode(&self, message: &Message<'_>) -> bool {
+        let opcode = bcnet_observe::opcode(message);
+        let is_named = |leave_out: bool| {
+            let of = self.opcode.iter().filter(move |named| named.leave_out == leave_out);
+            of.into_iter().any(|named| Some(named.opcode.0) == opcode)
+        };
+        let some_wanted = self.opcode.iter().any(|named| !named.leave_out);
+        !is_named(true) && (!some_wanted || is_named(false))
     }
 
     /// Returns whether a datagram is wanted, whatever is in it. `ids` are those of the two ends, `start` is when the
@@ -63,6 +102,7 @@ impl Filter {
     pub(super) fn wants(&self, packet: &Packet, ids: [Option<PeerId>; 2], start: u64) -> bool {
         self.peer.is_none_or(|peer| peer.matches([packet.from, packet.to], ids))
             && self.wants_time(packet.time.as_micros(), start)
+            && self.wants_packet(packet.number)
     }
 
     /// Returns whether a datagram is wanted, with what is in it and what was found in it.
@@ -111,15 +151,18 @@ impl Filter {
             && (!self.anomalies || finding.what.is_fault())
             && (self.peer.is_none() || between())
             && self.wants_time(finding.at.as_micros(), start)
+            && self.wants_packet(finding.mark)
     }
 
-    fn wants_time(&self, time: u64, start: u64) -> bool {
+    /// Returns whether this time is wanted, of a capture that begins at `start`.
+    pub(super) fn wants_time(&self, time: u64, start: u64) -> bool {
         self.from.is_none_or(|from| time >= from.on(start)) && self.to.is_none_or(|to| time <= to.on(start))
     }
 
     pub(super) fn wants_message(&self, message: &Message<'_>) -> bool {
         self.kind.is_none_or(|KindIs(kind)| message.kind() == kind)
-            && self.opcode.is_none_or(|OpcodeIs(opcode)| bcnet_observe::opcode(message) == Some(opcode.0))
+            && self.wants_opcode(message)
+            && (self.seq.is_empty() || self.wants_seq(seq_of(message)))
     }
 }
 
@@ -136,6 +179,16 @@ impl PeerIs {
             Self::Id(id) => ids.contains(&Some(id)),
             Self::Address(address) => ends.iter().any(|end| *end.ip() == address),
             Self::Socket(socket) => ends.contains(&socket),
+        }
+    }
+}
+
+impl fmt::Display for PeerIs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "{}", id.0),
+            Self::Address(address) => address.fmt(f),
+            Self::Socket(socket) => socket.fmt(f),
         }
     }
 }
@@ -166,26 +219,50 @@ impl FromStr for KindIs {
     }
 }
 
+/// Packets by their numbers.
+#[derive(Debug, Clone)]
+struct PacketIs(RangeInclusive<u64>);
+
+impl FromStr for PacketIs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let range = first.trim().parse().ok().zip(last.trim().parse().ok());
+        let range = range.filter(|(first, last)| first <= last);
+        range.map(|(first, last)| Self(first..=last)).ok_or("a number is wanted, or a range such as 100-120")
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
-struct OpcodeIs(Opcode);
+struct OpcodeIs {
+    opcode: Opcode,
+    leave_out: bool,
+}
 
 impl FromStr for OpcodeIs {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let (text, leave_out) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
         let named = game::TABLE
             .iter()
             .map(|row| row.opcode)
             .find(|opcode| opcode.name().is_some_and(|name| name.eq_ignore_ascii_case(text)));
         named
             .or_else(|| number(text).map(Opcode))
-            .map(Self)
+            .map(|opcode| Self { opcode, leave_out })
             .ok_or_else(|| "neither the name of an opcode nor a number from 0 to 255".into())
     }
 }
 
+/// Returns the number of a message, or that which it acknowledges.
+fn seq_of(message: &Message<'_>) -> Option<Seq> {
+    if let Message::Ack(ack) = message { Some(ack.id.seq) } else { message.id().map(|id| id.seq) }
+}
+
 #[derive(Debug, Clone, Copy)]
-enum Moment {
+pub(super) enum Moment {
     /// Microseconds from the start.
     After(u64),
     /// Microseconds since midnight.
@@ -194,7 +271,7 @@ enum Moment {
 
 impl Moment {
     /// Returns as a time of a capture that begins at `start`.
-    const fn on(self, start: u64) -> u64 {
+    pub(super) const fn on(self, start: u64) -> u64 {
         match self {
             Self::After(micros) => start.saturating_add(micros),
             Self::OfDay(micros) => {
@@ -202,6 +279,15 @@ impl Moment {
                 // A time long before the start is meant to be of the next day.
                 if today + DAY / 2 < start { today.saturating_add(DAY) } else { today }
             }
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(micros) => write!(f, "{}", *micros as f64 / 1e6),
+            Self::OfDay(micros) => f.write_str(&clock_time(Duration::from_micros(*micros))),
         }
     }
 }

@@ -16,9 +16,12 @@ mod log;
 mod parquet;
 mod pcap;
 mod plot;
+mod progress;
 mod report;
 mod series;
+mod sink;
 mod source;
+mod stories;
 mod summary;
 mod table;
 mod tally;
@@ -26,7 +29,7 @@ mod view;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,33 +45,39 @@ use crate::Verdict;
 pub(crate) use each::each_datagram;
 use filter::Filter;
 use hold::HoldBack;
+use progress::Progress;
+use sink::Sink;
 pub(super) use source::Packet;
 use source::{Batch, Skipped, Source, Step};
+use stories::StoryOptions;
 
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Tell what is in the capture: conversations, traffic, faults by their weight
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "story"])]
     summary: bool,
 
     /// Print one row per message, with commas
-    #[arg(long, conflicts_with_all = ["json", "summary"])]
+    #[arg(long, conflicts_with_all = ["json", "summary", "story"])]
     csv: bool,
 
     /// Write one row per message to a Parquet file; needs a program that was built with the feature `parquet`
-    #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv"])]
+    #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv", "story"])]
     parquet: Option<PathBuf>,
 
     /// Write a page with plots that explains what was found, for a browser
-    #[arg(long, value_name = "OUT.html")]
+    #[arg(long, value_name = "OUT.html", conflicts_with = "story")]
     report: Option<PathBuf>,
 
     /// Wait for more at the end of the file, as it is written, until SIGINT or SIGTERM
-    #[arg(long)]
+    #[arg(long, conflicts_with = "story")]
     follow: bool,
 
     #[command(flatten)]
     filter: Filter,
+
+    #[command(flatten)]
+    story: StoryOptions,
 }
 
 impl Options {
@@ -81,7 +90,12 @@ impl Options {
             (self.report.is_some(), "--report"),
             (self.follow, "--follow"),
         ];
-        options.into_iter().find(|(given, _)| *given).map(|(_, name)| name).or_else(|| self.filter.first())
+        options
+            .into_iter()
+            .find(|(given, _)| *given)
+            .map(|(_, name)| name)
+            .or_else(|| self.filter.first())
+            .or_else(|| self.story.first())
     }
 }
 
@@ -94,20 +108,6 @@ struct Sight<'a> {
     /// What was found in it.
     findings: &'a [Finding],
     observer: &'a Observer,
-}
-
-/// Whoever is told what a capture holds.
-trait Sink {
-    /// A datagram.
-    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()>;
-    /// Something about an earlier datagram, or about none.
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()>;
-    /// Returns a datagram that waits for too long to be decided, if there is one.
-    fn overdue(&self, _now: Time, _observer: &Observer) -> Option<(ConversationId, u64)> {
-        None
-    }
-    /// Nothing more comes.
-    fn finish(&mut self, end: &End<'_>) -> io::Result<()>;
 }
 
 /// Where something can be seen in a file.
@@ -166,6 +166,9 @@ fn sinks<'a>(
 ) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
     let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
     let filter = args.file.filter.clone();
+    if args.file.story.first().is_some() {
+        return Ok(args.file.story.sink(out, &filter, args.json)?.into_iter().collect());
+    }
     if let Some(report) = &args.file.report {
         ensure!(report != path, "{}: is the input; name another file for --report", report.display());
         sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
@@ -192,25 +195,6 @@ fn sinks<'a>(
         sinks.push(Box::new(HoldBack::new(view, args.file.follow)));
     }
     Ok(sinks)
-}
-
-/// All of them, one after the other.
-impl Sink for Vec<Box<dyn Sink + '_>> {
-    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
-        self.iter_mut().try_for_each(|sink| sink.see(sight))
-    }
-
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        self.iter_mut().try_for_each(|sink| sink.find(finding, place, observer))
-    }
-
-    fn overdue(&self, now: Time, observer: &Observer) -> Option<(ConversationId, u64)> {
-        self.iter().find_map(|sink| sink.overdue(now, observer))
-    }
-
-    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        self.iter_mut().try_for_each(|sink| sink.finish(end))
-    }
 }
 
 fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<Verdict> {
@@ -258,7 +242,8 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
 
 /// Says what is wrong with a capture that was read.
 fn judge(args: &InspectArgs, name: &str, run: &Run<impl Sink>, source: &Source, end: &Step) -> Verdict {
-    let mut verdict = if run.malformed == 0 { Verdict::Clean } else { Verdict::Findings };
+    let as_said = run.malformed == 0 && !run.sink.differs();
+    let mut verdict = if as_said { Verdict::Clean } else { Verdict::Findings };
     if run.malformed > 0 {
         eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
     }
@@ -335,8 +320,12 @@ struct Run<S> {
 
 impl<S: Sink> Run<S> {
     fn new(sink: S) -> Self {
+        let mut observer = Observer::new(Limits::default());
+        if sink.follows_acks() {
+            observer.follow_acks();
+        }
         Self {
-            observer: Observer::new(Limits::default()),
+            observer,
             sink,
             places: VecDeque::with_capacity(PLACES),
             findings: Vec::new(),
@@ -356,6 +345,7 @@ impl<S: Sink> Run<S> {
         skipped: &mut Skipped,
     ) -> io::Result<()> {
         let Packet { number, time, from, to, .. } = *packet;
+        self.sink.before(time, &self.observer)?;
         let what = self.observer.observe(number, time, from, to, content);
         self.last = self.last.max(time);
         match what {
@@ -369,6 +359,9 @@ impl<S: Sink> Run<S> {
         self.datagrams += 1;
         self.remember(Evidence { number: packet.number, offset: packet.offset });
         self.tell_earlier(packet.number)?;
+        if let Observed::Datagram(_, conversation, _) = what {
+            self.tell_handled(conversation)?;
+        }
         self.sink.see(&Sight { packet, what, bytes, findings: &self.findings, observer: &self.observer })?;
         if let Some((id, mark)) = self.sink.overdue(time, &self.observer) {
             self.observer.decide(id, mark, time);
@@ -399,6 +392,13 @@ impl<S: Sink> Run<S> {
         Ok(())
     }
 
+    fn tell_handled(&mut self, conversation: ConversationId) -> io::Result<()> {
+        while let Some(handled) = self.observer.poll_handled_ack(conversation) {
+            self.sink.handled(&handled, &self.observer)?;
+        }
+        Ok(())
+    }
+
     fn place(&self, mark: u64) -> Option<Evidence> {
         let found = self.places.binary_search_by_key(&mark, |place| place.number).ok();
         found.and_then(|at| self.places.get(at)).copied()
@@ -409,35 +409,12 @@ impl<S: Sink> Run<S> {
             self.tell_earlier(NO_MARK - 1)?;
         }
         self.tell_earlier(NO_MARK - 1)?;
+        if self.sink.follows_acks() {
+            let all: Vec<ConversationId> = self.observer.conversations().map(|talk| talk.id()).collect();
+            all.into_iter().try_for_each(|conversation| self.tell_handled(conversation))?;
+        }
         let observer = &self.observer;
         self.sink.finish(&End { name, observer, skipped, packets, bytes })
-    }
-}
-
-/// How far a long file was read, for a person who waits.
-struct Progress {
-    size: Option<u64>,
-    shown: u64,
-}
-
-impl Progress {
-    fn new(size: Option<u64>) -> Self {
-        Self { size: size.filter(|size| *size > 2 * PROGRESS_STEP && io::stderr().is_terminal()), shown: 0 }
-    }
-
-    fn show(&mut self, offset: u64) {
-        if let Some(size) = self.size
-            && offset >= self.shown + PROGRESS_STEP
-        {
-            self.shown = offset;
-            eprint!("\r{:3} % of {} MB", offset * 100 / size.max(1), size / 1_000_000);
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown > 0 {
-            eprint!("\r{:30}\r", "");
-        }
     }
 }
 
@@ -447,12 +424,29 @@ fn role(sender: PeerId) -> Role {
 }
 
 /// What has no meaning for lines of hex.
-pub(super) const OPTIONS: [&str; 11] =
-    ["summary", "csv", "parquet", "report", "follow", "peer", "kind", "opcode", "from", "to", "anomalies"];
+pub(super) const OPTIONS: [&str; 18] = [
+    "summary",
+    "csv",
+    "parquet",
+    "report",
+    "follow",
+    "peer",
+    "kind",
+    "opcode",
+    "from",
+    "to",
+    "anomalies",
+    "seq",
+    "packet",
+    "queues",
+    "handle_acks",
+    "follow_message",
+    "ladder",
+    "dump_log",
+];
 /// As many datagrams as are deciphered together.
 const BATCH: usize = 256;
 /// As many datagrams can be pointed to later.
 const PLACES: usize = 1 << 16;
-const PROGRESS_STEP: u64 = 16_000_000;
 /// The room of the output's buffer.
 pub(super) const OUTPUT: usize = 1 << 18;
