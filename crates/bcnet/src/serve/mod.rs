@@ -14,6 +14,7 @@ mod figures;
 mod overload;
 mod rejections;
 mod requests;
+mod service_manager;
 mod session_group;
 mod session_host;
 mod start;
@@ -32,6 +33,7 @@ use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::{Verdict, config, log};
 use control_plane::{ControlPlane, Triggers};
+use service_manager::ServiceManager;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -78,9 +80,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         })
         .collect();
     let limits = start::limits(settings);
+    let manager = ServiceManager::from_env();
     let (reach, workers) = workers::deal(hosts, start::threads(settings), limits, clock, recorder.as_ref())?;
     let left_out = recorder.map(|recorder| recorder.left_out());
     let files = start::Files::of(&loaded);
+    let threads_of = reach.clone();
     let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
     let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone() };
     let plane = Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers));
@@ -97,6 +101,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     tracing::info!(event = "started", version, sessions, threads, config, bans, control);
     // Whoever started the server may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
+    manager.ready(&threads_of)?;
     workers::run(workers)?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)

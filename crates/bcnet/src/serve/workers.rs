@@ -1,7 +1,8 @@
 //! The threads that play. Each has sessions of its own, with their sockets, a loop and batches; nothing is shared on the
 //! way of a datagram.
 
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 use std::{fmt, iter, thread};
 
 use anyhow::{Context, ensure};
@@ -28,6 +29,16 @@ impl Workers {
         for commands in &self.commands {
             commands.give(command.clone());
         }
+    }
+
+    /// Has something done in one thread.
+    #[cfg(test)]
+    pub(super) fn give_thread(
+        &self,
+        thread: usize,
+        command: impl FnOnce(&mut SessionGroup, Time) + Send + 'static,
+    ) {
+        self.commands[thread].give(command);
     }
 
     /// Has something done to every session, each by a command of its own that `make` returns for its number: no thread
@@ -62,6 +73,28 @@ impl Workers {
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
+    /// Asks every thread whether it plays. One that does not answer for so long is stuck.
+    pub(super) fn ask_threads(&self, patience: Duration) -> Pulse {
+        let (reply, answers) = mpsc::channel();
+        for commands in &self.commands {
+            let reply = reply.clone();
+            commands.give(move |_, _| {
+                // Whoever asked may be gone.
+                let _ = reply.send(());
+            });
+        }
+        drop(reply);
+        let mut answered = 0;
+        loop {
+            match answers.recv_timeout(patience) {
+                Ok(()) => answered += 1,
+                Err(RecvTimeoutError::Timeout) => return Pulse { answered, is_any_stuck: true },
+                // Each has answered, or is over.
+                Err(RecvTimeoutError::Disconnected) => return Pulse { answered, is_any_stuck: false },
+            }
+        }
+    }
+
     /// Asks one session, by its number. Returns `None` if its thread is gone.
     pub(super) fn ask_one<T: Send + 'static>(
         &self,
@@ -82,6 +115,25 @@ impl Workers {
         if let Some(commands) = self.commands.get(session % threads) {
             commands.give(move |group, now| group.act(session / threads, now, command));
         }
+    }
+}
+
+/// What threads said that were asked whether they play.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pulse {
+    answered: usize,
+    is_any_stuck: bool,
+}
+
+impl Pulse {
+    /// Returns whether all that are not over play, and there are any.
+    pub(super) const fn are_all_well(self) -> bool {
+        self.answered > 0 && !self.is_any_stuck
+    }
+
+    /// Returns whether no thread is left.
+    pub(super) const fn is_over(self) -> bool {
+        self.answered == 0 && !self.is_any_stuck
     }
 }
 
@@ -200,13 +252,13 @@ impl Drop for Notice {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::serve::session_group::tests::{LIMITS, hosts};
     use bcnet_udp::Io;
 
     /// Returns threads for so many sessions, before they are started.
-    fn dealt(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {
+    pub(in super::super) fn dealt(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {
         deal(hosts(sessions, Io::BEST), threads, LIMITS, Clock::start(), None).expect("loops")
     }
 
@@ -246,7 +298,7 @@ mod tests {
         let running = thread::spawn(move || run(workers));
         assert_eq!(reach.ask_one::<()>(3, |_, _| panic!("on purpose")), None);
         assert_eq!(numbers(&reach), [0, 1, 2, 3, 4], "a session that fails takes nobody with it");
-        reach.commands[1].give(|_, _| panic!("on purpose"));
+        reach.give_thread(1, |_, _| panic!("on purpose"));
         assert_eq!(numbers(&reach), [0, 2, 4]);
         assert!(!running.is_finished());
         reach.give_all(SessionGroup::stop);

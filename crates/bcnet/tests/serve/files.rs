@@ -171,16 +171,19 @@ fn every_event_of_the_log_is_in_the_documentation() {
 
 /// Skipped where there is no systemd.
 #[test]
-fn the_systemd_unit_is_valid() {
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/bcnet.service");
-    let text = fs::read_to_string(unit).expect("the unit");
+fn the_systemd_units_are_valid() {
     let directory = Directory::new();
-    let file = directory.path("bcnet.service");
-    let there = text.replace("/usr/local/bin/bcnet", env!("CARGO_BIN_EXE_bcnet"));
-    assert_ne!(there, text);
-    fs::write(&file, there).expect("written");
-    let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
-        return;
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for name in ["bcnet.service", "bcnet@.service"] {
+        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
+        let text = fs::read_to_string(unit).expect("the unit");
+        // The manual page is installed by the package only.
+        let there = text.replace("/usr/bin/bcnet", env!("CARGO_BIN_EXE_bcnet")).replace("Documentation=", "#");
+        assert_ne!(there, text);
+        let file = directory.path(&name.replace('@', "@friday"));
+        fs::write(&file, there).expect("written");
+        let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
+            return;
+        };
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
