@@ -119,7 +119,9 @@ mod tests {
         assert!(manager.look(&reach, patience));
         assert_eq!(heard(), "WATCHDOG=1", "two are left, and play");
         let (release, held) = std::sync::mpsc::channel::<()>();
-        reach.give_thread(0, move |_, _| drop(held.recv()));
+        reach.give_thread(0, move |_, _| {
+            let _ = held.recv();
+        });
         assert!(manager.look(&reach, Duration::from_millis(50)));
         assert_eq!(heard(), "", "one hangs");
         drop(release);
