@@ -177,11 +177,13 @@ fn the_systemd_units_are_valid() {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
         let text = fs::read_to_string(unit).expect("the unit");
         // The manual page is installed by the package only.
-        let there = text.replace("/usr/bin/bcnet", env!("CARGO_BIN_EXE_bcnet")).replace("Documentation=", "#");
+        let there =
+            text.replace("/usr/bin/bcnet", env!("CARGO_BIN_EXE_bcnet")).replace("Documentation=", "#");
         assert_ne!(there, text);
         let file = directory.path(&name.replace('@', "@friday"));
         fs::write(&file, there).expect("written");
-        let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output() else {
+        let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output()
+        else {
             return;
         };
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
