@@ -86,6 +86,8 @@ impl<E: Engine> Session<E> {
     #[must_use]
     pub fn with_engine(config: Config, mut engine: E, seed: u64) -> Self {
         engine.mask_addresses(config.mask_addresses);
+        let transport::Config { prove, ids, .. } = config.transport;
+        engine.set_admission(prove, ids, config.password.is_some());
         let mut masters = Masters::default();
         masters.set(&config.masters);
         Self {
@@ -192,7 +194,10 @@ impl<E: Engine> Session<E> {
     pub fn reconfigure(&mut self, mut config: Config, now: Time) {
         let (prove, ids) = (config.transport.prove, config.transport.ids);
         config.transport = transport::Config { prove, ids, ..self.config.transport.clone() };
-        self.endpoint.set_admission(prove, ids);
+        self.endpoint.set_admission(prove, ids, config.password.is_some());
+        if config.password.is_some() && config.password != self.config.password {
+            self.endpoint.withdraw_offers();
+        }
         self.endpoint.mask_addresses(config.mask_addresses);
         self.masters.set(&config.masters);
         self.config = config;

@@ -3,17 +3,19 @@
 //! Owns T-75 and T-76. What is kept is bounded: requests that the caller has not decided about, one offer per id, answers
 //! that wait to be sent. The cookie of an offer is a keyed hash, so a flood that overwrites offers keeps nobody out.
 
+mod claim;
 mod cookie;
 
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use core::ops::Range;
 
-use crate::config::{Ids, Prove};
+use crate::config::Ids;
 use crate::queue::Queue;
 use crate::time::Time;
-use crate::wire::{BootReason, Datagram, PeerId, Seq};
-use cookie::{hash, numbers, outside};
+use crate::wire::{BootReason, PeerId, Seq};
+pub(crate) use claim::{Claim, Rival};
+use cookie::{hash, outside};
 
 /// All newcomers.
 #[derive(Debug)]
@@ -59,10 +61,10 @@ struct Offer {
     nonce: Option<u32>,
     since: Time,
     answered: Time,
-    /// The cookie, if it is not [`Admission::cookie`].
-    number: Option<Seq>,
-    /// How many datagrams had other numbers.
-    guesses: u8,
+    /// The first cookie, if it is not [`Admission::cookie`].
+    first: Option<Seq>,
+    /// The second, if one was asked for.
+    second: Option<Seq>,
 }
 
 /// A datagram to an address that has proved nothing.
@@ -83,17 +85,6 @@ pub(crate) enum Word {
     Cookie(Seq),
     /// The ACK of a control message.
     Ack(Seq),
-}
-
-/// What a datagram under an id that nobody has is worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// Its sender is who the id was offered to; and its nonce, if that is still known.
-    Proved(Option<u32>),
-    /// It was offered the id and has to prove itself yet.
-    Waiting,
-    /// Nobody was offered that.
-    Unknown,
 }
 
 impl Admission {
@@ -179,7 +170,8 @@ impl Admission {
             }
         };
         let rests = |id| self.place(id).used.is_none_or(|used| now >= used.plus(REST));
-        let id = pick(&rests).or_else(|| pick(&|id| !self.place(id).is_held(now)))?;
+        let is_loose = |id| !self.place(id).is_held(now);
+        let id = pick(&rests).or_else(|| pick(&is_loose)).or_else(|| pick(&|_| true))?;
         self.last_id = id;
         Some(id)
     }
@@ -204,7 +196,7 @@ impl Admission {
         if known.is_some_and(|offer| now < offer.answered.plus(PAUSE)) {
             return false;
         }
-        let number = match (window, known.and_then(|offer| offer.number)) {
+        let first = match (window, known.and_then(|offer| offer.first)) {
             (_, Some(number)) => Some(number),
             (None, None) => None,
             (Some(window), None) => match self.draw_outside(window) {
@@ -217,13 +209,18 @@ impl Admission {
             self.washed = self.is_attacked(now);
         }
         let since = known.map_or(now, |offer| offer.since);
-        let offer = Offer { to: from, nonce: Some(nonce), since, answered: now, number, guesses: 0 };
+        let second = known.and_then(|offer| offer.second);
+        let offer = Offer { to: from, nonce: Some(nonce), since, answered: now, first, second };
+        self.put(id, offer, now);
+        let number = offer.kept().unwrap_or_else(|| self.cookie(from, id, now));
+        self.answer(from, Word::Welcome(id, number));
+        true
+    }
+
+    fn put(&mut self, id: PeerId, offer: Offer, now: Time) {
         if let Some(place) = self.places.get_mut(usize::from(id.0)) {
             *place = Place { used: Some(now), offer: Some(offer) };
         }
-        let number = number.unwrap_or_else(|| self.cookie(from, id, now));
-        self.answer(from, Word::Welcome(id, number));
-        true
     }
 
     /// Withdraws what an address was offered.
@@ -233,54 +230,9 @@ impl Admission {
         }
     }
 
-    /// T-76: judges a datagram under an id that nobody has. `contested` says that a peer is at the same address (T-77).
-    pub(crate) fn claim(
-        &mut self,
-        from: SocketAddrV4,
-        datagram: &Datagram<'_>,
-        contested: bool,
-        prove: Prove,
-        now: Time,
-    ) -> Claim {
-        let id = datagram.sender();
-        let attacked = self.is_attacked(now);
-        let mut numbers = numbers(datagram).take(if contested { MAX_NUMBERS_CONTESTED } else { MAX_NUMBERS });
-        let cookies = self.cookies(from, id, now);
-        let is_cookie = |number| cookies.contains(&number);
-        let offer = self.place(id).offer.filter(|offer| offer.to == from && offer.is_open(now));
-        let Some(offer) = offer else {
-            if self.offers(from, now).next().is_some() {
-                self.forgers = now.plus(REMEMBERED);
-            }
-            // The offer was washed away, or never made.
-            let known =
-                attacked && !contested && numbers.next().is_some_and(is_cookie) && numbers.all(is_cookie);
-            return if known && !self.place(id).is_held(now) {
-                self.ask_twice(id, from, now)
-            } else {
-                Claim::Unknown
-            };
-        };
-        let has_numbers = numbers.clone().next().is_some();
-        let is_right = |number| offer.number.map_or_else(|| is_cookie(number), |cookie| number == cookie);
-        let is_proved = numbers.clone().any(is_right);
-        let is_guess = numbers.any(|number| !is_right(number) && !is_cookie(number));
-        // A newcomer was sent nothing else. One that was started anew may still acknowledge what it was sent before.
-        if is_proved && (contested || !is_guess) {
-            let once = offer.number.is_none() && attacked && prove != Prove::Id;
-            return if once { self.ask_twice(id, from, now) } else { Claim::Proved(offer.nonce) };
-        }
-        if is_guess {
-            self.note_guess(id, contested, now);
-            return Claim::Waiting;
-        }
-        let by_id = !has_numbers && offer.number.is_none() && !contested;
-        let patient = prove == Prove::Auto && !attacked && now >= offer.since.plus(PATIENCE);
-        if by_id && (prove == Prove::Id || patient) {
-            return Claim::Proved(offer.nonce);
-        }
-        self.repeat(id, datagram.as_bytes().len(), now);
-        Claim::Waiting
+    /// Withdraws all that was offered.
+    pub(crate) fn withdraw_all(&mut self) {
+        self.places.iter_mut().for_each(|place| place.offer = None);
     }
 
     /// Returns whether a datagram under an id that nobody has is worth a [`claim`](Self::claim), which is asked often: from
@@ -299,46 +251,6 @@ impl Admission {
     /// Returns whether newcomers may be forged.
     fn is_attacked(&self, now: Time) -> bool {
         self.doubt > now.plus(DOUBTFUL) || now < self.forgers
-    }
-
-    /// A second cookie, for one who has proved itself while others are forged: it is kept, and guessed at once.
-    fn ask_twice(&mut self, id: PeerId, to: SocketAddrV4, now: Time) -> Claim {
-        let Some(number) = self.draw_outside(Seq(0)..Seq(0)) else { return Claim::Unknown };
-        let nonce = self.place(id).offer.filter(|offer| offer.to == to).and_then(|offer| offer.nonce);
-        let offer = Offer { to, nonce, since: now, answered: now, number: Some(number), guesses: 0 };
-        if let Some(place) = self.places.get_mut(usize::from(id.0)) {
-            *place = Place { used: Some(now), offer: Some(offer) };
-        }
-        self.answer(to, Word::Cookie(number));
-        Claim::Waiting
-    }
-
-    /// A number that was never sent. At the address of a peer it may be one of the former connection.
-    fn note_guess(&mut self, id: PeerId, contested: bool, now: Time) {
-        let Some(place) = self.places.get_mut(usize::from(id.0)) else { return };
-        if !contested {
-            self.forgers = now.plus(REMEMBERED);
-        }
-        let Some(offer) = place.offer.as_mut().filter(|offer| offer.number.is_some()) else { return };
-        offer.guesses += 1;
-        if !contested || offer.guesses >= MAX_GUESSES {
-            place.offer = None;
-        }
-    }
-
-    /// Sends a cookie again to one who speaks without having acknowledged it, for no more bytes than came.
-    fn repeat(&mut self, id: PeerId, len: usize, now: Time) {
-        let Some(offer) = self.places.get_mut(usize::from(id.0)).and_then(|place| place.offer.as_mut())
-        else {
-            return;
-        };
-        if len < COOKIE_DATAGRAM || now < offer.answered.plus(PAUSE) {
-            return;
-        }
-        offer.answered = now;
-        let (to, number) = (offer.to, offer.number);
-        let number = number.unwrap_or_else(|| self.cookie(to, id, now));
-        self.answer(to, Word::Cookie(number));
     }
 
     /// Queues an answer, if not too many wait: who gets none asks again.
@@ -402,15 +314,31 @@ impl Admission {
 }
 
 impl Place {
-    /// Returns whether its offer must not be overwritten.
+    /// Returns whether its offer is not overwritten as long as another id is left.
     fn is_held(&self, now: Time) -> bool {
-        self.offer.is_some_and(|offer| offer.number.is_some() && now < offer.since.plus(HELD))
+        self.offer.is_some_and(|offer| offer.is_held(now))
     }
 }
 
 impl Offer {
     fn is_open(&self, now: Time) -> bool {
         now < self.since.plus(OPEN)
+    }
+
+    /// Returns the cookie that is asked for, if it is one that is kept.
+    fn kept(&self) -> Option<Seq> {
+        self.second.or(self.first)
+    }
+
+    /// Returns whether it is known by what is kept of it alone. At the address of a peer (T-77) it is withdrawn in time;
+    /// there are no more of those than peers.
+    fn is_held(&self, now: Time) -> bool {
+        self.first.is_some() && self.is_open(now) || self.is_asked_twice(now)
+    }
+
+    /// Returns whether a second cookie is awaited.
+    fn is_asked_twice(&self, now: Time) -> bool {
+        self.second.is_some() && now < self.since.plus(HELD)
     }
 }
 
@@ -425,27 +353,14 @@ const OPEN: u64 = 60_000_000;
 const HELD: u64 = 3_000_000;
 /// An address is not answered again within this time.
 const PAUSE: u64 = 200_000;
-/// A client that acknowledges no cookie may show by now that it goes on without.
-const PATIENCE: u64 = 1_000_000;
 /// What one address that was answered adds to the doubt, from how much on newcomers are doubted, and the most.
 const DOUBT: u64 = 1_000_000;
 const DOUBTFUL: u64 = 32 * DOUBT;
 const MAX_DOUBT: u64 = 64 * DOUBT;
-/// How long a forger is remembered.
-const REMEMBERED: u64 = 600_000_000;
 /// How long a cookie stays the same.
 const PERIOD: u64 = 60_000_000;
 /// Answers that wait to be sent: a socket's worth of requests.
 const MAX_ANSWERS: usize = 1024;
-/// How many numbers of one datagram are looked at: a newcomer has two at most. One that was started anew may still
-/// acknowledge what its former connection was sent.
-const MAX_NUMBERS: usize = 4;
-const MAX_NUMBERS_CONTESTED: usize = 16;
-/// How many datagrams with other numbers those may be.
-const MAX_GUESSES: u8 = 8;
-/// The size of a datagram with a cookie alone.
-const COOKIE_DATAGRAM: usize = 7;
-
 #[cfg(test)]
 #[path = "admission_model.rs"]
 mod model;

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::*;
+use crate::config::{Config, Prove};
 use crate::lcg::Lcg;
-use crate::wire::{Ack, Channel, Message, MessageId, Role, Writer};
+use crate::wire::{Ack, Channel, Datagram, Message, MessageId, Role, Writer};
 
 /// A datagram under `id` that acknowledges `numbers`, or says that it lives.
 fn datagram<'b>(buffer: &'b mut [u8], id: PeerId, numbers: &[Seq]) -> Datagram<'b> {
@@ -23,6 +24,7 @@ fn datagram<'b>(buffer: &'b mut [u8], id: PeerId, numbers: &[Seq]) -> Datagram<'
 
 /// One run: how many were let in, of how many who showed a number that they were told, and of how many who guessed.
 fn run(prove: Prove, seed: u64, addresses: u64) -> [usize; 3] {
+    let config = Config { prove, ..Config::default() }.resolve();
     let (mut admission, mut lcg) = (Admission::new(seed), Lcg(seed));
     let mut told: BTreeMap<(SocketAddrV4, PeerId), BTreeSet<u16>> = BTreeMap::new();
     let mut known: Vec<(SocketAddrV4, PeerId)> = Vec::new();
@@ -53,7 +55,7 @@ fn run(prove: Prove, seed: u64, addresses: u64) -> [usize; 3] {
                 let shown = datagram(&mut buffer, id, &numbers);
                 let knows = numbers.iter().any(|number| told[&(from, id)].contains(&number.0));
                 counts[if knows { 1 } else { 2 }] += 1;
-                if let Claim::Proved(_) = admission.claim(from, &shown, false, prove, now) {
+                if let Claim::Proved(_) = admission.claim(from, &shown, None, &config, now) {
                     assert!(knows, "{from} as {id} has guessed");
                     counts[0] += 1;
                     admission.note_joined(id, now);

@@ -28,6 +28,9 @@ pub struct Config<D = Duration> {
     pub ids: Ids,
     /// What newcomers must do to prove that they hear this host (T-76).
     pub prove: Prove,
+    /// Whether the caller lets in only some of those who ask, by a password say. Then it takes an offer that is remembered
+    /// to join: a cookie can be found by trying, and does not tell that the caller has agreed (T-76).
+    pub selective: bool,
     /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
     pub keepalive: D,
     /// A peer of which nothing is heard for this long is gone (T-56).
@@ -84,6 +87,7 @@ impl Default for Config {
             pending: 32,
             ids: Ids::Sequential,
             prove: Prove::Auto,
+            selective: false,
             keepalive: Duration::from_secs(5),
             silence: Duration::from_secs(45),
             pending_timeout: Duration::from_secs(10),
@@ -123,6 +127,7 @@ impl Config {
             pending: self.pending.min(MAX_PENDING),
             ids: self.ids,
             prove: self.prove,
+            selective: self.selective,
             keepalive: micros(self.keepalive).max(MIN_KEEPALIVE),
             silence: micros(self.silence),
             pending_timeout: micros(self.pending_timeout),

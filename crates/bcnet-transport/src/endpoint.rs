@@ -337,7 +337,8 @@ impl Engine for Endpoint {
         let found = self.peers.find(peer).filter(|_| self.role == Role::Host);
         let is_live = |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.state.is_connected());
         let handle = found.filter(is_live).ok_or(BootError(peer))?;
-        self.tell(Body::Boot { reason, target: peer }, now);
+        let named = self.peers.get(handle).is_some_and(|peer| peer.name.is_some());
+        self.tell_gone(peer, named, Body::Boot { reason, target: peer }, now);
         self.start_leaving(handle, now);
         self.events.push(Event::Left { peer, reason: Leave::Booted(reason) }, &[]);
         Ok(())
@@ -374,8 +375,13 @@ impl Engine for Endpoint {
         self.masks = mask;
     }
 
-    fn set_admission(&mut self, prove: Prove, ids: Ids) {
-        (self.config.prove, self.config.ids) = (prove, ids);
+    fn set_admission(&mut self, prove: Prove, ids: Ids, selective: bool) {
+        let config = &mut self.config;
+        (config.prove, config.ids, config.selective) = (prove, ids, selective);
+    }
+
+    fn withdraw_offers(&mut self) {
+        self.admission.withdraw_all();
     }
 
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
@@ -388,6 +394,10 @@ impl Engine for Endpoint {
 
     fn round_trip(&self, peer: PeerId) -> Option<Duration> {
         self.peer(peer)?.round_trip()
+    }
+
+    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
+        self.peer(peer).map(|peer| now.since(peer.last_heard))
     }
 
     fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {

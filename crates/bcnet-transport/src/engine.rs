@@ -158,8 +158,13 @@ pub trait Engine: Debug {
     /// To a host: from now on, names and goodbyes are passed on without the addresses in them, or with them.
     fn mask_addresses(&mut self, mask: bool);
 
-    /// To a host: what newcomers must prove from now on, and which ids they get (T-50, T-76).
-    fn set_admission(&mut self, prove: Prove, ids: Ids);
+    /// To a host: what newcomers must prove from now on, which ids they get, and whether only some are let in (T-50, T-76;
+    /// [`selective`](crate::Config::selective)).
+    fn set_admission(&mut self, prove: Prove, ids: Ids, selective: bool);
+
+    /// To a host: who was [challenged](Self::challenge) and has not joined yet does not join by that any more, because the
+    /// caller would now decide otherwise.
+    fn withdraw_offers(&mut self) {}
 
     /// Returns where a peer's datagrams come from.
     #[must_use]
@@ -173,6 +178,12 @@ pub trait Engine: Debug {
     /// Returns the smoothed round trip to a peer, if one was measured.
     #[must_use]
     fn round_trip(&self, peer: PeerId) -> Option<Duration>;
+
+    /// Returns how long nothing was heard of a peer.
+    #[must_use]
+    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
+        self.snapshot(peer, now).map(|snapshot| snapshot.silent_for)
+    }
 
     /// Returns everything that waits for and from a peer, for logs and tools.
     #[must_use]

@@ -26,12 +26,14 @@ pub(crate) enum State {
     Connecting,
     /// Messages flow.
     Live,
-    /// T-77: somebody asks to be let in at its address. Nothing is sent until it is heard, or until then.
-    Contested { until: Time },
+    /// T-77: somebody asks to be let in at its address. Nothing is sent until it is heard, or until then. So many numbers
+    /// were guessed meanwhile.
+    Contested { until: Time, guesses: u8 },
     /// This side leaves, but says so only when what was queued before has arrived, or half of the linger time is over.
     Draining { since: Time },
-    /// Only the last words are still repeated and acknowledged.
-    Leaving { until: Time },
+    /// Only the last words are still repeated and acknowledged; T-77: not while somebody asks to be let in at its address,
+    /// which is until `hushed`.
+    Leaving { until: Time, hushed: Option<Time> },
 }
 
 impl State {
@@ -377,10 +379,11 @@ impl Peer {
         let silence = self.last_heard.plus(config.silence);
         let own = match self.state {
             State::Connecting => silence,
-            State::Contested { until } => return until.min(silence),
+            State::Contested { until, .. } => return until.min(silence),
             State::Live => silence.min(self.last_queued.plus(config.keepalive)),
             State::Draining { since } => since.plus(config.linger / 2),
-            State::Leaving { until } => until,
+            State::Leaving { until, hushed: Some(hushed) } => return until.min(hushed),
+            State::Leaving { until, hushed: None } => until,
         };
         let undeliverable = if self.state == State::Live { self.undeliverable_at(config) } else { None };
         let own = undeliverable.map_or(own, |due| own.min(due));

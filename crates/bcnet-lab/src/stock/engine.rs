@@ -91,7 +91,7 @@ impl Engine for Stock {
     }
 
     /// The original asks for no proof, and counts its ids up.
-    fn set_admission(&mut self, _: Prove, _: Ids) {}
+    fn set_admission(&mut self, _: Prove, _: Ids, _: bool) {}
 
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
         let address = self.entry(peer)?.address;

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{Engine, Time};
+use bcnet_transport::{Engine, Leave, Time};
 
 use super::Session;
 use crate::config::Checksums;
@@ -62,6 +62,9 @@ impl<E: Engine> Session<E> {
             self.counters.refused += 1;
             return self.boot(peer, reason, now);
         }
+        if self.is_full(address, None) || self.is_crowded(address, None) {
+            self.lay_ghost(address, now);
+        }
         self.ask(peer, 0, now);
     }
 
@@ -92,23 +95,24 @@ impl<E: Engine> Session<E> {
         if self.round.is_over() {
             return Err(BootReason::DEFAULT);
         }
-        if self.is_full(from) || self.is_crowded(from) {
+        if self.is_full(from, Some(now)) || self.is_crowded(from, Some(now)) {
             return Err(BootReason::FULL);
         }
         Ok(())
     }
 
-    /// S-12: returns whether others have all places.
-    fn is_full(&self, from: SocketAddrV4) -> bool {
-        self.others(from).filter(|member| member.slot.is_some()).count() >= self.config.places()
+    /// S-12: returns whether others have all places; without ghosts if it is told what time it is.
+    fn is_full(&self, from: SocketAddrV4, now: Option<Time>) -> bool {
+        self.others(from, now).filter(|member| member.slot.is_some()).count() >= self.config.places()
     }
 
-    /// S-13: returns whether as many players are in from an address, or from its network, as may be.
-    fn is_crowded(&self, from: SocketAddrV4) -> bool {
+    /// S-13: returns whether as many players are in from an address, or from its network, as may be; without ghosts if it
+    /// is told what time it is.
+    fn is_crowded(&self, from: SocketAddrV4, now: Option<Time>) -> bool {
         let (ip, config) = (*from.ip(), &self.config);
         let network = Network::around(ip, NETWORK);
         let count = |network: Network| {
-            self.others(from).filter(|member| network.contains(*member.address.ip())).count()
+            self.others(from, now).filter(|member| network.contains(*member.address.ip())).count()
         };
         let full = |limit: Option<u8>, network| count(network) >= config.share(limit);
         !self.is_trusted(from)
@@ -121,9 +125,32 @@ impl<E: Engine> Session<E> {
         any_contains(&self.config.trusted, *from.ip())
     }
 
-    /// Returns everyone but who is at an address: who asks there takes the place of the one who is (T-53).
-    fn others(&self, from: SocketAddrV4) -> impl Iterator<Item = &Member> {
-        self.members.iter().flatten().map(Box::as_ref).filter(move |member| member.address != from)
+    /// Returns everyone but who is at an address: who asks there takes the place of the one who is (T-53). Ghosts do not
+    /// count if it is told what time it is.
+    fn others(&self, from: SocketAddrV4, now: Option<Time>) -> impl Iterator<Item = &Member> {
+        let members = self.members.iter().flatten().map(Box::as_ref);
+        let is_ghost = move |member: &Member| now.is_some_and(|now| self.ghost(member, from, now).is_some());
+        members.filter(move |member| member.address != from && !is_ghost(member))
+    }
+
+    /// S-13: returns for how long nothing was heard of a player, if it may be who is at `from` now: its router has given it
+    /// another port.
+    fn ghost(&self, member: &Member, from: SocketAddrV4, now: Time) -> Option<Duration> {
+        let may_be = member.address.ip() == from.ip() && !self.is_trusted(from);
+        let silent_for = self.endpoint.silent_for(member.id, now).filter(|_| may_be)?;
+        Some(silent_for)
+            .filter(|silent_for| *silent_for >= self.config.transport.keepalive.saturating_mul(5) / 2)
+    }
+
+    /// S-13: a ghost gives way to who has proved itself: the one that was silent longest.
+    fn lay_ghost(&mut self, from: SocketAddrV4, now: Time) {
+        let others = self.others(from, None);
+        let ghosts = others.filter_map(|member| Some((self.ghost(member, from, now)?, member.id)));
+        if let Some((_, ghost)) = ghosts.max_by_key(|(silent_for, _)| *silent_for) {
+            self.boot(ghost, BootReason::TIMED_OUT, now);
+            // The newcomer's first word may wait before the event that says so, and needs the slot.
+            self.left(ghost, Leave::Booted(BootReason::TIMED_OUT), now);
+        }
     }
 
     /// S-03: a client tells its name. The transport has passed it on already.

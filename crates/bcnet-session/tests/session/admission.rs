@@ -258,6 +258,75 @@ fn a_ban_holds_for_who_was_answered_before() {
     }
 }
 
+/// S-11: a password that was set or changed holds for who was answered before; one that stays the same changes nothing.
+#[test]
+fn a_new_password_holds_for_who_was_answered_before() {
+    for (before, after, players) in [(None, None, 1), (None, Some("new"), 0), (Some(""), Some("new"), 0)] {
+        let mut config = Config { password: before.map(Into::into), ..Config::default() };
+        config.transport.ids = Ids::Sequential;
+        config.transport.prove = Prove::Id;
+        let mut world = World::new(config.clone());
+        let from = forged(0x0B00_0001);
+        world.inject(from, &connect(7));
+        world.session.reconfigure(Config { password: after.map(Into::into), ..config }, world.now);
+        world.inject(from, &thanks(2, 0, &identity(2)));
+        assert_eq!(world.session.players().count(), players, "{before:?} {after:?}");
+    }
+}
+
+/// S-11, T-76: while an attack is seen who tries all cookies is answered, but without the password does not come in.
+#[test]
+fn a_password_is_not_replaced_by_guesses() {
+    for (password, answered) in [(None, true), (Some("engage"), false)] {
+        let mut world = World::new(Config { password: password.map(Into::into), ..strict() });
+        // Somebody is answered, at a time without password, and guesses.
+        let config = world.session.config().clone();
+        world.session.reconfigure(Config { password: None, ..config.clone() }, world.now);
+        world.inject(network(1), &connect(1));
+        world.inject(network(1), &thanks(0x7E, 0x4000, &[]));
+        world.session.reconfigure(config, world.now);
+        world.run(SECOND);
+        world.elsewhere.clear();
+        let from = forged(0x0C00_0001);
+        for number in 0x4000..0xC000 {
+            world.inject(from, &thanks(9, number, &identity(9)));
+        }
+        world.tick();
+        assert_eq!(!world.elsewhere.is_empty(), answered, "{password:?}");
+    }
+}
+
+/// S-13: whose router gives it another port takes the place of its own ghost, on a full server too, when that was silent for
+/// two and a half keepalives. Who comes from elsewhere does not, nor is anybody else touched.
+#[test]
+fn who_comes_back_from_another_port_takes_its_own_place() {
+    let house = |port| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), port);
+    let elsewhere = SocketAddrV4::new(Ipv4Addr::new(82, 2, 3, 4), 2000);
+    let crowded = Config { players_per_address: Some(1), ..Config::default() };
+    let full = Config { player_limit: 2, ..Config::default() };
+    for (config, silence, from, players) in [
+        (&full, 13, house(2000), 1),
+        (&full, 12, house(2000), 0),
+        (&full, 13, elsewhere, 0),
+        (&crowded, 13, house(2000), 1),
+        (&crowded, 12, house(2000), 0),
+    ] {
+        let mut world = World::new(config.clone());
+        let [ghost, other] = ["Ghost", "Other"].map(|name| world.connect(name, ""));
+        world.clients[ghost].address = house(1000);
+        world.run_until(5 * SECOND, |world| world.is_in_game(ghost) && world.is_in_game(other));
+        world.clients[ghost].silent = true;
+        world.run(silence * SECOND - SECOND / 4);
+        let newcomer = world.connect("Ghost", "");
+        world.clients[newcomer].address = from;
+        world.run(SECOND / 2);
+        assert_eq!(usize::from(world.is_in_game(newcomer)), players, "{silence} s, {from}");
+        assert!(world.session.players().any(|player| player.name == "Other"));
+        let left = world.events.iter().filter(|event| event.name() == "left").count();
+        assert_eq!(left, players, "{silence} s, {from}");
+    }
+}
+
 /// How many of a hundred newcomers, each from another network, are in the game within ten seconds while `attack` is called
 /// 200 times a second.
 fn newcomers_during(world: &mut World, mut attack: impl FnMut(&mut World, u32)) -> usize {

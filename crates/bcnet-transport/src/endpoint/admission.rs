@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::table::Handle;
 use super::{Endpoint, MAX_PASSWORD, Transmit, control};
-use crate::admission::{Answer, Asked, Claim, Word};
+use crate::admission::{Answer, Asked, Claim, Rival, Word};
 use crate::cipher;
 use crate::event::{Event, Leave};
 use crate::peer::{Name, Peer, State};
@@ -84,8 +84,10 @@ impl Endpoint {
             self.answer(from, Word::Ack(Seq(0)));
             return Ok(());
         }
-        let lives = |peer: &Peer| peer.state.is_connected() && now < peer.last_heard.plus(ALIVE);
-        if self.peers.at(from).any(|(_, peer)| lives(peer)) {
+        // Who has left lives until it has acknowledged that.
+        let stands = |peer: &Peer| peer.state.is_connected() || !peer.is_settled();
+        let lives = |peer: &Peer| stands(peer) && now < peer.last_heard.plus(ALIVE);
+        if self.peers.at(from).any(|(_, peer)| lives(peer) || is_guessed_at(peer.state)) {
             return Err(Cause::Impostor);
         }
         if self.events.waiting() >= self.config.event_bytes {
@@ -106,19 +108,28 @@ impl Endpoint {
         now: Time,
     ) -> Result<Handle, Cause> {
         let old = self.connected_at(from);
-        let claim = self.admission.claim(from, datagram, old.is_some(), self.config.prove, now);
+        let rival = old.and_then(|old| self.peers.get(old)).map(|peer| Rival {
+            window: peer.awaited(Channel::Game),
+            is_silent: now >= peer.last_heard.plus(self.max_pause()),
+        });
+        let claim = self.admission.claim(from, datagram, rival.as_ref(), &self.config, now);
         self.list_answers();
         let nonce = match claim {
             Claim::Proved(nonce) => nonce,
             Claim::Waiting => return Err(Cause::NotAllowed),
+            Claim::Guessed(guesses) => {
+                self.note_guesses(from, guesses);
+                return Err(Cause::NotAllowed);
+            }
             Claim::Unknown => return Err(Cause::UnknownSender),
         };
+        if self.count_others(from) >= self.config.peers {
+            return Err(Cause::Crowded);
+        }
         if let Some(old) = old {
             self.replace(old, now);
         }
-        if self.peers().count() >= self.config.peers {
-            return Err(Cause::Crowded);
-        }
+        self.forget_former(from, now);
         let mut peer = Peer::new(from, datagram.sender(), State::Live, &self.config, now);
         peer.nonce = nonce;
         // The request and the reply were the first control messages.
@@ -133,6 +144,7 @@ impl Endpoint {
             return self.offer(from, now);
         }
         let (asked, id) = self.prepare(from, now)?;
+        self.forget_former(from, now);
         let mut peer = Peer::new(from, id, State::Live, &self.config, now);
         peer.nonce = Some(asked.nonce);
         peer.inbox(Channel::Control).accept_next(Seq(0));
@@ -144,40 +156,42 @@ impl Endpoint {
 
     /// T-75: tells who asked an id, and asks it to prove that it hears that.
     pub(super) fn offer(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        let silence = self.config.keepalive.saturating_mul(5) / 2;
         let (asked, id) = self.prepare(from, now)?;
-        let mut old = self.connected_at(from);
-        let is_silent = |peer: &Peer| now >= peer.last_heard.plus(silence);
-        if let Some(silent) = old.filter(|old| self.peers.get(*old).is_some_and(is_silent)) {
-            self.replace(silent, now);
-            old = None;
-        }
+        let old = self.connected_at(from);
         let window = old.and_then(|old| self.peers.get(old)).map(|peer| peer.awaited(Channel::Game));
         if self.admission.offer(id, asked, window, now) {
             self.list_answers();
-            if let Some(old) = old {
-                self.contest(old, silence, now);
+            for handle in self.peers.handles() {
+                self.contest(handle, from, now);
             }
         }
         Ok(id)
     }
 
-    /// Takes the request of an address, and finds an id for it. What it was told last as a former peer is not repeated.
+    /// Takes the request of an address, and finds an id for it.
     fn prepare(&mut self, from: SocketAddrV4, now: Time) -> Result<(Asked, PeerId), AdmitError> {
         let asked = self.find_request(from, now)?;
-        let others = self.peers.iter().filter(|peer| peer.state.is_connected() && peer.address != from);
-        if others.count() >= self.config.peers {
+        if self.count_others(from) >= self.config.peers {
             return Err(AdmitError::Full(from));
         }
         let id = self.find_id(from, now).ok_or(AdmitError::Full(from))?;
+        self.admission.forget_request(from);
+        Ok((asked, id))
+    }
+
+    /// Returns how many are connected elsewhere: who is at an address gives way to who joins there.
+    fn count_others(&self, from: SocketAddrV4) -> usize {
+        self.peers.iter().filter(|peer| peer.state.is_connected() && peer.address != from).count()
+    }
+
+    /// Forgets those who have left an address: what they were told last is nothing for who joins there now.
+    fn forget_former(&mut self, from: SocketAddrV4, now: Time) {
         let is_former = |peer: &Peer| peer.address == from && !peer.state.is_connected();
         for handle in self.peers.handles() {
             if self.peers.get(handle).is_some_and(is_former) {
                 self.remove(handle, now);
             }
         }
-        self.admission.forget_request(from);
-        Ok((asked, id))
     }
 
     /// T-50: finds an id; if all are taken, that of the peer which has been leaving longest.
@@ -189,7 +203,7 @@ impl Endpoint {
             return id;
         }
         let leaving = |handle: Handle| match self.peers.get(handle)?.state {
-            State::Leaving { until } => Some((until, handle)),
+            State::Leaving { until, .. } => Some((until, handle)),
             State::Connecting | State::Live | State::Contested { .. } | State::Draining { .. } => None,
         };
         let (_, oldest) = self.peers.handles().filter_map(leaving).min_by_key(|(until, _)| *until)?;
@@ -211,6 +225,7 @@ impl Endpoint {
             peer.queue_control(control::masked(body, self.masks), now);
         }
         let id = peer.id;
+        self.admission.withdraw(peer.address);
         let handle = self.add(peer)?;
         self.admission.note_joined(id, now);
         self.events.push(Event::Joined { peer: id }, &[]);
@@ -221,31 +236,63 @@ impl Endpoint {
     fn replace(&mut self, handle: Handle, now: Time) {
         let Some(peer) = self.remove(handle, now) else { return };
         self.events.push(Event::Left { peer: peer.id, reason: Leave::Replaced }, &[]);
-        self.tell(Body::Disconnect { peer: peer.id, address: *peer.address.ip() }, now);
+        let gone = Body::Disconnect { peer: peer.id, address: *peer.address.ip() };
+        self.tell_gone(peer.id, peer.name.is_some(), gone, now);
     }
 
-    /// T-77: nothing is sent to a peer until it is heard, or has been silent for this long and nobody has proved itself in
-    /// time.
-    fn contest(&mut self, handle: Handle, silence: u64, now: Time) {
-        if let Some(peer) = self.peers.get_mut(handle) {
-            let until = peer.last_heard.plus(silence).max(now.plus(TIME_TO_PROVE));
-            peer.state = State::Contested { until };
-            // As if it were on the list: whatever happens, it is not put there.
-            peer.listed = true;
-            self.ready.remove(handle);
-            self.deadlines.set(handle.key(), Some(until));
-        }
+    /// T-53: after this long without a word, in microseconds, a peer may be replaced by who speaks under its id.
+    const fn max_pause(&self) -> u64 {
+        self.config.keepalive.saturating_mul(5) / 2
+    }
+
+    /// T-77: nothing is sent to a peer, if it is at this address, until it is heard, or has been silent for long and nobody
+    /// has proved itself in time. Last words wait only as long as that takes.
+    fn contest(&mut self, handle: Handle, address: SocketAddrV4, now: Time) {
+        let max_pause = self.max_pause();
+        let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.address == address) else { return };
+        let proved = now.plus(TIME_TO_PROVE);
+        let (state, until) = match peer.state {
+            State::Live | State::Contested { .. } => {
+                let until = peer.last_heard.plus(max_pause).plus(TIME_TO_PROVE).max(proved);
+                (State::Contested { until, guesses: guesses(peer.state) }, until)
+            }
+            State::Leaving { until, .. } if !peer.is_settled() => {
+                (State::Leaving { until, hushed: Some(proved) }, until.min(proved))
+            }
+            State::Connecting | State::Draining { .. } | State::Leaving { .. } => return,
+        };
+        peer.state = state;
+        // As if it were on the list: whatever happens, it is not put there.
+        peer.listed = true;
+        self.ready.remove(handle);
+        self.deadlines.set(handle.key(), Some(until));
     }
 
     /// T-77: a contested peer lives, or is not contested any more.
     pub(super) fn settle_contest(&mut self, handle: Handle) {
-        if let Some(peer) = self.peers.get_mut(handle)
-            && matches!(peer.state, State::Contested { .. })
-        {
-            peer.state = State::Live;
-            peer.listed = false;
-            self.admission.withdraw(peer.address);
-            self.touch(handle);
+        let Some(peer) = self.peers.get_mut(handle) else { return };
+        peer.state = match peer.state {
+            State::Contested { .. } => {
+                self.admission.withdraw(peer.address);
+                State::Live
+            }
+            State::Leaving { until, hushed: Some(_) } => State::Leaving { until, hushed: None },
+            State::Connecting | State::Live | State::Draining { .. } | State::Leaving { .. } => return,
+        };
+        peer.listed = false;
+        self.touch(handle);
+    }
+
+    /// T-77: numbers that were never sent came from the address of a peer. After some of them nobody can prove itself there
+    /// until the peer is heard or the time is over, whatever is asked meanwhile.
+    fn note_guesses(&mut self, from: SocketAddrV4, more: u8) {
+        let Some(handle) = self.connected_at(from) else { return };
+        let Some(peer) = self.peers.get_mut(handle) else { return };
+        if let State::Contested { guesses, .. } = &mut peer.state {
+            *guesses = guesses.saturating_add(more);
+            if is_guessed_at(peer.state) {
+                self.admission.withdraw(from);
+            }
         }
     }
 
@@ -296,10 +343,26 @@ impl Endpoint {
     }
 }
 
+/// Returns how many numbers were guessed at the address of a contested peer.
+const fn guesses(state: State) -> u8 {
+    match state {
+        State::Contested { guesses, .. } => guesses,
+        State::Connecting | State::Live | State::Draining { .. } | State::Leaving { .. } => 0,
+    }
+}
+
+/// Returns whether too many numbers were guessed at the address of a peer.
+const fn is_guessed_at(state: State) -> bool {
+    guesses(state) >= MAX_GUESSES
+}
+
 /// T-53: a peer that was heard this recently was not started anew since, in microseconds.
 const ALIVE: u64 = 2_000_000;
 /// Within this a stock client has sent the last of the nine ACKs for its cookie.
 const TIME_TO_PROVE: u64 = 6_000_000;
+
+/// How many numbers may be guessed at the address of a contested peer.
+const MAX_GUESSES: u8 = 4;
 
 /// Why a client was neither let in nor turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -99,11 +99,11 @@ impl Endpoint {
     /// T-57: a client leaves; a host passes that on.
     fn left(&mut self, handle: Handle, address: Ipv4Addr, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
-        let (id, live) = (peer.id, peer.state.is_connected());
+        let (id, live, named) = (peer.id, peer.state.is_connected(), peer.name.is_some());
         self.start_leaving(handle, now);
         if live {
             self.events.push(Event::Left { peer: id, reason: Leave::Disconnected }, &[]);
-            self.tell(Body::Disconnect { peer: id, address }, now);
+            self.tell_gone(id, named, Body::Disconnect { peer: id, address }, now);
         }
     }
 
@@ -153,19 +153,33 @@ impl Endpoint {
         }
     }
 
+    /// Tells every live peer that one of them is gone; if that never had a name only itself, for nobody else knows it.
+    pub(super) fn tell_gone(&mut self, gone: PeerId, named: bool, body: Body<'_>, now: Time) {
+        if named {
+            return self.tell(body, now);
+        }
+        if let Some(handle) = self.peers.find(gone)
+            && let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.state.is_connected())
+        {
+            peer.queue_control(masked(body, self.masks), now);
+            self.touch(handle);
+        }
+    }
+
     /// A peer's deadline has passed.
     pub(super) fn serve(&mut self, handle: Handle, now: Time) {
         let config = &self.config;
         let Some(peer) = self.peers.get_mut(handle) else { return };
         match peer.state {
-            State::Leaving { until } if now >= until => return drop(self.remove(handle, now)),
+            State::Leaving { until, .. } if now >= until => return drop(self.remove(handle, now)),
+            State::Leaving { hushed: Some(until), .. } if now >= until => return self.settle_contest(handle),
             State::Draining { since } if now >= since.plus(config.linger / 2) => {
                 return self.say_goodbye(handle, now);
             }
             State::Live | State::Contested { .. } | State::Connecting if peer.is_silent(config, now) => {
                 return self.lose(handle, Leave::Silent, now);
             }
-            State::Contested { until } if now >= until => return self.settle_contest(handle),
+            State::Contested { until, .. } if now >= until => return self.settle_contest(handle),
             State::Live if peer.is_undeliverable(config, now) => {
                 return self.lose(handle, Leave::Undeliverable, now);
             }
@@ -185,14 +199,15 @@ impl Endpoint {
 
     /// T-56: a peer is given up; a host tells everyone, and the peer itself if it was only silent: it may be heard again.
     fn lose(&mut self, handle: Handle, reason: Leave, now: Time) {
-        let Some(peer) = self.peers.get(handle).map(|peer| peer.id) else { return };
+        let Some(peer) = self.peers.get(handle) else { return };
+        let (peer, named) = (peer.id, peer.name.is_some());
         let stays = self.role == Role::Host && reason == Leave::Silent;
         if !stays {
             self.remove(handle, now);
         }
         self.events.push(Event::Left { peer, reason }, &[]);
         if self.role == Role::Host {
-            self.tell(Body::Boot { reason: BootReason::TIMED_OUT, target: peer }, now);
+            self.tell_gone(peer, named, Body::Boot { reason: BootReason::TIMED_OUT, target: peer }, now);
         }
         if stays {
             self.start_leaving(handle, now);
@@ -208,7 +223,7 @@ impl Endpoint {
             State::Draining { since } => since,
             State::Connecting | State::Live | State::Contested { .. } => now,
         };
-        peer.state = State::Leaving { until: since.plus(self.config.linger) };
+        peer.state = State::Leaving { until: since.plus(self.config.linger), hushed: None };
         // T-60: who leaves is sent no more data, which an ACK could wait for, and may wait for that of its goodbye.
         peer.ack_due = peer.ack_due.map(|due| due.min(now));
         self.touch(handle);

@@ -108,7 +108,7 @@ impl Endpoint {
                 return None;
             }
         };
-        if self.peers.get(handle).is_some_and(|peer| matches!(peer.state, State::Contested { .. })) {
+        if self.peers.get(handle).is_some_and(|peer| peer.state != State::Live) {
             self.settle_contest(handle);
         }
         Some(handle)

@@ -69,7 +69,7 @@ fn a_refusal_is_repeated_to_who_asks_again() {
 #[test]
 fn a_booted_client_and_all_others_learn_why() {
     for reason in REASONS {
-        let mut net = Net::joined(&plain(), 3);
+        let mut net = Net::named(&plain(), 3);
         assert_eq!(net.host.endpoint.boot(PeerId(3), reason, net.now), Ok(()));
         assert_eq!(
             net.host.endpoint.boot(PeerId(3), reason, net.now),
@@ -123,20 +123,20 @@ fn the_session_ends_if_the_client_the_host_or_nobody_is_named() {
 /// T-57: a client that leaves is acknowledged, the others are told, and it is done at once.
 #[test]
 fn a_client_leaves_and_the_others_are_told() {
-    let mut net = Net::joined(&plain(), 3);
+    let mut net = Net::named(&plain(), 3);
     net.clients[1].endpoint.leave(net.now);
     assert_eq!(net.clients[1].left(), [(PeerId::HOST, Leave::Local)]);
     let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", Quality::Reliable, net.now);
     assert_eq!(refused, Err(SendError::Leaving(PeerId::HOST)));
     let goodbye = net.clients[1].flush(net.now);
-    assert_eq!(goodbye[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 1, 0, 3, 10, 20, 0, 2]);
+    assert_eq!(goodbye[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 2, 0, 3, 10, 20, 0, 2]);
     assert!(!net.clients[1].endpoint.is_closed());
     net.deliver(&goodbye[0]);
     let relayed = net.host.flush(net.now);
     let mut words: Vec<_> = relayed.iter().map(|packet| (packet.to, packet.said().concat())).collect();
     words.sort();
-    let told = "disconnect seq=1: peer 3 at 10.20.0.2".to_owned();
-    let thanked = "ack control seq=1".to_owned();
+    let told = "disconnect seq=4: peer 3 at 10.20.0.2".to_owned();
+    let thanked = "ack control seq=2".to_owned();
     assert_eq!(words, [(address(1), told.clone()), (address(2), thanked), (address(3), told)]);
     relayed.iter().for_each(|packet| net.deliver(packet));
     net.settle();
@@ -145,6 +145,28 @@ fn a_client_leaves_and_the_others_are_told() {
     assert_eq!(net.clients[0].left(), [(PeerId(3), Leave::Disconnected)]);
     assert_eq!(net.clients[2].left(), [(PeerId(3), Leave::Disconnected)]);
     assert_eq!(net.clients[1].left(), []);
+}
+
+/// T-52, T-59: who never told its name was told to nobody, so nobody hears that it is gone, whichever way; who is booted
+/// hears it itself.
+#[test]
+fn nobody_is_told_that_somebody_is_gone_of_whom_they_never_heard() {
+    let gone = |leave: &dyn Fn(&mut Net)| {
+        let mut net = Net::named(&plain(), 1);
+        net.join(&plain(), 2);
+        leave(&mut net);
+        net.run(ms(62_000));
+        assert_eq!(net.clients[0].events(), []);
+        assert_eq!(net.host.endpoint.address(PeerId(3)), None);
+        net.clients[1].left()
+    };
+    let boot = |net: &mut Net| {
+        net.host.endpoint.boot(PeerId(3), BootReason::FULL, net.now).expect("it is there");
+    };
+    assert_eq!(gone(&boot), [(PeerId(3), Leave::Booted(BootReason::FULL))]);
+    assert_eq!(gone(&|net| net.clients[1].endpoint.leave(net.now)), [(PeerId::HOST, Leave::Local)]);
+    let deaf = |net: &mut Net| net.clients[1].address = address(9);
+    assert_eq!(gone(&deaf), [(PeerId::HOST, Leave::Silent)]);
 }
 
 /// T-60: nothing more is sent to who leaves, so the ACK of a goodbye has nothing to wait for.

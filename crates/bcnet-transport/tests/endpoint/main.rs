@@ -1,6 +1,7 @@
 //! The behaviour of an endpoint, rule by rule: a host and clients on one explicit clock, every datagram moved by hand.
 
 mod connection;
+mod contested;
 mod delivery;
 mod diagnostics;
 mod heap;

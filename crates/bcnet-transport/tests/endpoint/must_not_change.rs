@@ -13,7 +13,7 @@ use crate::net::{
 
 /// Everything that is said while clients join, tell their names, are booted, leave and are left.
 fn whole_session(config: &Config) -> Vec<Packet> {
-    let mut net = Net::joined(config, 2);
+    let mut net = Net::named(config, 2);
     let mut log = Vec::new();
     net.clients.push(End::client(config.clone(), 3, net.now));
     net.clients.push(End::client(config.clone(), 4, net.now));

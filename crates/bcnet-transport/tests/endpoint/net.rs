@@ -220,6 +220,20 @@ impl Net {
         self.clients.iter_mut().for_each(|client| drop(client.events()));
     }
 
+    /// As [`joined`](Self::joined), and each has told its name, so that the others know it.
+    pub(crate) fn named(config: &Config, count: u16) -> Self {
+        let mut net = Self::joined(config, count);
+        for n in 1..=count {
+            let name = utf16(&format!("Player {n}"));
+            let client = &mut net.clients[usize::from(n) - 1].endpoint;
+            client.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
+        }
+        net.settle();
+        net.host.events();
+        net.clients.iter_mut().for_each(|client| drop(client.events()));
+        net
+    }
+
     /// What all ends send now.
     pub(crate) fn flush(&mut self) -> Vec<Packet> {
         let mut packets = self.host.flush(self.now);

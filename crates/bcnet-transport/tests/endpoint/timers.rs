@@ -95,7 +95,7 @@ fn a_client_that_nobody_answers_gives_up_after_45_seconds() {
 /// T-56: a host gives a silent client up after 45 seconds and tells everyone why, the client too: it may be heard again.
 #[test]
 fn a_host_gives_a_silent_client_up_after_45_seconds_and_tells_everyone() {
-    let mut net = Net::joined(&plain(), 3);
+    let mut net = Net::named(&plain(), 3);
     let mut silent = net.clients.remove(1);
     assert_eq!(silent.endpoint.id(), PeerId(3));
     net.run(before(ms(45_000)));
@@ -175,6 +175,16 @@ fn the_others_are_told_of_an_undeliverable_peer() {
     assert_eq!(host.endpoint.admit(address(2), START), Ok(PeerId(3)));
     host.flush(START);
     host.hear_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
+    host.hear_from(address(1), &from_peer(2, &[identity(1, 2, &utf16("Ann"))]), START);
+    host.flush(START);
+    for peer in [2, 3] {
+        host.hear_from(
+            address(peer - 1),
+            &from_peer(peer.to_le_bytes()[0], &[ack(Channel::Control, 1)]),
+            START,
+        );
+    }
+    host.events();
     host.send(PeerId(2), b"0", START);
     host.flush(START);
     for second in 1..360_u16 {
@@ -188,7 +198,7 @@ fn the_others_are_told_of_an_undeliverable_peer() {
     let packets = host.flush(ms(360_000));
     assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
     let told = packets.iter().find(|packet| packet.to == address(2)).expect("a boot");
-    assert_eq!(told.said(), ["boot seq=1: peer 2, timed_out"]);
+    assert_eq!(told.said(), ["boot seq=2: peer 2, timed_out"]);
 }
 
 /// T-64: so do parts.
