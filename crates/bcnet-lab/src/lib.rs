@@ -32,7 +32,7 @@ pub use outcome::{CheckedExpectation, DumpRecord, NodeOutcome, NodeSample, Outco
 pub use rng::Rng;
 pub use run::{NodeSetup, Options, capture, run, watch};
 pub use scenario::Scenario;
-pub use totals::{Queues, Totals};
+pub use totals::{QueueStatistics, Totals};
 pub use world::World;
 
 #[cfg(doctest)]

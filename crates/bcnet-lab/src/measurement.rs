@@ -8,7 +8,7 @@ use bcnet_transport::Time;
 use crate::meter::{Log, Sent};
 use crate::outcome::Outcome;
 use crate::scenario::{PeerRef, Scenario, Wanted};
-use crate::stock::ACK_ENTRY_BYTES;
+use crate::stock::{ACK_ENTRY_BYTES, Dump};
 use crate::totals::Totals;
 
 /// A measurement of a run: what, of whom, when.
@@ -112,8 +112,8 @@ impl fmt::Display for Number {
 }
 
 macro_rules! metrics {
-    ($($(#[doc = $about:literal])+ $source:ident($kind:ident) {
-        $($(#[doc = $doc:literal])+ $metric:ident = $name:literal,)+
+    ($($(#[doc = $about:literal])+ $source:ident($kind:ident: $reader:ty) {
+        $($(#[doc = $doc:literal])+ $metric:ident = $name:literal => $read:expr,)+
     })+) => {
         /// What can be measured, by where it is read from.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +125,15 @@ macro_rules! metrics {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $kind {
             $($(#[doc = $doc])+ $metric,)+
+        }
+
+        impl $kind {
+            /// Returns how it is read.
+            fn reader(self) -> $reader {
+                match self {
+                    $(Self::$metric => $read,)+
+                }
+            }
         })+
 
         impl Metric {
@@ -144,119 +153,119 @@ macro_rules! metrics {
 
 metrics! {
     /// From a dump of the queues.
-    Queues(QueueMetric) {
+    Queues(QueueMetric: fn(&Dump) -> Value) {
         /// How often each ACK in the outbox was sent, in the order of the outbox.
-        Acks = "acks",
+        Acks = "acks" => |dump| many(&dump.acks, |ack| f64::from(ack.retx)),
         /// How often each message that waits for its ACK was sent again.
-        Retx = "retx",
+        Retx = "retx" => |dump| many(&dump.retx, |entry| f64::from(entry.retx)),
         /// The wait of each message that waits for its ACK, in seconds.
-        Intervals = "intervals",
+        Intervals = "intervals" => |dump| many(&dump.retx, |entry| f64::from(entry.interval)),
         /// The sequence numbers of the ACKs in the outbox.
-        AckNumbers = "ack_numbers",
+        AckNumbers = "ack_numbers" => |dump| many(&dump.acks, |ack| f64::from(ack.seq)),
         /// How many ACKs are in the outbox.
-        AckEntries = "ack_entries",
+        AckEntries = "ack_entries" => |dump| Value::One(dump.acks.len() as f64),
         /// What they took in the original, in bytes.
-        AckMemory = "ack_memory",
+        AckMemory = "ack_memory" => |dump| Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
         /// How many messages wait for their ACK.
-        RetxEntries = "retx_entries",
+        RetxEntries = "retx_entries" => |dump| Value::One(dump.retx.len() as f64),
         /// The sequence numbers of those, in the order of the queue.
-        RetxNumbers = "retx_numbers",
+        RetxNumbers = "retx_numbers" => |dump| many(&dump.retx, |entry| f64::from(entry.seq)),
         /// How many messages were not sent yet.
-        FirstEntries = "first_entries",
+        FirstEntries = "first_entries" => |dump| Value::One(dump.first_count as f64),
         /// The sequence numbers of those, in the order of the queue; stock only.
-        FirstNumbers = "first_numbers",
+        FirstNumbers = "first_numbers" => |dump| many(&dump.first, |entry| f64::from(entry.seq)),
         /// Seconds since each of those was queued; stock only.
-        FirstAges = "first_ages",
+        FirstAges = "first_ages" => |dump| many(&dump.first, |entry| f64::from(entry.age)),
     }
     /// From the log of everything that was sent.
-    Log(LogMetric) {
+    Log(LogMetric: (fn(&Sent) -> bool, fn(&Log) -> f64)) {
         /// The size of each datagram.
-        DatagramSizes = "datagram_sizes",
+        DatagramSizes = "datagram_sizes" => (is_datagram, |entry| f64::from(entry.len)),
         /// When each datagram was sent.
-        DatagramTimes = "datagram_times",
+        DatagramTimes = "datagram_times" => (is_datagram, Log::seconds),
         /// When each ACK was sent.
-        AckTimes = "ack_times",
+        AckTimes = "ack_times" => (is_ack, Log::seconds),
         /// When each reliable message or part was sent again.
-        RetransmitTimes = "retransmit_times",
+        RetransmitTimes = "retransmit_times" => (is_again, Log::seconds),
     }
     /// From the totals of a run or, for a stretch of it or one part of messages, from the log.
-    Count(CountMetric) {
+    Count(CountMetric: (fn(&Totals) -> u64, fn(&Sent) -> bool, fn(&Log) -> f64)) {
         /// Datagrams that were sent.
-        Datagrams = "datagrams",
+        Datagrams = "datagrams" => (|total| total.datagrams, is_datagram, one_each),
         /// Bytes of those, without IP and UDP.
-        Bytes = "bytes",
+        Bytes = "bytes" => (|total| total.bytes, is_datagram, its_bytes),
         /// ACKs that were sent.
-        AcksSent = "acks_sent",
+        AcksSent = "acks_sent" => (|total| total.acks, is_ack, one_each),
         /// Bytes of those.
-        AckBytes = "ack_bytes",
+        AckBytes = "ack_bytes" => (|total| total.ack_bytes, is_ack, its_bytes),
         /// Reliable messages and parts that were sent again.
-        Retransmits = "retransmits",
+        Retransmits = "retransmits" => (|total| total.retransmits, is_again, one_each),
         /// Keepalives that were sent.
-        Keepalives = "keepalives",
+        Keepalives = "keepalives" => (|total| total.keepalives, is_keepalive, one_each),
     }
     /// From the totals of a run.
-    Total(TotalMetric) {
+    Total(TotalMetric: fn(&Totals, Duration) -> Option<f64>) {
         /// Bytes of ACKs that came.
-        AckBytesTaken = "ack_bytes_taken",
+        AckBytesTaken = "ack_bytes_taken" => |total, _| one(total.ack_bytes_taken),
         /// Bytes of ACKs per datagram sent.
-        AckBytesPerDatagram = "ack_bytes_per_datagram",
+        AckBytesPerDatagram = "ack_bytes_per_datagram" => |total, _| ratio(total.ack_bytes, total.datagrams),
         /// The most bytes of ACKs in one datagram.
-        MaxAckBytes = "most_ack_bytes",
+        MaxAckBytes = "most_ack_bytes" => |total, _| one(total.max_ack_bytes),
         /// The most messages in one datagram.
-        MaxMessages = "most_messages",
+        MaxMessages = "most_messages" => |total, _| one(total.max_messages),
         /// The most ACKs in one datagram.
-        MaxAcks = "most_acks",
+        MaxAcks = "most_acks" => |total, _| one(total.max_acks),
         /// Datagrams in which ACKs left no room for the largest message.
-        Crowded = "crowded",
+        Crowded = "crowded" => |total, _| one(total.crowded),
         /// ACKs that cleared a message that waited.
-        UsefulAcks = "useful_acks",
+        UsefulAcks = "useful_acks" => |total, _| one(total.useful_acks),
         /// ACKs that cleared nothing.
-        UselessAcks = "useless_acks",
+        UselessAcks = "useless_acks" => |total, _| one(total.useless_acks),
         /// The share of ACKs that found nothing waiting at all.
-        EmptyShare = "empty_share",
+        EmptyShare = "empty_share" => |total, _| ratio(total.empty_acks, total.useful_acks + total.useless_acks),
         /// Entries of lists that were compared; 0 for an engine that searches no lists.
-        Comparisons = "comparisons",
+        Comparisons = "comparisons" => |total, _| one(total.comparisons.unwrap_or(0)),
         /// The same per second.
-        ComparisonRate = "comparisons_per_second",
+        ComparisonRate = "comparisons_per_second" => |total, time| Some(total.comparisons.unwrap_or(0) as f64 / time.as_secs_f64()),
         /// The most ACKs that were in one outbox.
-        PeakAcks = "peak_acks",
+        PeakAcks = "peak_acks" => |total, _| one(total.queues.peak_acks as u64),
         /// How many ACKs were in one outbox on average.
-        MeanAcks = "mean_acks",
+        MeanAcks = "mean_acks" => |total, _| Some(total.queues.mean_acks()),
         /// The most messages that waited for their ACK.
-        PeakRetx = "peak_retx",
+        PeakRetx = "peak_retx" => |total, _| one(total.queues.peak_retx as u64),
         /// How many messages waited for their ACK on average.
-        MeanRetx = "mean_retx",
+        MeanRetx = "mean_retx" => |total, _| Some(total.queues.mean_retx()),
         /// The most messages for one peer that were not sent yet.
-        PeakFirst = "peak_first",
+        PeakFirst = "peak_first" => |total, _| one(total.queues.peak_first as u64),
         /// How many messages for one peer were not sent yet on average.
-        MeanFirst = "mean_first",
+        MeanFirst = "mean_first" => |total, _| Some(total.queues.mean_first()),
         /// Seconds that the ACK was in an outbox that was there longest.
-        LongestAck = "longest_ack",
+        LongestAck = "longest_ack" => |total, _| Some(total.longest_ack.as_secs_f64()),
         /// Payloads that were given to an engine and taken.
-        PayloadsSent = "payloads_sent",
+        PayloadsSent = "payloads_sent" => |total, _| one(total.payloads),
         /// Payloads that an engine refused.
-        Refused = "refused",
+        Refused = "refused" => |total, _| one(total.refused),
         /// Payloads that were delivered.
-        Delivered = "delivered",
+        Delivered = "delivered" => |total, _| one(total.delivered),
         /// Reliable payloads, or such as became reliable, that were not delivered.
-        Missing = "missing",
+        Missing = "missing" => |total, _| one(total.missing),
         /// Payloads that were delivered, but not as they were sent.
-        Garbled = "garbled",
+        Garbled = "garbled" => |total, _| one(total.garbled),
         /// Peers that were lost because nothing was heard of them.
-        Silent = "silent",
+        Silent = "silent" => |total, _| one(total.silent),
         /// Bytes on the wire per payload delivered.
-        BytesPerPayload = "bytes_per_payload",
+        BytesPerPayload = "bytes_per_payload" => |total, _| ratio(total.bytes, total.delivered),
         /// Nodes whose program would have ended.
-        Crashed = "crashed",
+        Crashed = "crashed" => |total, _| one(total.crashed),
     }
     /// From the delays of all payloads.
-    Delay(DelayMetric) {
+    Delay(DelayMetric: f64) {
         /// Milliseconds from sending to delivery of reliable payloads, the median.
-        DelayMedian = "delay_p50",
+        DelayMedian = "delay_p50" => 0.5,
         /// The same, exceeded by one in a hundred.
-        DelayP99 = "delay_p99",
+        DelayP99 = "delay_p99" => 0.99,
         /// The same, the longest.
-        DelayMax = "delay_max",
+        DelayMax = "delay_max" => 1.0,
     }
 }
 
@@ -265,17 +274,6 @@ impl Metric {
     #[must_use]
     pub(crate) const fn is_of_queues(self) -> bool {
         matches!(self, Self::Queues(_))
-    }
-}
-
-impl DelayMetric {
-    /// Returns the share of payloads that are delivered within it.
-    const fn share(self) -> f64 {
-        match self {
-            Self::DelayMedian => 0.5,
-            Self::DelayP99 => 0.99,
-            Self::DelayMax => 1.0,
-        }
     }
 }
 
@@ -294,27 +292,24 @@ impl Measurement {
     #[must_use]
     pub(crate) fn of(&self, outcome: &Outcome) -> Option<Value> {
         match self.metric {
-            Metric::Queues(metric) => self.of_queues(metric, outcome),
-            Metric::Log(metric) => Some(Value::Many(self.of_log(metric, &outcome.log))),
-            Metric::Count(metric) if self.is_narrowed() => {
-                Some(Value::One(self.counted(metric, &outcome.log)))
+            Metric::Queues(metric) => self.dump(outcome).map(metric.reader()),
+            Metric::Log(metric) => {
+                let (what, figure) = metric.reader();
+                Some(Value::Many(self.chosen(&outcome.log, what).map(figure).collect()))
+            }
+            Metric::Count(metric) => {
+                let (total, what, amount) = metric.reader();
+                Some(Value::One(if self.is_narrowed() {
+                    self.chosen(&outcome.log, what).map(amount).sum()
+                } else {
+                    total(&self.totals(outcome)?) as f64
+                }))
             }
             Metric::Total(_) | Metric::Delay(_) if self.is_narrowed() => None,
-            Metric::Count(metric) => {
-                let total = self.totals(outcome)?;
-                Some(Value::One(match metric {
-                    CountMetric::Datagrams => total.datagrams,
-                    CountMetric::Bytes => total.bytes,
-                    CountMetric::AcksSent => total.acks,
-                    CountMetric::AckBytes => total.ack_bytes,
-                    CountMetric::Retransmits => total.retransmits,
-                    CountMetric::Keepalives => total.keepalives,
-                } as f64))
-            }
             Metric::Total(metric) => {
-                of_totals(metric, &self.totals(outcome)?, outcome.duration).map(Value::One)
+                metric.reader()(&self.totals(outcome)?, outcome.duration).map(Value::One)
             }
-            Metric::Delay(metric) => outcome.delay(self.node, metric.share()).map(Value::One),
+            Metric::Delay(metric) => outcome.delay(self.node, metric.reader()).map(Value::One),
         }
     }
 
@@ -330,7 +325,7 @@ impl Measurement {
     #[must_use]
     pub fn of_all(&self, runs: &[Outcome]) -> Option<f64> {
         if let Metric::Delay(metric) = self.metric {
-            return Outcome::pooled_delay(runs, self.node, metric.share());
+            return Outcome::pooled_delay(runs, self.node, metric.reader());
         }
         let each = runs.iter().map(|run| match self.of(run) {
             Some(Value::One(value)) => Some(value),
@@ -342,51 +337,11 @@ impl Measurement {
         (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
     }
 
-    fn of_queues(&self, metric: QueueMetric, outcome: &Outcome) -> Option<Value> {
+    /// Returns the dump that it is read from.
+    fn dump<'a>(&self, outcome: &'a Outcome) -> Option<&'a Dump> {
         let (at, node) = (self.at?, self.node?);
         let mut taken = outcome.dumps.iter().filter(|dump| dump.at == at && dump.node == node);
-        let dump = &taken.find(|dump| self.peer.is_none() || dump.asked == self.peer)?.dump;
-        let acks = || dump.acks.iter();
-        let retx = || dump.retx.iter();
-        let first = || dump.first.iter();
-        Some(match metric {
-            QueueMetric::Acks => Value::Many(acks().map(|ack| f64::from(ack.retx)).collect()),
-            QueueMetric::AckNumbers => Value::Many(acks().map(|ack| f64::from(ack.seq)).collect()),
-            QueueMetric::Retx => Value::Many(retx().map(|entry| f64::from(entry.retx)).collect()),
-            QueueMetric::Intervals => Value::Many(retx().map(|entry| f64::from(entry.interval)).collect()),
-            QueueMetric::AckEntries => Value::One(dump.acks.len() as f64),
-            QueueMetric::AckMemory => Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
-            QueueMetric::RetxEntries => Value::One(dump.retx.len() as f64),
-            QueueMetric::RetxNumbers => Value::Many(retx().map(|entry| f64::from(entry.seq)).collect()),
-            QueueMetric::FirstEntries => Value::One(dump.first_count as f64),
-            QueueMetric::FirstNumbers => Value::Many(first().map(|entry| f64::from(entry.seq)).collect()),
-            QueueMetric::FirstAges => Value::Many(first().map(|entry| f64::from(entry.age)).collect()),
-        })
-    }
-
-    fn of_log(&self, metric: LogMetric, log: &[Log]) -> Vec<f64> {
-        let times = |what| self.chosen(log, what).map(|entry| entry.at.as_micros() as f64 / 1e6).collect();
-        match metric {
-            LogMetric::DatagramSizes => {
-                self.chosen(log, is_datagram).map(|entry| f64::from(entry.len)).collect()
-            }
-            LogMetric::DatagramTimes => times(is_datagram),
-            LogMetric::AckTimes => times(is_ack),
-            LogMetric::RetransmitTimes => times(is_again),
-        }
-    }
-
-    fn counted(&self, metric: CountMetric, log: &[Log]) -> f64 {
-        let count = |what| self.chosen(log, what).count() as f64;
-        let bytes = |what| self.chosen(log, what).map(|entry| f64::from(entry.len)).sum();
-        match metric {
-            CountMetric::Datagrams => count(is_datagram),
-            CountMetric::Bytes => bytes(is_datagram),
-            CountMetric::AcksSent => count(is_ack),
-            CountMetric::AckBytes => bytes(is_ack),
-            CountMetric::Retransmits => count(is_again),
-            CountMetric::Keepalives => count(|what| matches!(what, Sent::Keepalive)),
-        }
+        Some(&taken.find(|dump| self.peer.is_none() || dump.asked == self.peer)?.dump)
     }
 
     /// Returns what the log has of a kind, as far as it is asked for.
@@ -413,37 +368,27 @@ const fn is_again(what: &Sent) -> bool {
     matches!(what, Sent::Again(_))
 }
 
-/// Reads what the totals of a run of that length tell.
-fn of_totals(metric: TotalMetric, total: &Totals, duration: Duration) -> Option<f64> {
-    let one = |value: u64| Some(value as f64);
-    match metric {
-        TotalMetric::AckBytesTaken => one(total.ack_bytes_taken),
-        TotalMetric::AckBytesPerDatagram => ratio(total.ack_bytes, total.datagrams),
-        TotalMetric::MaxAckBytes => one(total.max_ack_bytes),
-        TotalMetric::MaxMessages => one(total.max_messages),
-        TotalMetric::MaxAcks => one(total.max_acks),
-        TotalMetric::Crowded => one(total.crowded),
-        TotalMetric::UsefulAcks => one(total.useful_acks),
-        TotalMetric::UselessAcks => one(total.useless_acks),
-        TotalMetric::EmptyShare => ratio(total.empty_acks, total.useful_acks + total.useless_acks),
-        TotalMetric::Comparisons => one(total.comparisons.unwrap_or(0)),
-        TotalMetric::ComparisonRate => Some(total.comparisons.unwrap_or(0) as f64 / duration.as_secs_f64()),
-        TotalMetric::PeakAcks => one(total.queues.peak_acks as u64),
-        TotalMetric::MeanAcks => Some(total.queues.mean_acks()),
-        TotalMetric::PeakRetx => one(total.queues.peak_retx as u64),
-        TotalMetric::MeanRetx => Some(total.queues.mean_retx()),
-        TotalMetric::PeakFirst => one(total.queues.peak_first as u64),
-        TotalMetric::MeanFirst => Some(total.queues.mean_first()),
-        TotalMetric::LongestAck => Some(total.longest_ack.as_secs_f64()),
-        TotalMetric::PayloadsSent => one(total.payloads),
-        TotalMetric::Refused => one(total.refused),
-        TotalMetric::Delivered => one(total.delivered),
-        TotalMetric::Missing => one(total.missing),
-        TotalMetric::Garbled => one(total.garbled),
-        TotalMetric::Silent => one(total.silent),
-        TotalMetric::BytesPerPayload => ratio(total.bytes, total.delivered),
-        TotalMetric::Crashed => one(total.crashed),
-    }
+const fn is_keepalive(what: &Sent) -> bool {
+    matches!(what, Sent::Keepalive)
+}
+
+/// What an entry of the log adds to a count.
+const fn one_each(_: &Log) -> f64 {
+    1.0
+}
+
+/// What an entry of the log adds to a number of bytes.
+fn its_bytes(entry: &Log) -> f64 {
+    f64::from(entry.len)
+}
+
+fn many<T>(entries: &[T], figure: fn(&T) -> f64) -> Value {
+    Value::Many(entries.iter().map(figure).collect())
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some totals tell nothing, and all are read alike")]
+const fn one(value: u64) -> Option<f64> {
+    Some(value as f64)
 }
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {

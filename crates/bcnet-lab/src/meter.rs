@@ -21,6 +21,13 @@ pub(crate) struct Log {
     pub(crate) what: Sent,
 }
 
+impl Log {
+    /// Returns when it was sent, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.at.as_micros() as f64 / 1e6
+    }
+}
+
 /// What was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Sent {

@@ -59,7 +59,7 @@ pub struct Totals {
     /// 1 if its program would have ended.
     pub crashed: u64,
     /// The lengths of its queues.
-    pub queues: Queues,
+    pub queues: QueueStatistics,
 }
 
 impl AddAssign for Totals {
@@ -95,9 +95,9 @@ impl AddAssign for Totals {
     }
 }
 
-/// QueueLengths of queues, per peer: the longest, and the average over time.
+/// How long queues were, per peer: at most, and on average over time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Queues {
+pub struct QueueStatistics {
     /// The most ACKs in one outbox.
     pub peak_acks: usize,
     /// The most messages that waited for their ACK.
@@ -112,7 +112,7 @@ pub struct Queues {
     time: u128,
 }
 
-impl Queues {
+impl QueueStatistics {
     /// Returns how many ACKs were in one outbox on average.
     #[must_use]
     pub fn mean_acks(&self) -> f64 {
@@ -141,7 +141,7 @@ impl Queues {
     }
 }
 
-impl AddAssign for Queues {
+impl AddAssign for QueueStatistics {
     fn add_assign(&mut self, other: Self) {
         self.peak_acks = self.peak_acks.max(other.peak_acks);
         self.peak_retx = self.peak_retx.max(other.peak_retx);

@@ -3,17 +3,16 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, ensure};
 use bcnet_lab::scenario::{Change, Comparison, Variant};
 use bcnet_lab::{Options, Outcome, Scenario};
 use serde_json::{Value as Json, json};
 
 use super::library::{self, Source};
-use super::number::{number, time};
-use super::{compare_page, work};
+use super::number::number;
+use super::patience::{self, Workload};
+use super::{SEEDS, compare_page, work};
 use crate::Verdict;
 
 #[derive(clap::Args)]
@@ -38,7 +37,7 @@ pub(super) struct Args {
     vary: Vec<String>,
 
     /// How many seeds each variant is run with, if anything is left to chance
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = SEEDS)]
     seeds: u32,
 
     /// The first seed, if it is not the scenario's
@@ -53,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 
-    /// Run a grid that takes long
+    /// Run it even if it takes minutes
     #[arg(long)]
     yes: bool,
 }
@@ -72,12 +71,12 @@ pub(super) struct Sheet {
     pub(super) title: String,
     pub(super) seeds: usize,
     /// A row for each variant.
-    pub(super) rows: Vec<Figures>,
+    pub(super) rows: Vec<VariantMetrics>,
 }
 
-/// What is held side by side.
+/// What came out of one variant of a scenario.
 #[derive(Clone, Copy)]
-pub(super) struct Figures {
+pub(super) struct VariantMetrics {
     pub(super) ack_bytes: f64,
     pub(super) ack_bytes_taken: f64,
     pub(super) bytes: f64,
@@ -91,7 +90,7 @@ pub(super) struct Figures {
     pub(super) missing: f64,
 }
 
-impl Figures {
+impl VariantMetrics {
     fn of(runs: &[Outcome]) -> Self {
         let count = runs.len().max(1) as f64;
         let totals: Vec<_> = runs.iter().map(Outcome::total).collect();
@@ -179,10 +178,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         let grid = variants.iter().flat_map(|variant| values.iter().map(|value| with(variant, value)));
         variants = grid.collect();
     }
-    // All are tried before the first is run.
-    for variant in &variants {
-        source.scenario(&variant.changes).map_err(|error| anyhow!("--vary {}: {error}", variant.name))?;
-    }
     let title = source.scenario(&[])?.title;
     Ok(Plan { title, about: String::new(), scenarios: vec![source], variants })
 }
@@ -207,37 +202,55 @@ fn values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     Ok(values)
 }
 
+/// A variant of a scenario that is ready to run.
+struct Prepared {
+    scenario: Scenario,
+    first_seed: u64,
+    seeds: u32,
+}
+
 impl Plan {
     fn sheets(&self, args: &Args) -> anyhow::Result<Vec<Sheet>> {
-        let mut jobs: Vec<(Scenario, Options)> = Vec::new();
-        let mut counts = Vec::new();
-        for source in &self.scenarios {
-            for variant in &self.variants {
-                let scenario = source.scenario(&variant.changes)?;
-                let seeds = if scenario.has_chance() || scenario.has_traffic() { args.seeds } else { 1 };
-                let first = args.seed.unwrap_or(scenario.seed);
-                let options = |next| Options { seed: Some(first.wrapping_add(next)), ..Options::default() };
-                jobs.extend((0..u64::from(seeds)).map(|next| (scenario.clone(), options(next))));
-                counts.push(seeds as usize);
-            }
-        }
+        // All are tried before the first is run.
+        let prepared = self.prepare(args)?;
+        let of_source = || prepared.chunks(self.variants.len().max(1));
         if !args.yes {
-            check_length(&jobs)?;
+            let workload = |variants: &[Prepared]| {
+                Workload::of(variants.iter().map(|variant| (&variant.scenario, variant.seeds)))
+            };
+            patience::check(&of_source().filter_map(workload).collect::<Vec<_>>())?;
         }
-        let mut outcomes =
-            work::all(&jobs, |(scenario, options)| lean(bcnet_lab::run(scenario, options))).into_iter();
-        let mut counts = counts.into_iter();
-        let sheet = |source: &Source| {
-            let mut seeds = 1;
-            let rows = self.variants.iter().map(|_| {
-                seeds = counts.next().unwrap_or(1);
-                Figures::of(&outcomes.by_ref().take(seeds).collect::<Vec<_>>())
-            });
-            let rows = rows.collect();
-            let title = source.scenario(&[]).map(|scenario| scenario.title).unwrap_or_default();
+        let runs = |variant: usize| (0..u64::from(prepared[variant].seeds)).map(move |next| (variant, next));
+        let jobs: Vec<(usize, u64)> = (0..prepared.len()).flat_map(runs).collect();
+        let run = |(variant, next): &(usize, u64)| {
+            let Prepared { scenario, first_seed, .. } = &prepared[*variant];
+            let options = Options { seed: Some(first_seed.wrapping_add(*next)), ..Options::default() };
+            lean(bcnet_lab::run(scenario, &options))
+        };
+        let mut outcomes = work::all(&jobs, run).into_iter();
+        let sheet = |(source, variants): (&Source, &[Prepared])| {
+            let row = |variant: &Prepared| {
+                let seeds = variant.seeds as usize;
+                VariantMetrics::of(&outcomes.by_ref().take(seeds).collect::<Vec<_>>())
+            };
+            let (first, rows) = (&variants[0], variants.iter().map(row).collect());
+            let (title, seeds) = (first.scenario.title.clone(), first.seeds as usize);
             Sheet { name: source.name.clone(), title, seeds, rows }
         };
-        Ok(self.scenarios.iter().map(sheet).collect())
+        Ok(self.scenarios.iter().zip(of_source()).map(sheet).collect())
+    }
+
+    /// Returns every variant of every scenario, all of one scenario together.
+    fn prepare(&self, args: &Args) -> anyhow::Result<Vec<Prepared>> {
+        let mut prepared = Vec::new();
+        for source in &self.scenarios {
+            for Variant { name, changes } in &self.variants {
+                let scenario = source.scenario(changes).map_err(|error| anyhow!("--vary {name}: {error}"))?;
+                let seeds = if scenario.has_chance() || scenario.has_traffic() { args.seeds } else { 1 };
+                prepared.push(Prepared { first_seed: args.seed.unwrap_or(scenario.seed), scenario, seeds });
+            }
+        }
+        Ok(prepared)
     }
 }
 
@@ -245,25 +258,6 @@ impl Plan {
 pub(super) fn lean(mut outcome: Outcome) -> Outcome {
     (outcome.samples, outcome.dumps) = (Vec::new(), Vec::new());
     outcome
-}
-
-/// Refuses what takes longer than anyone waits without having been told.
-#[allow(clippy::disallowed_methods, reason = "how long a grid takes is for people only")]
-fn check_length(jobs: &[(Scenario, Options)]) -> anyhow::Result<()> {
-    let virtually = |scenario: &Scenario| (scenario.settle + scenario.duration).as_secs_f64();
-    let all: f64 = jobs.iter().map(|(scenario, _)| virtually(scenario)).sum();
-    let Some((scenario, options)) = jobs.first().filter(|_| all > FREE_SECONDS) else { return Ok(()) };
-    let start = Instant::now();
-    drop(bcnet_lab::run(scenario, options));
-    let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
-    let estimate = start.elapsed().as_secs_f64() * all / virtually(scenario).max(1.0) / cores;
-    if estimate > PATIENCE.as_secs_f64() {
-        let (runs, time) = (jobs.len(), time(estimate));
-        bail!(
-            "{runs} runs would take about {time}: add --yes if that is meant, or take fewer values or seeds"
-        );
-    }
-    Ok(())
 }
 
 /// Returns for each variant how much of the first one's faults is left, on average over all scenarios in which it has them.
@@ -287,7 +281,7 @@ fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f6
         let plural = if *seeds == 1 { "" } else { "s" };
         writeln!(out, "{name}: {title} ({seeds} seed{plural})")?;
         write!(out, "  {:width$}", "")?;
-        let titles = rows.first().map(Figures::columns).into_iter().flatten();
+        let titles = rows.first().map(VariantMetrics::columns).into_iter().flatten();
         titles.map(|(title, _)| title).try_for_each(|title| write!(out, " {title:>9}"))?;
         writeln!(out)?;
         for (variant, row) in plan.variants.iter().zip(rows) {
@@ -326,7 +320,4 @@ fn summary(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Json {
     })
 }
 
-/// As much virtual time is run without asking how long it takes: seconds.
-const FREE_SECONDS: f64 = 20_000.0;
-const PATIENCE: Duration = Duration::from_secs(120);
 const MAX_VARIANTS: usize = 10_000;

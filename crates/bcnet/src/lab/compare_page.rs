@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::compare::{Figures, Plan, Sheet};
+use super::compare::{VariantMetrics, Plan, Sheet};
 use super::number::number;
 use super::page::{self, escape};
 use super::plot::{self, Axes, Series};
@@ -31,7 +31,7 @@ pub(super) fn html(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Strin
 }
 
 fn chapter(sheet: &Sheet, names: &[&str]) -> String {
-    let points = |figure: fn(&Figures) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
+    let points = |figure: fn(&VariantMetrics) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
     let plots = [
         bars("bytes of ACKs that arrive", names, points(|row| row.ack_bytes_taken), "acks"),
         bars("milliseconds to delivery, p99", names, points(|row| row.p99), "game"),
@@ -49,7 +49,7 @@ fn bars(axis: &str, names: &[&str], points: Vec<(f64, f64)>, class: &str) -> Str
 
 fn table(sheet: &Sheet, names: &[&str]) -> String {
     let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th>variant</th>");
-    let titles = sheet.rows.first().map(Figures::columns).into_iter().flatten();
+    let titles = sheet.rows.first().map(VariantMetrics::columns).into_iter().flatten();
     for (title, _) in titles {
         let _ = write!(html, "<th class=\"n\">{title}</th>");
     }

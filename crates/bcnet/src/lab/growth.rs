@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use bcnet_lab::scenario::{Change, DumpAt, PeerRef, Variant};
 use bcnet_lab::stock::ACK_ENTRY_BYTES;
-use bcnet_lab::{Options, Outcome, Scenario};
+use bcnet_lab::{DumpRecord, Options, Outcome, Scenario};
 use bcnet_transport::Time;
-use bcnet_transport::wire::PeerId;
 use serde_json::{Value as Json, json};
 
 use super::number::number;
+use super::patience::{self, Workload};
 use super::plot::{self, Axes, Series};
 use super::{library, page, work};
 use crate::Verdict;
@@ -34,6 +34,10 @@ pub(super) struct Args {
     /// Also write a page with plots
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+
+    /// Run it even if it takes minutes
+    #[arg(long)]
+    yes: bool,
 }
 
 /// A variant with what came out of it.
@@ -52,12 +56,14 @@ struct Moment {
     peak: usize,
     ack_bytes: u64,
     comparisons: u64,
+    /// Reliable messages that came.
+    messages: u64,
 }
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let hours = args.hours;
     ensure!((0.05..=720.0).contains(&hours), "--hours {hours}: 0.05 to 720 are possible");
-    let rows = rows(hours, args.seed)?;
+    let rows = rows(args)?;
     if let Some(path) = &args.report {
         let name = || path.display().to_string();
         fs::write(path, html(&rows, hours)).with_context(name)?;
@@ -71,10 +77,10 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
     Ok(Verdict::Clean)
 }
 
-fn rows(hours: f64, seed: Option<u64>) -> anyhow::Result<Vec<Row>> {
+fn rows(args: &Args) -> anyhow::Result<Vec<Row>> {
     let source = library::source("battle-day")?;
     let variants = library::comparison("cures")?.context("the cures are built in")?.variants;
-    let seconds = (hours * 3600.0).round() as u64;
+    let seconds = (args.hours * 3600.0).round() as u64;
     let duration = Change::new("duration", &seconds.to_string());
     let moments: Vec<u64> = SEEDS.iter().map(|(at, _)| *at).chain([86_400, seconds]).collect();
     let mut moments: Vec<u64> = moments.into_iter().filter(|at| *at <= seconds).collect();
@@ -82,30 +88,47 @@ fn rows(hours: f64, seed: Option<u64>) -> anyhow::Result<Vec<Row>> {
     moments.dedup();
     let job = |Variant { name, changes }: Variant| -> anyhow::Result<(String, Scenario)> {
         let mut scenario = source.scenario(&[changes, vec![duration.clone()]].concat())?;
-        let node =
-            scenario.node_names().position(|name| name == CLIENT).context("battle-day has a client")?;
-        let peer = Some(PeerRef::Id(PeerId::HOST));
-        scenario.dumps =
-            moments.iter().map(|at| DumpAt { at: Time::from_micros(at * 1_000_000), node, peer }).collect();
+        let find = |wanted: &str| scenario.node_names().position(|name| name == wanted);
+        let [client, host] = [CLIENT, HOST].map(|name| find(name).with_context(|| format!("no {name}")));
+        let (client, host) = (client?, host?);
+        // Of the host for what it knows to have arrived.
+        let of = |at: &u64| {
+            let at = Time::from_micros(at * 1_000_000);
+            [(client, host), (host, client)].map(|(node, peer)| DumpAt {
+                at,
+                node,
+                peer: Some(PeerRef::Node(peer)),
+            })
+        };
+        scenario.dumps = moments.iter().flat_map(of).collect();
         Ok((name, scenario))
     };
     let jobs = variants.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
-    let outcomes =
-        work::all(&jobs, |(_, scenario)| bcnet_lab::run(scenario, &Options { seed, ..Options::default() }));
+    if !args.yes {
+        let workload = Workload::of(jobs.iter().map(|(_, scenario)| (scenario, 1)));
+        patience::check(&workload.into_iter().collect::<Vec<_>>())?;
+    }
+    let options = Options { seed: args.seed, ..Options::default() };
+    let outcomes = work::all(&jobs, |(_, scenario)| bcnet_lab::run(scenario, &options));
     let row =
         |((name, _), outcome): ((String, Scenario), Outcome)| Row { name, moments: read(&outcome), outcome };
     Ok(jobs.into_iter().zip(outcomes).map(row).collect())
 }
 
 fn read(outcome: &Outcome) -> Vec<Moment> {
-    let moment = |taken: &bcnet_lab::DumpRecord| Moment {
-        seconds: taken.at.as_micros() / 1_000_000,
-        entries: taken.dump.acks.len(),
-        peak: taken.totals.queues.peak_acks,
-        ack_bytes: taken.totals.ack_bytes,
-        comparisons: taken.totals.comparisons.unwrap_or(0),
+    let of = |name: &str| {
+        let node = outcome.nodes.iter().position(|node| node.name == name);
+        outcome.dumps.iter().filter(move |taken| Some(taken.node) == node)
     };
-    outcome.dumps.iter().map(moment).collect()
+    let moment = |(client, host): (&DumpRecord, &DumpRecord)| Moment {
+        seconds: client.at.as_micros() / 1_000_000,
+        entries: client.dump.acks.len(),
+        peak: client.totals.queues.peak_acks,
+        ack_bytes: client.totals.ack_bytes,
+        comparisons: client.totals.comparisons.unwrap_or(0),
+        messages: host.totals.useful_acks,
+    };
+    of(CLIENT).zip(of(HOST)).map(moment).collect()
 }
 
 fn tables(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
@@ -125,11 +148,14 @@ fn tables(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         write!(out, " {:>14}", expected.map_or_else(|| "-".into(), |(_, entries)| number(*entries)))?;
     }
     writeln!(out)?;
-    let cells: [(&str, Cell); 3] = [
+    let cells: [(&str, Cell); 4] = [
         ("", |moment| format!("{} / {}", moment.entries, moment.peak)),
         ("Bytes of ACKs that the client has sent", |moment| number(moment.ack_bytes as f64)),
         ("Entries that it has compared, per second", |moment| {
             number(moment.comparisons as f64 / moment.seconds.max(1) as f64)
+        }),
+        ("Entries that it has compared, for each reliable message that came", |moment| {
+            number(moment.comparisons as f64 / moment.messages.max(1) as f64)
         }),
     ];
     for (title, cell) in cells {
@@ -156,6 +182,7 @@ fn summary(rows: &[Row], hours: f64) -> Json {
                 "memory": moment.entries * ACK_ENTRY_BYTES,
                 "ack_bytes": moment.ack_bytes,
                 "comparisons": moment.comparisons,
+                "messages": moment.messages,
             })
         });
         json!({"variant": row.name, "moments": moments.collect::<Vec<_>>()})
@@ -219,8 +246,9 @@ fn clock(seconds: u64) -> String {
 /// What a table shows of a moment.
 type Cell = fn(&Moment) -> String;
 
-/// Whose outbox it is.
+/// Whose outbox it is, and who it talks to.
 const CLIENT: &str = "kirk";
+const HOST: &str = "host";
 const EXPECTS: &str = "seed 001 expects";
 /// After how many seconds seed 001 expects how many entries.
 const SEEDS: [(u64, f64); 4] = [(120, 13.0), (1800, 600.0), (7200, 2400.0), (14_400, 6000.0)];

@@ -10,6 +10,7 @@ mod library;
 mod live;
 mod number;
 mod page;
+mod patience;
 mod plot;
 mod record;
 mod recording;
@@ -17,6 +18,7 @@ mod replay;
 mod report;
 mod run_page;
 mod text;
+mod totals;
 mod tour;
 mod work;
 
@@ -251,3 +253,6 @@ fn dump(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
     }
     Ok(Verdict::Clean)
 }
+
+/// How many seeds are pooled where anything is left to chance: a rare delay differs a lot from one run to the next.
+const SEEDS: u32 = 20;

@@ -7,14 +7,15 @@ use bcnet_lab::Outcome;
 use super::number::number;
 use super::page::{self, escape, section};
 use super::plot::{self, Axes, Series};
-use super::tour::{CHANCES, Row, Runs, Stop};
+use super::SEEDS;
+use super::tour::{Row, Runs, Stop};
 
 pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {
     let seed = stops.first().map_or(0, |stop| stop.stock.first().seed);
     let mut page = page::head("The two faults, and the cure");
     let _ = write!(
         page,
-        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}; where datagrams are lost by chance, {CHANCES} \
+        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}; where anything is left to chance, {SEEDS} \
          seeds from there on together. {} of {checked} expectations met. \
          Make this page again with <code>bcnet lab tour --report tour.html</code>.</p>",
         INTRODUCTION,

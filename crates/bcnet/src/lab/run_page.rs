@@ -10,6 +10,7 @@ use super::number::number;
 use super::page::{self, escape, section};
 use super::plot::{self, Axes, Series};
 use super::record::Hop;
+use super::totals::COLUMNS;
 
 pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
     let scenario = &entry.scenario;
@@ -34,10 +35,16 @@ pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
         );
     }
     page += &totals(outcome);
-    for (number, node) in
-        outcome.nodes.iter().enumerate().filter(|(_, node)| node.engine.is_some()).take(MAX_NODES)
-    {
+    let with_engine = || outcome.nodes.iter().enumerate().filter(|(_, node)| node.engine.is_some());
+    for (number, node) in with_engine().take(MAX_NODES) {
         page += &queues(number, node, outcome);
+    }
+    let left_out = with_engine().count().saturating_sub(MAX_NODES);
+    if left_out > 0 {
+        let _ = write!(
+            page,
+            "<p class=\"small\">The queues of {left_out} more nodes are not drawn: {MAX_NODES} are. The table above has all of them.</p>"
+        );
     }
     if !outcome.delays.is_empty() {
         page += &delays(outcome);
@@ -52,25 +59,15 @@ pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
 }
 
 fn totals(outcome: &Outcome) -> String {
-    let titles =
-        ["datagrams", "bytes", "ACKs", "ACK bytes", "useful", "useless", "sent again", "oldest ACK, s"];
     let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th>node</th>");
-    for title in titles {
+    for title in COLUMNS.iter().map(|column| column.title).chain(["oldest ACK, s"]) {
         let _ = write!(html, "<th class=\"n\">{title}</th>");
     }
     html += "</tr></thead><tbody>";
     for NodeOutcome { name, totals, .. } in &outcome.nodes {
         let _ = write!(html, "<tr><td>{}</td>", escape(name));
-        let counts = [
-            totals.datagrams,
-            totals.bytes,
-            totals.acks,
-            totals.ack_bytes,
-            totals.useful_acks,
-            totals.useless_acks,
-            totals.retransmits,
-        ];
-        for value in counts.map(|count| count as f64).into_iter().chain([totals.longest_ack.as_secs_f64()]) {
+        let counts = COLUMNS.iter().map(|column| (column.count)(totals) as f64);
+        for value in counts.chain([totals.longest_ack.as_secs_f64()]) {
             let _ = write!(html, "<td class=\"n\">{}</td>", number(value));
         }
         html += "</tr>";
@@ -211,7 +208,7 @@ fn millis(length: Duration) -> String {
 }
 
 /// Nodes whose queues are drawn, and dots in a plot.
-const MAX_NODES: usize = 4;
+const MAX_NODES: usize = 32;
 const MAX_DOTS: usize = 2000;
 /// Of the ladder.
 const WIDTH: f64 = 860.0;

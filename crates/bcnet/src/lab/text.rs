@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use bcnet_lab::{CheckedExpectation, Outcome, Totals};
 
 use super::library::Entry;
+use super::totals::{COLUMNS, Column};
 
 pub(super) fn write(
     out: &mut impl Write,
@@ -53,25 +54,12 @@ pub(super) fn write(
 }
 
 fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
-    writeln!(
-        out,
-        "  {:10} {:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>12} {:>8} {:>8}",
-        "node",
-        "engine",
-        "datagrams",
-        "bytes",
-        "ACKs",
-        "ACK bytes",
-        "useful",
-        "useless",
-        "resent",
-        "compared",
-        "ackQ max/⌀",
-        "retxQ max/⌀",
-        "firstQ max/⌀",
-        "p50 ms",
-        "p99 ms"
-    )?;
+    write!(out, "  {:10} {:6}", "node", "engine")?;
+    for Column { title, width, .. } in COLUMNS {
+        write!(out, " {title:>width$}")?;
+    }
+    let (acks, retx, first) = ("ackQ max/⌀", "retxQ max/⌀", "firstQ max/⌀");
+    writeln!(out, " {:>11} {acks:>11} {retx:>11} {first:>12} {:>8} {:>8}", "compared", "p50 ms", "p99 ms")?;
     for (number, node) in outcome.nodes.iter().enumerate() {
         let engine = node.engine.map_or("-", |engine| engine.name());
         row(out, &node.name, engine, &node.totals, outcome, Some(number))?;
@@ -108,16 +96,13 @@ fn row(
     let delay =
         |share| outcome.delay(node, share).map_or_else(|| "-".into(), |millis| format!("{millis:.1}"));
     let queue = |peak: usize, mean: f64| format!("{peak}/{mean:.2}");
+    write!(out, "  {name:10} {engine:6}")?;
+    for Column { width, count, .. } in COLUMNS {
+        write!(out, " {:>width$}", count(totals))?;
+    }
     writeln!(
         out,
-        "  {name:10} {engine:6} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>6} {:>11} {:>11} {:>11} {:>12} {:>8} {:>8}",
-        totals.datagrams,
-        totals.bytes,
-        totals.acks,
-        totals.ack_bytes,
-        totals.useful_acks,
-        totals.useless_acks,
-        totals.retransmits,
+        " {:>11} {:>11} {:>11} {:>12} {:>8} {:>8}",
         totals.comparisons.map_or_else(|| "-".into(), |count| count.to_string()),
         queue(totals.queues.peak_acks, totals.queues.mean_acks()),
         queue(totals.queues.peak_retx, totals.queues.mean_retx()),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_lab::scenario::{Claim, EngineKind};
@@ -11,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::library::{self, Entry};
 use super::number::number;
-use super::{json, report, work};
+use super::{SEEDS, json, report, work};
 use crate::Verdict;
 
 #[derive(clap::Args)]
@@ -142,7 +143,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
         }
         complaints(out, &stops)?;
         let runs = stops.iter().flat_map(Stop::runs).count();
-        writeln!(out, "* from {CHANCES} seeds together")?;
+        writeln!(out, "* from {SEEDS} seeds together")?;
         writeln!(out, "{} of {checked} expectations met in {runs} runs", checked - missed)?;
     }
     Ok(if missed == 0 { Verdict::Clean } else { Verdict::Findings })
@@ -183,9 +184,12 @@ impl Job {
     }
 }
 
-/// Returns how many seeds a scenario is run with. A rare delay differs a lot from one run to the next.
+/// Returns how many seeds a scenario is run with. What lasts for hours pools enough by itself.
 fn seeds(entry: &Entry) -> usize {
-    if entry.scenario.has_chance() { CHANCES } else { 1 }
+    let scenario = &entry.scenario;
+    let is_short = scenario.duration <= MAX_POOLED;
+    let pooled = scenario.has_chance() || scenario.has_traffic() && is_short;
+    if pooled { SEEDS as usize } else { 1 }
 }
 
 fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
@@ -283,5 +287,5 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
     })
 }
 
-/// How many seeds are pooled where links leave something to chance.
-pub(super) const CHANCES: usize = 5;
+/// Traffic of up to this length is pooled.
+const MAX_POOLED: Duration = Duration::from_secs(3600);
