@@ -47,6 +47,7 @@ Examples:
   bcnet swarm 127.0.0.1 --sessions 250 --players 8 --json
   bcnet swarm 127.0.0.1 --players 3 --loss 0.05 --delay 80
   bcnet swarm 127.0.0.1 --sessions 10 --steady --report
+  bcnet swarm 127.0.0.1 --players 8 --join-every 2
   bcnet swarm 127.0.0.1 --hold --names Cady,Uhura
   bcnet swarm 127.0.0.1 --check")]
 pub(crate) struct Args {
@@ -65,6 +66,11 @@ pub(crate) struct Args {
     /// How long to play, once everyone is there
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+
+    /// Seconds from one player's coming to the next: a stock server mixes up the answers of players who join at one
+    /// moment
+    #[arg(long, value_name = "SECONDS", value_parser = pause)]
+    join_every: Option<Duration>,
 
     /// The same seed, the same plan
     #[arg(long, default_value_t = 1)]
@@ -99,7 +105,7 @@ pub(crate) struct Args {
     hold: bool,
 
     /// Instead, try rule by rule of PROTOCOL.md what the server does
-    #[arg(long, conflicts_with_all = ["hold", "sessions", "players", "steady", "quick", "report"])]
+    #[arg(long, conflicts_with_all = ["hold", "sessions", "players", "steady", "quick", "report", "join_every"])]
     check: bool,
 
     /// With --check: also the rules that take up to a minute
@@ -143,13 +149,20 @@ fn share(text: &str) -> Result<f64, String> {
     if (0.0..1.0).contains(&share) { Ok(share) } else { Err("it must be at least 0 and below 1".into()) }
 }
 
+fn pause(text: &str) -> Result<Duration, String> {
+    let wrong = "it must be a number of seconds from 0 to 60, such as 2";
+    let seconds: f64 = text.parse().map_err(|_| wrong)?;
+    if (0.0..=60.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong.into()) }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let server = lookup::first(&args.host)?;
     if args.check {
         return check::run(server, args);
     }
     let mut field = fill(args, server)?;
-    join(&mut field, server)?;
+    let last = args.join_every.unwrap_or_default() * u32::from(args.players());
+    join(&mut field, server, last + JOINING)?;
     if args.hold {
         return hold(&mut field);
     }
@@ -216,7 +229,8 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
             // one after the other.
             let pause = if args.steady { 50 } else { 1 };
             let ramp = (pause * u64::from(args.sessions) * u64::from(players)).min(5_000);
-            let comes = Time::ZERO + Duration::from_millis(rng.below(ramp));
+            let comes = Duration::from_millis(rng.below(ramp));
+            let comes = Time::ZERO + args.join_every.map_or(comes, |every| every * u32::from(number));
             let player = Player::new(server, name, options.clone(), Rng::new(rng.any()), comes);
             field.add(player, session.into(), comes)?;
         }
@@ -225,8 +239,8 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
 }
 
 /// Waits until everyone is in the game, or has had time enough.
-fn join(field: &mut Field, server: SocketAddrV4) -> anyhow::Result<()> {
-    let end = field.clock.now() + JOINING;
+fn join(field: &mut Field, server: SocketAddrV4, time: Duration) -> anyhow::Result<()> {
+    let end = field.clock.now() + time;
     while field.clock.now() < end && field.absent() > 0 {
         let pause = field.clock.now() + LOOK;
         while field.clock.now() < pause {
@@ -280,7 +294,7 @@ fn hold(field: &mut Field) -> anyhow::Result<Verdict> {
     }
 }
 
-/// How long everyone may take to get in.
+/// How long everyone may take to get in, once the last one has come.
 const JOINING: Duration = Duration::from_secs(30);
 /// How long it takes until all players do the same all the time.
 const WARMING_UP: Duration = Duration::from_secs(2);
