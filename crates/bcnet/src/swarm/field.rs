@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::ledger::Ledger;
 use super::player::{Departure, Player};
 use super::totals::SwarmTotals;
+use crate::capture::{Packet, Writer};
 
 /// The way to the server and back, as bad as it is asked to be.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,6 +49,8 @@ pub(super) struct Field {
     outbound: Batch,
     /// What leaves with the outbound datagrams, and whose it is, in their order.
     departures: Vec<(u32, Departure)>,
+    /// Where what is sent and received is written to, with the address of this machine.
+    capture: Option<(Writer, Ipv4Addr)>,
 }
 
 /// When players look at their sockets.
@@ -97,7 +101,26 @@ impl Field {
             inbound: Batch::new(),
             outbound: Batch::new(),
             departures: Vec::new(),
+            capture: None,
         })
+    }
+
+    /// Writes all that is sent and received from now on to a file.
+    pub(super) fn capture(&mut self, path: &Path, server: SocketAddrV4) -> anyhow::Result<()> {
+        // The sockets are bound to no address; the system tells which one it takes.
+        let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        probe.connect(server)?;
+        let own = match probe.local_addr()? {
+            SocketAddr::V4(own) => *own.ip(),
+            SocketAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+        };
+        self.capture = Some((Writer::create(path)?, own));
+        Ok(())
+    }
+
+    /// Ends the capture, if there is one.
+    pub(super) fn finish_capture(&mut self) -> anyhow::Result<()> {
+        self.capture.as_mut().map_or(Ok(()), |(writer, _)| writer.flush())
     }
 
     /// Adds a player that comes at `comes`.
@@ -136,11 +159,11 @@ impl Field {
         for seat in &due {
             self.receive(*seat, now)?;
         }
-        self.hand_over(now);
+        self.hand_over(now)?;
         for seat in &due {
-            self.play(*seat, now);
+            self.play(*seat, now)?;
         }
-        self.send();
+        self.send()?;
         due.clear();
         self.due = due;
         Ok(())
@@ -173,16 +196,17 @@ impl Field {
         while let Some(seat) = self.seats.get(index as usize)
             && matches!(seat.socket.receive(&mut self.inbound, index, usize::MAX), Ok(Received::More))
         {
-            self.hand_over(now);
+            self.hand_over(now)?;
         }
         if self.inbound.is_full() {
-            self.hand_over(now);
+            self.hand_over(now)?;
         }
         Ok(())
     }
 
     /// Deciphers what has arrived and hands it to the players.
-    fn hand_over(&mut self, now: Time) {
+    fn hand_over(&mut self, now: Time) -> anyhow::Result<()> {
+        record(&mut self.capture, &mut self.inbound, &self.seats, Way::In)?;
         self.inbound.apply(cipher::decrypt_batch, |_| true);
         let taken = wall_now();
         for (head, bytes, noted) in self.inbound.iter_arrived() {
@@ -197,12 +221,13 @@ impl Field {
             }
         }
         self.inbound.clear();
+        Ok(())
     }
 
     /// A player's frame, if it is due, and its datagrams that have been under way for long enough.
-    fn play(&mut self, index: u32, now: Time) {
-        let Some(seat) = self.seats.get_mut(index as usize) else { return };
-        let Some(ledger) = self.ledgers.get_mut(seat.session) else { return };
+    fn play(&mut self, index: u32, now: Time) -> anyhow::Result<()> {
+        let Some(seat) = self.seats.get_mut(index as usize) else { return Ok(()) };
+        let Some(ledger) = self.ledgers.get_mut(seat.session) else { return Ok(()) };
         let is_frame = seat.frame <= now;
         if is_frame {
             self.totals.frames += 1;
@@ -231,13 +256,13 @@ impl Field {
                 }
             }
         }
-        self.land(index, now);
+        self.land(index, now)
     }
 
     /// Has a player's datagrams sent that have been under way for long enough.
-    fn land(&mut self, index: u32, now: Time) {
-        let Some(seat) = self.seats.get_mut(index as usize) else { return };
-        let Some(ledger) = self.ledgers.get_mut(seat.session) else { return };
+    fn land(&mut self, index: u32, now: Time) -> anyhow::Result<()> {
+        let Some(seat) = self.seats.get_mut(index as usize) else { return Ok(()) };
+        let Some(ledger) = self.ledgers.get_mut(seat.session) else { return Ok(()) };
         while let Some((_, bytes)) = seat.flying.pop_front_if(|(at, _)| *at <= now) {
             self.totals.sent.add(bytes.len());
             let departures = seat.player.departures(&bytes, ledger);
@@ -256,14 +281,13 @@ impl Field {
         let next = [landing, engine].into_iter().flatten().fold(seat.frame, Time::min);
         let next = Some(next).filter(|_| !seat.player.is_gone());
         self.deadlines.set(index, next);
-        if self.outbound.is_full() {
-            self.send();
-        }
+        if self.outbound.is_full() { self.send() } else { Ok(()) }
     }
 
     /// Sends what is to be sent, and notes when.
-    fn send(&mut self) {
+    fn send(&mut self) -> anyhow::Result<()> {
         self.outbound.apply(cipher::encrypt_batch, |_| true);
+        record(&mut self.capture, &mut self.outbound, &self.seats, Way::Out)?;
         let mut departures = self.departures.drain(..).peekable();
         for (index, range) in self.outbound.runs() {
             let Some(seat) = self.seats.get_mut(index as usize) else { continue };
@@ -277,6 +301,7 @@ impl Field {
         }
         drop(departures);
         self.outbound.clear();
+        Ok(())
     }
 
     pub(super) fn in_game(&self) -> usize {
@@ -305,6 +330,32 @@ impl Field {
             }
         }
     }
+}
+
+/// Which way datagrams go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// Writes datagrams as they are on the wire, if anybody wants them.
+fn record(
+    capture: &mut Option<(Writer, Ipv4Addr)>,
+    batch: &mut Batch,
+    seats: &[Seat],
+    way: Way,
+) -> anyhow::Result<()> {
+    let Some((writer, own)) = capture else { return Ok(()) };
+    let taken = wall_now();
+    for (head, bytes, noted) in batch.iter_arrived() {
+        let Some(seat) = seats.get(head.owner as usize) else { continue };
+        let own = SocketAddrV4::new(*own, seat.socket.local()?.port());
+        let (from, to) = if way == Way::In { (head.remote, own) } else { (own, head.remote) };
+        let time = noted.filter(|_| way == Way::In).unwrap_or(taken);
+        writer.write(&Packet { from, to, time, bytes, comment: None })?;
+    }
+    Ok(())
 }
 
 /// A frame is 85 to 105 ms after the last.

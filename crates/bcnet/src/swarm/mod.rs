@@ -16,6 +16,7 @@ mod totals;
 mod yardstick;
 
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,12 +101,16 @@ pub(crate) struct Args {
     #[arg(long)]
     report: bool,
 
+    /// Write what the players send and receive to a capture
+    #[arg(long, value_name = "FILE.pcapng", conflicts_with = "hold")]
+    write: Option<PathBuf>,
+
     /// Join, and then do nothing until killed
     #[arg(long)]
     hold: bool,
 
     /// Instead, try rule by rule of PROTOCOL.md what the server does
-    #[arg(long, conflicts_with_all = ["hold", "sessions", "players", "steady", "quick", "report", "join_every"])]
+    #[arg(long, conflicts_with_all = ["hold", "sessions", "players", "steady", "quick", "report", "join_every", "write"])]
     check: bool,
 
     /// With --check: also the rules that take up to a minute
@@ -183,6 +188,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let [server_cpu, own_cpu] = usage.map(Usage::end);
     field.acts = false;
     drain(&mut field)?;
+    field.finish_capture()?;
     (field.totals.sent, field.totals.received) = traffic;
     let echoed = measure_echo(args, &field)?;
     let verdict = if field.totals.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
@@ -207,6 +213,9 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
     let frame_mode = FrameMode { quick: args.quick, steady: args.steady };
     let conditions = LinkConditions { loss: args.loss, delay };
     let mut field = Field::new(args.seed, args.sessions.into(), conditions, frame_mode)?;
+    if let Some(path) = &args.write {
+        field.capture(path, server)?;
+    }
     let mut rng = Rng::new(args.seed);
     let options = PlayerOptions {
         files: Arc::new(Manifest::stand_in()),
