@@ -151,6 +151,11 @@ macro_rules! metrics {
     };
 }
 
+/// Which entries of the log it is about, and what is read from each.
+type LogReader = (fn(&Sent) -> bool, fn(&Log) -> f64);
+/// The total of a run; and which entries of the log it is about, and what each adds.
+type CountReader = (fn(&Totals) -> u64, fn(&Sent) -> bool, fn(&Log) -> f64);
+
 metrics! {
     /// From a dump of the queues.
     Queues(QueueMetric: fn(&Dump) -> Value) {
@@ -178,7 +183,7 @@ metrics! {
         FirstAges = "first_ages" => |dump| many(&dump.first, |entry| f64::from(entry.age)),
     }
     /// From the log of everything that was sent.
-    Log(LogMetric: (fn(&Sent) -> bool, fn(&Log) -> f64)) {
+    Log(LogMetric: LogReader) {
         /// The size of each datagram.
         DatagramSizes = "datagram_sizes" => (is_datagram, |entry| f64::from(entry.len)),
         /// When each datagram was sent.
@@ -189,7 +194,7 @@ metrics! {
         RetransmitTimes = "retransmit_times" => (is_again, Log::seconds),
     }
     /// From the totals of a run or, for a stretch of it or one part of messages, from the log.
-    Count(CountMetric: (fn(&Totals) -> u64, fn(&Sent) -> bool, fn(&Log) -> f64)) {
+    Count(CountMetric: CountReader) {
         /// Datagrams that were sent.
         Datagrams = "datagrams" => (|total| total.datagrams, is_datagram, one_each),
         /// Bytes of those, without IP and UDP.

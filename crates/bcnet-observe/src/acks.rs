@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use crate::QueuedAck;
 use crate::sent::Key;
-use crate::stock::{ACK_REPEAT, ACK_SENDS, SECOND};
-use bcnet_wire::{MessageId, Time};
+use crate::stock::{ACK_REPEAT, ACK_SENDS, FREE_SENDS, SECOND};
+use bcnet_wire::{Message, MessageId, Time};
 
 /// How a side sends its ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +198,25 @@ impl AckOutbox {
         self.find(id).and_then(|place| self.owed.get(place)).map(|owed| owed.is_due(at))
     }
 
+    /// Returns how many of these ACKs had had their free sends, were due and waited while nothing left, and how long the
+    /// one that waited longest; `before` is when the sender had sent something before.
+    pub(crate) fn held_back(&self, acks: &[Message<'_>], before: Time, at: Time) -> Option<(u32, u64)> {
+        if self.style != AckStyle::Stock || at.micros_since(before) <= MIN_WAIT {
+            return None;
+        }
+        let waits = acks.iter().filter_map(|message| {
+            let Message::Ack(ack) = message else { return None };
+            let owed = self.owed.get(self.find(ack.id)?)?;
+            let due = owed.last.plus(ACK_REPEAT);
+            let waited = at.micros_since(due);
+            (owed.sends >= FREE_SENDS && before <= due.plus(SLACK) && waited > MIN_WAIT).then_some(waited)
+        });
+        waits.fold(None, |all, waited| {
+            let (count, longest) = all.unwrap_or((0, 0));
+            Some((count + 1, waited.max(longest)))
+        })
+    }
+
     /// A reliable message was read: its ACK is owed, or owed anew. Returns how often it had been sent for the arrival
     /// before.
     pub(crate) fn owe(&mut self, id: MessageId, at: Time, limit: usize) -> u32 {
@@ -307,3 +326,7 @@ const NEAR: usize = 4;
 const ENOUGH: u32 = 4;
 /// So many make it likely. If they were lost on the way together, what comes next shows it.
 const SOME: u32 = 3;
+/// What waits for less may have waited for a frame.
+const MIN_WAIT: u64 = SECOND / 4;
+/// By how much an ACK may miss a datagram that leaves when it becomes due.
+const SLACK: u64 = SECOND / 1000;

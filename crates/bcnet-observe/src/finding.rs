@@ -56,6 +56,13 @@ pub enum What {
         /// How often it was sent.
         times: u32,
     },
+    /// ACKs that had been sent three times were due, and waited until something else left: the gate was closed.
+    ClosedGate {
+        /// How many.
+        acks: u32,
+        /// How long the one that waited longest.
+        waited: Duration,
+    },
     /// A message was sent again.
     Retransmission {
         /// Which.
@@ -166,6 +173,7 @@ impl What {
         match self {
             Self::StaleAck { .. } => "stale_ack",
             Self::RepeatedAck { .. } => "repeated_ack",
+            Self::ClosedGate { .. } => "closed_gate",
             Self::Retransmission { .. } => "retransmission",
             Self::DuplicateDelivery { .. } => "duplicate_delivery",
             Self::StuckFragments { .. } => "stuck_fragments",
@@ -189,6 +197,7 @@ impl What {
             | Self::Retransmission { about, .. }
             | Self::DuplicateDelivery { about } => Some(*about),
             Self::RepeatedAck { .. }
+            | Self::ClosedGate { .. }
             | Self::StuckFragments { .. }
             | Self::Starvation { .. }
             | Self::SequenceGap { .. }
@@ -211,6 +220,7 @@ impl What {
             }
             Self::CaptureLoss(Missed::Side)
             | Self::StaleAck { .. }
+            | Self::ClosedGate { .. }
             | Self::Retransmission { .. }
             | Self::DuplicateDelivery { .. }
             | Self::StuckFragments { .. }
@@ -261,6 +271,10 @@ impl fmt::Display for What {
                 write!(f, "stale ACK of {about}, sent {times} times, cleared {} s ago", Millis(*age))
             }
             Self::RepeatedAck { id, times } => write!(f, "ACK of {id} was sent {times} times"),
+            Self::ClosedGate { acks, waited } => {
+                let s = if *acks == 1 { "" } else { "s" };
+                write!(f, "{acks} ACK{s} waited {} s for something to leave with", Millis(*waited))
+            }
             Self::Retransmission { about, times, after, cause } => {
                 write!(f, "{about} sent for the {} after {} s: {cause}", Ordinal(*times), Millis(*after))
             }

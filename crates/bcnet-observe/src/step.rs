@@ -1,6 +1,7 @@
 //! One datagram on its way from one side to the other: what each message of it tells.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::cause::{cause, tell_cause};
 use crate::finding::{About, Missed, RetransmitCause, What};
@@ -58,10 +59,14 @@ pub(crate) fn is_heard(datagram: &Parsed<'_>) -> bool {
 impl DatagramStep<'_, '_> {
     pub(crate) fn run(&mut self, datagram: &Parsed<'_>, reliable: bool) {
         let (at, side, limits) = (self.tell.at, self.side, self.limits);
+        let before = self.sender.last_sent.unwrap_or(at);
         let tell = &mut *self.tell;
         self.sender.read_before(at, datagram, limits, |id, times| {
             tell.tell(side, What::RepeatedAck { id, times });
         });
+        if let Some((acks, waited)) = self.sender.owed.held_back(datagram.messages(), before, at) {
+            self.tell.tell(side, What::ClosedGate { acks, waited: Duration::from_micros(waited) });
+        }
         // The network makes copies of whole datagrams; only those with reliable messages matter.
         let copy = reliable && self.sender.is_copy(fingerprint(datagram.as_bytes()), at);
         let mut filled = DatagramFill { at, bytes: datagram.as_bytes().len() - 2, leading_acks: 0 };

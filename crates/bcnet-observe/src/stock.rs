@@ -6,6 +6,8 @@ use bcnet_wire::{Body, Control, Message};
 pub(crate) const ACK_REPEAT: u64 = 666_600;
 /// An ACK is forgotten after this many sendings.
 pub(crate) const ACK_SENDS: u32 = 9;
+/// An ACK that was sent this often leaves only with something else.
+pub(crate) const FREE_SENDS: u32 = 3;
 /// A message that is this old is given up without a word.
 pub(crate) const GIVE_UP: u64 = 360 * SECOND;
 /// A peer that is silent for longer is gone.

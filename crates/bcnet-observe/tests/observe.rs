@@ -100,6 +100,27 @@ fn a_repeated_ack_is_stale_and_names_what_it_once_acknowledged() {
     );
 }
 
+/// The closed gate of the original: after three sends an ACK leaves only with something else.
+#[test]
+fn an_ack_that_had_its_three_sends_and_waits_for_company_stands_before_a_closed_gate() {
+    let told = |idle: f64, fourth: &str, between: &[f64]| {
+        let mut tap = Tap::new();
+        tap.see(0.0, "02 01 32 07 80 00 00 2A 20");
+        for send in 0..3 {
+            tap.see(0.02 + 0.67 * f64::from(send), "01 01 01 00 00 00");
+        }
+        between.iter().for_each(|seconds| tap.see(*seconds, "01 01 02"));
+        tap.see(1.36 + 0.6666 + idle, fourth);
+        let closed = |what: &What| matches!(what, What::ClosedGate { .. });
+        tap.found().into_iter().filter(closed).map(|what| what.to_string()).collect::<Vec<_>>()
+    };
+    let with_keepalive = "01 02 02 01 00 00 00";
+    assert_eq!(told(3.0, with_keepalive, &[]), ["1 ACK waited 3.000 s for something to leave with"]);
+    assert!(told(0.1, with_keepalive, &[]).is_empty(), "a frame is no gate");
+    assert!(told(3.0, with_keepalive, &[3.0]).is_empty(), "something left, and the ACK was not with it");
+    assert!(told(3.0, "01 01 02", &[]).is_empty(), "there is no ACK in it");
+}
+
 #[test]
 fn an_ack_that_passed_and_did_not_arrive_is_lost_and_a_plain_one_for_a_part_has_the_wrong_form() {
     let mut tap = Tap::new();

@@ -250,6 +250,27 @@ fn a_run_can_be_kept_as_a_capture_and_as_a_page() {
     }
 }
 
+/// All nodes have their queues on the page of a run; of very many, it says how many it leaves out.
+#[test]
+fn the_page_of_a_run_has_the_queues_of_every_node() {
+    for (clients, drawn, left_out) in
+        [(6, 7, None), (33, 32, Some("The queues of 2 more nodes are not drawn"))]
+    {
+        let mut text =
+            String::from("title = \"Many\"\nduration = 1.0\n[[node]]\nname = \"host\"\nrole = \"host\"\n");
+        for number in 0..clients {
+            text += &format!("[[node]]\nname = \"client{number}\"\nrole = \"client\"\n");
+        }
+        let (file, page) = (scratch(&format!("many{clients}.toml"), &text), scratch("many.html", ""));
+        let run = lab(&["run", file.to_str().expect("UTF-8"), "--report", page.to_str().expect("UTF-8")]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let html = fs::read_to_string(page).expect("written");
+        assert_eq!(html.matches("<h2>The queues of ").count(), drawn);
+        assert_eq!(html.matches("more nodes are not drawn").count(), usize::from(left_out.is_some()));
+        assert!(left_out.is_none_or(|words| html.contains(words)));
+    }
+}
+
 #[test]
 fn growth_is_measured_for_every_cure() {
     let page = scratch("growth.html", "");
@@ -267,8 +288,10 @@ fn growth_is_measured_for_every_cure() {
     assert_eq!(html.matches("<svg").count(), 3);
     let table = lab(&["growth", "--hours", "0.1"]).stdout;
     assert!(table.contains("seed 001 expects") && table.contains("forget after one"), "{table}");
-    let run = lab(&["growth", "--hours", "1000"]);
-    assert!(run.code == 2 && run.stderr.contains("0.05 to 720"), "{}", run.stderr);
+    for (hours, part) in [("1000", "0.05 to 720"), ("720", "11 runs would take about")] {
+        let run = lab(&["growth", "--hours", hours]);
+        assert!(run.code == 2 && run.stderr.contains(part), "{}", run.stderr);
+    }
 }
 
 /// What was captured of a session on the original comes out the same when the original carries it again, and bcnet carries all

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::compare::{VariantMetrics, Plan, Sheet};
+use super::compare::{Plan, Sheet, VariantMetrics};
 use super::number::number;
 use super::page::{self, escape};
 use super::plot::{self, Axes, Series};
@@ -31,7 +31,8 @@ pub(super) fn html(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Strin
 }
 
 fn chapter(sheet: &Sheet, names: &[&str]) -> String {
-    let points = |figure: fn(&VariantMetrics) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
+    let points =
+        |figure: fn(&VariantMetrics) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
     let plots = [
         bars("bytes of ACKs that arrive", names, points(|row| row.ack_bytes_taken), "acks"),
         bars("milliseconds to delivery, p99", names, points(|row| row.p99), "game"),

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use bcnet_lab::Outcome;
 
+use super::SEEDS;
 use super::number::number;
 use super::page::{self, escape, section};
 use super::plot::{self, Axes, Series};
-use super::SEEDS;
 use super::tour::{Row, Runs, Stop};
 
 pub(super) fn html(stops: &[Stop], checked: usize, missed: usize) -> String {

@@ -65,6 +65,11 @@ impl FindingKind {
             ),
             What::StaleAck { .. } => Self::new(2, "stale ACKs", REPEATS),
             What::RepeatedAck { .. } => Self::new(2, "messages acknowledged repeatedly", REPEATS),
+            What::ClosedGate { .. } => Self::new(
+                2,
+                "times ACKs waited for something to leave with",
+                "The stock game sends an acknowledgement three times by itself. After that it stays in the queue until something else leaves.",
+            ),
             What::NonStock(_) => Self::new(1, "oddities of senders that are not stock", NOT_STOCK),
             What::AcksOnce => Self::new(0, "senders that acknowledge once, as stock does not", NOT_STOCK),
             What::CaptureLoss(_) => Self::new(

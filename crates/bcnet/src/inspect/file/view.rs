@@ -170,6 +170,10 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>) {
             json.member("times", times);
         }
         What::RepeatedAck { times, .. } => json.member("times", times),
+        What::ClosedGate { acks, waited } => {
+            json.member("acks", acks);
+            json.seconds("waited", micros(waited));
+        }
         What::DuplicateDelivery { .. }
         | What::StuckFragments { .. }
         | What::Starvation { .. }
