@@ -16,7 +16,9 @@ use run::Run;
 struct Item {
     lines: (usize, usize),
     verdict: String,
-    commands: Vec<String>,
+    command: String,
+    /// What it must print.
+    shows: Option<String>,
     rules: Vec<String>,
 }
 
@@ -49,10 +51,12 @@ fn the_items_of_each_seed_cover_it_without_a_hole() {
 fn every_item_has_a_verdict_and_a_rule_that_there_is() {
     let protocol = read("PROTOCOL.md");
     for Seed { number, items, .. } in seeds() {
-        for Item { lines, verdict, commands, rules } in items {
+        for Item { lines, verdict, command, shows, rules } in items {
             let place = format!("seed {number}, line {}", lines.0);
             assert!(["holds", "partly", "refuted", "open"].contains(&verdict.as_str()), "{place}: {verdict}");
-            assert_eq!(commands.len(), 1, "{place}: one command");
+            // A scenario has expectations of its own.
+            let is_run = command.starts_with("bcnet lab run ");
+            assert!(is_run || shows.is_some(), "{place}: `{command}` must show something given");
             for rule in rules {
                 let there = rule == "appendix" || protocol.contains(&format!("**{rule}**"));
                 assert!(there, "{place}: PROTOCOL.md has no {rule}");
@@ -68,9 +72,7 @@ fn every_claim_of_a_seed_that_a_scenario_tests_is_listed_with_its_verdict() {
     for (name, text) in BUILT_IN {
         let Some(claim) = Scenario::parse(text).expect(name).claim else { continue };
         for seed in seeds.iter().filter(|seed| claim.source.contains(&format!("seed {}", seed.number))) {
-            let named = |item: &&Item| {
-                item.commands.iter().any(|command| command.split(' ').any(|word| word == *name))
-            };
+            let named = |item: &&Item| item.command.split(' ').any(|word| word == *name);
             let verdicts: BTreeSet<&str> =
                 seed.items.iter().filter(named).map(|item| item.verdict.as_str()).collect();
             let verdict = claim.verdict.to_string();
@@ -87,23 +89,29 @@ fn every_claim_of_a_seed_that_a_scenario_tests_is_listed_with_its_verdict() {
 #[test]
 fn every_command_shows_what_it_should() {
     let items = seeds().into_iter().flat_map(|seed| seed.items);
-    let mut commands = BTreeSet::new();
-    for command in items.flat_map(|item| item.commands) {
+    let mut commands: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for Item { command, shows, .. } in items {
         match command.strip_prefix("bcnet lab run ").filter(|names| !names.contains("--")) {
             // Each scenario once, in whatever company it is named.
-            Some(names) => commands.extend(names.split(' ').map(|name| format!("bcnet lab run {name}"))),
-            None => drop(commands.insert(command)),
+            Some(names) => {
+                let each = names.split(' ').map(|name| (format!("bcnet lab run {name}"), BTreeSet::new()));
+                commands.extend(each);
+            }
+            None => commands.entry(command).or_default().extend(shows),
         }
     }
     assert!(commands.len() > 50, "{}", commands.len());
     let mut failed = BTreeMap::new();
-    for command in commands {
+    for (command, shows) in commands {
         let mut words = command.split(' ');
         assert_eq!(words.next(), Some("bcnet"), "{command}");
         let output = Command::new(env!("CARGO_BIN_EXE_bcnet")).args(words).current_dir(root()).output();
         let run: Run = output.expect("the program runs").into();
-        if run.code != 0 || run.stdout.is_empty() {
-            failed.insert(command, format!("{} {}{}", run.code, run.stdout, run.stderr));
+        let printed = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let absent: Vec<_> = shows.iter().filter(|text| !printed.contains(text.as_str())).collect();
+        let expects_nothing = printed.contains(" 0 of 0 expectations");
+        if run.code != 0 || printed.is_empty() || expects_nothing || !absent.is_empty() {
+            failed.insert(command, format!("{} {absent:?} {}{}", run.code, run.stdout, run.stderr));
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
@@ -140,10 +148,12 @@ fn seeds() -> Vec<Seed> {
 fn item(cells: &[&str]) -> Item {
     let [lines, _, verdict, command, rules] = cells[..] else { panic!("five cells: {cells:?}") };
     let (first, last) = lines.split_once('–').unwrap_or((lines, lines));
+    let mut quoted = command.split('`').skip(1).step_by(2).map(str::to_owned);
     Item {
         lines: (first.parse().expect("a line"), last.parse().expect("a line")),
         verdict: verdict.into(),
-        commands: command.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+        command: quoted.next().expect("a command"),
+        shows: quoted.next(),
         rules: rules.split(", ").map(str::to_owned).collect(),
     }
 }
