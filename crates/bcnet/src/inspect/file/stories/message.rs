@@ -156,6 +156,7 @@ impl<W: Write> Stories<W> {
             What::CaptureLoss(Missed::Ack(_) | Missed::Side)
             | What::StaleAck { .. }
             | What::RepeatedAck { .. }
+            | What::ClosedGate { .. }
             | What::Starvation { .. }
             | What::UnknownType(_)
             | What::Malformed(_)
