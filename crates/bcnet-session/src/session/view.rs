@@ -119,8 +119,8 @@ impl<E: Engine> Session<E> {
     }
 
     /// Returns the round trips to those in the game, as far as they were measured.
-    pub fn round_trips(&self) -> impl Iterator<Item = Duration> {
-        self.in_game.iter().filter_map(|peer| self.endpoint.round_trip(peer))
+    pub fn round_trips(&self) -> impl Iterator<Item = (PeerId, Duration)> {
+        self.in_game.iter().filter_map(|peer| Some((peer, self.endpoint.round_trip(peer)?)))
     }
 
     /// Returns whether a datagram is from a player in the game, as its address and the id in it tell.

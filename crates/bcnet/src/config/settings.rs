@@ -131,11 +131,12 @@ table! {
         password: Password = Password::default(),
         /// The most players.
         player_limit: Within<1, 16> = Within::new(8),
-        /// The most players of one address. None is three quarters of all: a household or a LAN party behind one address
-        /// does not notice, and nobody else is kept out.
-        players_per_address: Option<Within<1, 16>> = None,
-        /// The most players of one network (/16). None is three quarters of all. Private addresses do not count.
-        players_per_network: Option<Within<1, 16>> = None,
+        /// The most players of one address. `"auto"` is three quarters of all: a household or a LAN party behind one
+        /// address does not notice, and nobody else is kept out. 16 is no limit.
+        players_per_address: Auto<1, 16> = Auto::Auto,
+        /// The most players of one network (/16). `"auto"` is three quarters of all, 16 is no limit. Private addresses do
+        /// not count.
+        players_per_network: Auto<1, 16> = Auto::Auto,
         /// What a newcomer must do to show that it is where it says: confirm a message (`"ack"`), just know its id
         /// (`"id"`), or `"auto"`: the first, and while no attack is seen the second will do.
         prove: Prove = Prove::Auto,

@@ -1,8 +1,10 @@
 //! What a host wants to know of a session: how late copies leave, how far players are, how much its line carries.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bcnet_transport::Time;
+use bcnet_transport::wire::PeerId;
 
 /// How many of a kind took how long, to within an eighth. Its memory does not grow.
 #[derive(Debug, Clone)]
@@ -141,6 +143,8 @@ impl Traffic {
 pub(super) struct Figures {
     delay: Recent,
     round_trip: Recent,
+    /// The latest round trips of each player, one a second.
+    players: BTreeMap<PeerId, VecDeque<Duration>>,
     /// What had passed when the present minute began, and the one before.
     marks: [(Time, Volume); 2],
     sampled: Time,
@@ -158,10 +162,23 @@ impl Figures {
     }
 
     /// Notes what has passed so far and the present round trips.
-    pub(super) fn sample(&mut self, volume: Volume, round_trips: impl Iterator<Item = Duration>, now: Time) {
+    pub(super) fn sample(
+        &mut self,
+        volume: Volume,
+        round_trips: impl Iterator<Item = (PeerId, Duration)>,
+        now: Time,
+    ) {
         self.sampled = now;
-        for round_trip in round_trips {
+        // Who is not there any more is forgotten, so that whoever gets its id begins anew.
+        let mut before = std::mem::take(&mut self.players);
+        for (player, round_trip) in round_trips {
             self.round_trip.latest.add(round_trip, 1);
+            let mut trips = before.remove(&player).unwrap_or_default();
+            if trips.len() == MAX_TRIPS {
+                trips.pop_front();
+            }
+            trips.push_back(round_trip);
+            self.players.insert(player, trips);
         }
         let [(began, _), _] = self.marks;
         if now.since(began) >= MINUTE {
@@ -183,6 +200,15 @@ impl Figures {
     /// Returns the round trips of players in that time, each looked at once a second.
     pub(super) fn round_trip(&self) -> Quantiles {
         self.round_trip.last()
+    }
+
+    /// Returns the round trips of one player in the last minute.
+    pub(super) fn round_trip_of(&self, player: PeerId) -> Quantiles {
+        let mut trips: Vec<Duration> = self.players.get(&player).into_iter().flatten().copied().collect();
+        trips.sort_unstable();
+        let [p50, p99] =
+            [50, 99].map(|share| trips.get((trips.len() * share).div_ceil(100).saturating_sub(1)).copied());
+        Quantiles { p50, p99 }
     }
 
     /// Returns how much passed per second in that time, if `volume` is what has passed so far.
@@ -208,6 +234,8 @@ const EIGHTHS: u64 = 8;
 /// Enough for a minute.
 const BUCKETS: usize = 200;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Those of a minute.
+const MAX_TRIPS: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -250,7 +278,7 @@ mod tests {
             assert!(figures.is_due(at(second)));
             let delay = if second < 30 { Duration::from_millis(8) } else { Duration::from_micros(6) };
             figures.add_delay(delay, 10);
-            figures.sample(volume(second), [trip].into_iter(), at(second));
+            figures.sample(volume(second), [(PeerId(2), trip)].into_iter(), at(second));
             assert!(!figures.is_due(at(second)));
         }
         assert_eq!(figures.delay().p99, Some(Duration::from_micros(6)), "the slow ones are two minutes ago");
@@ -264,5 +292,20 @@ mod tests {
         figures.sample(volume(150), std::iter::empty(), at(1000));
         assert_eq!((figures.delay().p50, figures.round_trip().p99), (None, None));
         assert_eq!(figures.per_second(volume(150), at(1010)), Volume::default());
+    }
+
+    #[test]
+    fn a_player_has_the_round_trips_of_its_last_minute_and_of_nobody_before_it() {
+        let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
+        let mut figures = Figures::default();
+        for second in 1..=100_u64 {
+            let trips = [(PeerId(2), Duration::from_millis(second)), (PeerId(3), Duration::from_millis(7))];
+            figures.sample(Volume::default(), trips.into_iter(), at(second));
+        }
+        let millis = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(figures.round_trip_of(PeerId(2)), Quantiles { p50: millis(70), p99: millis(100) });
+        figures.sample(Volume::default(), [(PeerId(3), Duration::from_millis(7))].into_iter(), at(101));
+        assert_eq!(figures.round_trip_of(PeerId(2)), Quantiles { p50: None, p99: None });
+        assert_eq!(figures.round_trip_of(PeerId(3)).p99, millis(7));
     }
 }

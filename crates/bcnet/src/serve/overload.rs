@@ -2,8 +2,10 @@
 //!
 //! A socket that is full drops whatever comes next, players' datagrams as well as those of a flood. So before it is full,
 //! strangers are let in by chance only, as many as can be taken: the system decides that before it queues a datagram. Players
-//! do not notice, and a newcomer has the odds that it would have had anyway.
+//! do not notice, and a newcomer has the odds that it would have had anyway. A player's address from which more comes than any
+//! player sends, itself or forged, counts as a stranger's until there is time for all.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::Time;
@@ -16,6 +18,11 @@ pub(super) struct Overload {
     /// How often the share of strangers was halved, and when it changed last.
     halvings: u32,
     changed: Time,
+    /// How many datagrams were taken of each player's address since the share changed last.
+    taken: Vec<(SocketAddrV4, u32)>,
+    /// The addresses of players of which too many came.
+    loud: Vec<SocketAddrV4>,
+    counted_since: Time,
 }
 
 impl Overload {
@@ -47,6 +54,34 @@ impl Overload {
         (self.halvings > 0 && self.full_since.is_none()).then(|| self.changed + EMPTY_FOR)
     }
 
+    /// A datagram was taken.
+    pub(super) fn count(&mut self, from: SocketAddrV4) {
+        if self.halvings > 0
+            && let Some((_, count)) = self.taken.iter_mut().find(|(address, _)| *address == from)
+        {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Returns those of the players' addresses that are let in whatever comes, and counts anew.
+    pub(super) fn known(
+        &mut self,
+        players: impl Iterator<Item = SocketAddrV4>,
+        now: Time,
+    ) -> Vec<SocketAddrV4> {
+        if self.halvings == 0 {
+            self.loud.clear();
+        }
+        let millis = u32::try_from(now.since(self.counted_since).as_millis()).unwrap_or(u32::MAX);
+        let max = MAX_AT_ONCE.saturating_add(millis.saturating_mul(MAX_PER_MILLI));
+        let loud = self.taken.drain(..).filter(|(_, count)| *count > max).map(|(address, _)| address);
+        self.loud.extend(loud);
+        self.counted_since = now;
+        let known: Vec<_> = players.filter(|address| !self.loud.contains(address)).collect();
+        self.taken.extend(known.iter().map(|address| (*address, 0)));
+        known
+    }
+
     /// Returns how many of 2³² datagrams of strangers are let in, unless it is all.
     pub(super) fn passing(&self) -> Option<u32> {
         (self.halvings > 0).then(|| 1 << (u32::BITS - self.halvings))
@@ -56,6 +91,9 @@ impl Overload {
 /// A socket that could not be emptied for so long is full soon; one that could be for so long has time for more.
 const FULL_FOR: Duration = Duration::from_millis(20);
 const EMPTY_FOR: Duration = Duration::from_millis(90);
+/// What may come of a player's address at once, and in a millisecond after that: several times what any game sends.
+const MAX_AT_ONCE: u32 = 100;
+const MAX_PER_MILLI: u32 = 1;
 /// One of a thousand strangers is always heard.
 const MAX_HALVINGS: u32 = 10;
 
@@ -116,5 +154,27 @@ mod tests {
             changes += 1;
         }
         assert_eq!(changes, MAX_HALVINGS);
+    }
+
+    #[test]
+    fn a_flood_from_a_players_address_is_a_strangers_and_other_players_stay_known() {
+        let [loud, player] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|ip| SocketAddrV4::new(ip.into(), 22101));
+        let mut law = Overload::default();
+        let mut now = Time::ZERO;
+        let mut step = |law: &mut Overload, flood: u32| {
+            now = now + FULL_FOR;
+            (0..flood).for_each(|_| law.count(loud));
+            (0..5).for_each(|_| law.count(player));
+            let changed = law.note(flood == 0, now);
+            (changed, law.known([loud, player].into_iter(), now))
+        };
+        assert_eq!(step(&mut law, 5_000), (false, vec![loud, player]));
+        assert_eq!(step(&mut law, 5_000), (true, vec![loud, player]), "counted from now on");
+        assert_eq!(step(&mut law, 5_000), (true, vec![player]));
+        assert_eq!(step(&mut law, 10), (true, vec![player]), "it stays one while there is too much");
+        while law.passing().is_some() {
+            step(&mut law, 0);
+        }
+        assert_eq!(step(&mut law, 0), (false, vec![loud, player]));
     }
 }

@@ -310,6 +310,7 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         PlayerState::InGame => "in game".into(),
         PlayerState::Refused => "refused".into(),
     };
+    let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip_of(player.id));
     json!({
         "session": host.session.config().name,
         "port": host.address.port(),
@@ -319,6 +320,10 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         "address": player.address.to_string(),
         "state": state,
         "round_trip_ms": player.round_trip.map(millis),
+        "round_trip_p50_ms": round_trip.p50.map(millis),
+        "round_trip_p99_ms": round_trip.p99.map(millis),
+        "relay_p50_ms": delay.p50.map(precise_millis),
+        "relay_p99_ms": delay.p99.map(precise_millis),
         "connected_s": now.since(player.joined).as_secs(),
         "kills": player.score.kills,
         "deaths": player.score.deaths,

@@ -160,6 +160,7 @@ impl SessionHost {
     pub(super) fn screen(&mut self, head: &Head, bytes: &[u8]) -> bool {
         self.traffic.datagrams_in += 1;
         self.traffic.bytes_in += bytes.len() as u64;
+        self.overload.count(head.remote);
         if head.cut {
             self.traffic.oversized += 1;
             return false;
@@ -251,7 +252,8 @@ impl SessionHost {
     /// Has the system keep out as many strangers as is needed.
     fn limit_strangers(&mut self, now: Time) {
         let players = self.session.players().map(|player| player.address);
-        if let Err(error) = self.socket.limit_strangers(players, self.overload.passing()) {
+        let known = self.overload.known(players, now);
+        if let Err(error) = self.socket.limit_strangers(known.into_iter(), self.overload.passing()) {
             self.note_failure("filter_failed", Some(&error), now);
         }
     }

@@ -90,8 +90,8 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         frag_limit: session.frag_limit.map(|kills| kills.get() as u8),
         intermission: session.intermission,
         player_limit: session.player_limit.get() as u8,
-        players_per_address: session.players_per_address.map(|players| players.get() as u8),
-        players_per_network: session.players_per_network.map(|players| players.get() as u8),
+        players_per_address: session.players_per_address.fixed().map(|players| players as u8),
+        players_per_network: session.players_per_network.fixed().map(|players| players as u8),
         password: session.password.get().map(ToOwned::to_owned),
         welcome: session.welcome.0.clone(),
         say_as: match session.say_as {
