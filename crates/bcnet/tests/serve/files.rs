@@ -154,7 +154,8 @@ fn every_event_of_the_log_is_in_the_documentation() {
     let events = text(&root.join("../bcnet-session/src/event.rs"));
     let (events, _) = events.split_once("pub enum EndReason").expect("events come first");
     let mut names: BTreeSet<String> = names(events, "=> \"").map(Into::into).collect();
-    let sources = ["src/serve", "src/serve/control_plane", "src/master"].map(|place| fs::read_dir(root.join(place)));
+    let sources =
+        ["src/serve", "src/serve/control_plane", "src/master"].map(|place| fs::read_dir(root.join(place)));
     let sources = sources.into_iter().flat_map(|files| files.expect("the sources"));
     for file in sources.map(|file| file.expect("a file").path()).filter(|file| file.is_file()) {
         names.extend(self::names(&text(&file), "event = \"").map(Into::into));
