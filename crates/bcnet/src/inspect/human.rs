@@ -67,7 +67,12 @@ pub(super) fn message(message: &Message<'_>) -> String {
 }
 
 /// The fields of a message that begins at byte `at`, if they are asked for.
-fn fields(out: &mut impl Write, message: &Message<'_>, at: usize, explain: bool) -> io::Result<()> {
+pub(super) fn fields(
+    out: &mut impl Write,
+    message: &Message<'_>,
+    at: usize,
+    explain: bool,
+) -> io::Result<()> {
     if !explain {
         return Ok(());
     }

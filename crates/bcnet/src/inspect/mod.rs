@@ -40,6 +40,12 @@ Examples:
   bcnet inspect game.pcapng --summary
   bcnet inspect game.pcapng --report game.html
   bcnet inspect game.pcapng --opcode Chat --json
+  bcnet inspect game.pcapng --opcode '!StateUpdate' --packet 100-200 --explain
+  bcnet inspect game.pcapng --queues --every 5 --peer 2
+  bcnet inspect game.pcapng --handle-acks --from 11:37:54 --to 11:37:56
+  bcnet inspect game.pcapng --follow-message 0x0002 --sent-by client
+  bcnet inspect game.pcapng --ladder --peer 2 --to 5
+  bcnet inspect game.pcapng --dump-log ack-diag.log --dump-offset -3600
   bcnet inspect client.pcap server.pcap
   bcnet inspect --hex captures/join.hex
   echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
@@ -66,7 +72,7 @@ pub(crate) struct Args {
     payload: bool,
 
     /// Name each field with its place and its rule in PROTOCOL.md
-    #[arg(long, conflicts_with = "files")]
+    #[arg(long, conflicts_with_all = ["summary", "csv", "parquet", "report", "story"])]
     explain: bool,
 
     /// Print one JSON object per datagram

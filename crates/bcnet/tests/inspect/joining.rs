@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::captures::{
     CLIENT, ETHERNET, HOST, Packet, RAW, chat, chat_message, directory, packet, pcap, pcapng,
 };
-use crate::run::bcnet;
+use crate::run::{Run, bcnet};
 
 #[test]
 fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
@@ -40,7 +40,12 @@ fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
     for files in [[&a, &b], [&b, &a]] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let [client, host] = &run.json()[..] else { panic!("{}", run.stdout) };
+        let lines = run.json();
+        let [client, host, lost @ ..] = &lines[..] else { panic!("{}", run.stdout) };
+        let numbers: Vec<u64> = lost.iter().filter_map(|lost| lost["seq"].as_u64()).collect();
+        assert_eq!(numbers, [7, 27, 47, 67, 87, 107, 127, 147, 167, 187]);
+        assert!(lost.iter().all(|lost| lost["lost_from"] == "client" && lost["opcode"] == 0x2C));
+        assert!(lost[0]["channel"] == "game" && lost[0]["kind"] == "data" && lost[0]["time"] == 1.35);
         assert_eq!((client["sent"].as_u64(), client["lost"].as_u64()), (Some(200), Some(10)));
         assert_eq!((host["sent"].as_u64(), host["lost"].as_u64()), (Some(200), Some(0)));
         assert_eq!((client["late"].as_u64(), host["late"].as_u64()), (Some(20), Some(0)));
@@ -51,6 +56,7 @@ fn two_captures_tell_what_was_lost_and_how_long_the_way_is() {
         assert!(close(&client["clock_offset"], offset), "{client}");
     }
     let text = bcnet(&["inspect", &a, &b], b"").stdout;
+    assert!(text.contains("\n  lost, from the client:\n    00:00:01.350  game seq=7  0x2C Chat\n"), "{text}");
     assert!(text.contains("10, 5.00 %") && text.contains("40.0 / 40.0 / 200.0 / 200.0"), "{text}");
 }
 
@@ -72,7 +78,7 @@ fn captures_that_begin_and_end_at_other_times_are_joined_where_both_are() {
     for files in [[&files[0], &files[1]], [&files[1], &files[0]]] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let [client, host] = &run.json()[..] else { panic!("{}", run.stdout) };
+        let [client, host] = &without_lost(&run)[..] else { panic!("{}", run.stdout) };
         assert_eq!(counts(client), [1000, 10, 0, 29_000], "{client}");
         assert_eq!(counts(host), [1000, 0, 0, 29_000], "{host}");
         let delay = |way: &Value| (way["most"].as_f64().expect("a number") - 0.04).abs() < 0.001;
@@ -116,7 +122,7 @@ fn what_is_sent_again_is_joined_to_the_right_sending() {
     let files = saved("again", [here, there]);
     let run = bcnet(&["inspect", &files[0], &files[1], "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    for (way, most) in run.json().iter().zip([0.07, 0.9]) {
+    for (way, most) in without_lost(&run).iter().zip([0.07, 0.9]) {
         assert_eq!((way["sent"].as_u64(), way["lost"].as_u64()), (Some(320), Some(20)), "{way}");
         let within = |key: &str, low: f64, high: f64| {
             let value = way[key].as_f64().expect("a number");
@@ -161,7 +167,7 @@ fn a_players_capture_is_joined_to_its_own_conversation_in_the_servers() {
     for (files, offset) in [([&server, &player], 5.5), ([&player, &server], -5.5)] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let [client, host, others @ ..] = &run.json()[..] else { panic!("{}", run.stdout) };
+        let [client, host, others @ ..] = &without_lost(&run)[..] else { panic!("{}", run.stdout) };
         assert_eq!(counts(client), [300, 15, 0, 0], "{client}");
         assert_eq!(counts(host), [600, 60, 0, 0], "{host}");
         for way in [client, host] {
@@ -230,7 +236,7 @@ fn stays_from_the_same_address_are_told_apart() {
     for files in [[&server, &player], [&player, &server]] {
         let run = bcnet(&["inspect", files[0], files[1], "--json"], b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let [client, host, other] = &run.json()[..] else { panic!("{}", run.stdout) };
+        let [client, host, other] = &without_lost(&run)[..] else { panic!("{}", run.stdout) };
         assert_eq!((counts(client), counts(host)), ([392, 0, 0, 0], [392, 1, 0, 0]), "{}", run.stdout);
         assert_eq!((&client["conversations"], &client["late"]), (&2.into(), &0.into()), "{client}");
         assert_eq!((&other["peer"], &other["messages"]), (&2.into(), &392.into()), "{other}");
@@ -241,7 +247,7 @@ fn stays_from_the_same_address_are_told_apart() {
     let start = (24..cut).rfind(|at| whole[*at..].starts_with(&[0x45, 0])).expect("a packet") - 16;
     fs::write(&player, [&whole[..24], &whole[start..]].concat()).expect("written");
     let run = bcnet(&["inspect", &server, &player, "--json"], b"");
-    let [client, host, others @ ..] = &run.json()[..] else { panic!("{}", run.stdout) };
+    let [client, host, others @ ..] = &without_lost(&run)[..] else { panic!("{}", run.stdout) };
     assert!(client["sent"].as_u64() > Some(80) && client["outside"].as_u64() > Some(80), "{client}");
     assert_eq!((&client["lost"], &host["lost"], &host["unseen"]), (&0.into(), &1.into(), &0.into()));
     assert_eq!(others.iter().map(|life| life["peer"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
@@ -283,7 +289,7 @@ fn long_captures_are_joined_from_files() {
     let [long, other] = saved("long", [here, there]);
     let run = bcnet(&["inspect", &long, &other, "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    assert_eq!(counts(&run.json()[0]), [24_000, 240, 0, 240_000]);
+    assert_eq!(counts(&without_lost(&run)[0]), [24_000, 240, 0, 240_000]);
     let run = bcnet(&["inspect", "-", &other], fs::read(&long).expect("there"));
     let told = "bcnet: standard input: is too long to be joined from a pipe; name a file\n";
     assert_eq!((run.code, run.stderr.as_str()), (2, told));
@@ -308,4 +314,9 @@ fn behind_nat(packet: Packet) -> Packet {
 fn moved(packet: Packet, old: SocketAddrV4, new: SocketAddrV4) -> Packet {
     let place = |address| if address == old { new } else { address };
     Packet { from: place(packet.from), to: place(packet.to), ..packet }
+}
+
+/// What is told of directions and conversations, without the messages that were lost.
+fn without_lost(run: &Run) -> Vec<Value> {
+    run.json().into_iter().filter(|line| line.get("lost_from").is_none()).collect()
 }

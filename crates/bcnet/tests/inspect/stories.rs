@@ -225,3 +225,27 @@ fn parts_whose_message_has_begun_wait_for_their_first_sending() {
     );
     assert!(run.stdout.contains("\n  first[1] seq=0x0005 frag=1 idx=2 below32=0 rel=1\n"), "{}", run.stdout);
 }
+
+/// The outbox of the host in the first prediction, whose engine forgets an ACK after its ninth sending.
+#[test]
+fn a_summary_tells_how_often_acks_are_sent_and_whether_they_are_ever_dropped() {
+    let (capture, _) = lab("lives", "p01", "host");
+    let summary = told(&capture, &["--summary"]).stdout;
+    let row = |title: &str| {
+        let line = summary.lines().find(|line| line.trim_start().starts_with(title)).unwrap_or_default();
+        line.split_whitespace().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!([row("ACKs dropped"), row("sent 9 times"), row("ACKs in it at the end")], ["10", "10", "1"]);
+    assert!(summary.contains("most sends of one") && summary.contains("longest in the outbox"), "{summary}");
+}
+
+#[test]
+fn fields_of_a_capture_are_explained() {
+    let capture = pcap(&session(), RAW);
+    let run = inspect(&capture, &["--explain", "--packet", "1"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert!(run.stdout.contains("nonce") && run.stdout.contains("T-33"), "{}", run.stdout);
+    let json = inspect(&capture, &["--explain", "--packet", "1", "--json"]).json();
+    assert!(json[0]["messages"][0]["fields"].as_array().is_some_and(|fields| fields.len() > 3), "{json:?}");
+    assert_eq!(inspect(&capture, &["--explain", "--summary"]).code, 2);
+}

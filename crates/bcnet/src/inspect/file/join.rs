@@ -6,6 +6,7 @@
 //! as the fastest way back. Both files are read side by side, so memory holds only what is under way. They need not begin
 //! or end together: what the other capture could not have seen is not counted as lost.
 
+mod lost;
 mod pairs;
 mod result;
 mod stays;
@@ -17,7 +18,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use bcnet_observe::MessageBuffer;
-use bcnet_transport::wire::{Message, PeerId, Role};
+use bcnet_transport::wire::{Kind, Message, MessageId, PeerId, Role};
 
 use self::pairs::{EARLY, Pairs, Standing};
 use self::stays::{MAX_STAYS, StayId, Stays};
@@ -53,6 +54,15 @@ struct Sighting {
     from: Role,
     /// Whether it is one of the first of its stay.
     is_early: bool,
+    what: Named,
+}
+
+/// What a message is, for people.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    id: Option<MessageId>,
+    kind: Kind,
+    opcode: Option<u8>,
 }
 
 impl Stream {
@@ -89,7 +99,12 @@ impl Stream {
                 let sightings = datagram.messages().iter().filter_map(|message| {
                     let identity = identity(sender, message)?;
                     let is_early = stays.count(stay) < EARLY;
-                    Some(Sighting { identity, micros, stay, from: role(sender), is_early })
+                    let what = Named {
+                        id: message.id(),
+                        kind: message.kind(),
+                        opcode: bcnet_observe::opcode(message),
+                    };
+                    Some(Sighting { identity, micros, stay, from: role(sender), is_early, what })
                 });
                 self.ahead.extend(sightings);
             }
@@ -133,6 +148,8 @@ struct OneWay {
     both: u64,
     /// Seen in the first capture only, and in the second only.
     only: [u64; 2],
+    /// The first of those, with their times.
+    listed: [Vec<(i64, Named)>; 2],
     /// Seen in one capture before the other began or after it ended.
     outside: u64,
     /// Of how many the time is known.
@@ -354,6 +371,10 @@ impl Join {
         }
         if expected >= first && last.is_none_or(|last| expected <= last) {
             self.ways[way].only[place] += 1;
+            let listed = &mut self.ways[way].listed[place];
+            if listed.len() < MAX_LISTED {
+                listed.push((micros, sighting.what));
+            }
         } else {
             self.ways[way].outside += 1;
         }
@@ -396,4 +417,6 @@ const MAX_TIMES: usize = 1 << 16;
 /// As many messages are remembered that the other capture has not shown, and as many that are all the same.
 const MAX_WAITING: usize = 1 << 17;
 const MAX_ALIKE: usize = 64;
+/// As many lost messages of each way are listed.
+const MAX_LISTED: usize = 10_000;
 const ENOUGH: u64 = 16;

@@ -11,6 +11,7 @@ mod hold;
 #[cfg(test)]
 mod hostile;
 mod join;
+mod lives;
 mod log;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -191,7 +192,7 @@ fn sinks<'a>(
         sinks.push(Box::new(HoldBack::new(table, false)));
     } else if sinks.is_empty() || args.json {
         let form = if args.json { view::Form::Json } else { view::Form::Lines };
-        let view = view::View::new(out, form, filter, args.file.follow);
+        let view = view::View::new(out, form, filter, args.file.follow).explain(args.explain);
         sinks.push(Box::new(HoldBack::new(view, args.file.follow)));
     }
     Ok(sinks)

@@ -9,7 +9,7 @@ use bcnet_transport::wire::{PeerId, Role};
 
 use super::filter::Filter;
 use super::tally::{Tallied, Tally};
-use super::{End, Evidence, Sight, Sink};
+use super::{End, Evidence, Sight, Sink, lives};
 
 pub(super) struct Summary<W> {
     out: W,
@@ -39,6 +39,9 @@ impl<W: Write> Summary<W> {
         row("ACKs, of all bytes", both(&|traffic| share(traffic.acks, traffic)))?;
         row("  stale", both(&|traffic| share(traffic.stale_acks, traffic)))?;
         row("  of parts", both(&|traffic| share(traffic.fragment_acks, traffic)))?;
+        for (title, cells) in lives::rows(talk) {
+            row(&title, cells)?;
+        }
         row("retransmissions", both(&|traffic| share(traffic.retransmissions, traffic)))?;
         row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
         row("control messages", both(&|traffic| share(traffic.control, traffic)))?;

@@ -11,7 +11,7 @@ use super::filter::Filter;
 use super::hold::{self, Loose, Shown, Shows};
 use super::{End, Evidence, Packet, role};
 use crate::inspect::json::{self, Json, Word};
-use crate::inspect::{Decoded, Entry, Position, human, latin1};
+use crate::inspect::{Decoded, Entry, Position, explain, human, latin1};
 
 /// How messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +28,18 @@ pub(super) struct View<W> {
     at_once: bool,
     start: Option<u64>,
     json: Json,
+    /// Whether each field is named.
+    explain: bool,
 }
 
 impl<W: Write> View<W> {
     pub(super) fn new(out: W, form: Form, filter: Filter, at_once: bool) -> Self {
-        Self { out, form, filter, at_once, start: None, json: Json::default() }
+        Self { out, form, filter, at_once, start: None, json: Json::default(), explain: false }
+    }
+
+    /// Names each field, if that is wanted.
+    pub(super) fn explain(self, explain: bool) -> Self {
+        Self { explain, ..self }
     }
 
     /// Lets the reader of the output see everything.
@@ -54,9 +61,15 @@ impl<W: Write> View<W> {
         let head = self.head(packet, datagram.sender());
         let odd = human::odd(NonStock::of_datagram(datagram.datagram()));
         let mut comment = comment(packet);
-        for message in datagram.messages().iter().filter(|message| self.filter.wants_message(message)) {
-            writeln!(self.out, "{head}{}{odd}{comment}", human::message(message))?;
-            comment.clear();
+        let mut next = explain::DATAGRAM_HEADER;
+        for message in datagram.messages() {
+            let at = next;
+            next += message.wire_len();
+            if self.filter.wants_message(message) {
+                writeln!(self.out, "{head}{}{odd}{comment}", human::message(message))?;
+                human::fields(&mut self.out, message, at, self.explain)?;
+                comment.clear();
+            }
         }
         Ok(())
     }
@@ -72,7 +85,7 @@ impl<W: Write> View<W> {
     fn json(&mut self, packet: &Packet, sent_by: Option<Role>, decoded: Decoded<'_>) -> io::Result<()> {
         let entry = Entry { position: Position::Packet(packet), sent_by, comment: None, decoded };
         let filter = &self.filter;
-        json::add(&mut self.json, &entry, false, |message| filter.wants_message(message));
+        json::add(&mut self.json, &entry, self.explain, |message| filter.wants_message(message));
         self.json.write_many(&mut self.out)
     }
 

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use bcnet_transport::wire::Role;
 
 use super::super::summary::thousands;
+use super::lost::Lost;
 use super::pairs::Pairs;
 use super::stays::{Stay, StayId};
 use super::{OneWay, STEP};
@@ -36,6 +37,7 @@ struct Direction {
     late: u64,
     /// One-way delay in microseconds: least, median, 99 of 100, most.
     delay: Option<[i64; 4]>,
+    list: Lost,
 }
 
 impl<'a> Joined<'a> {
@@ -109,6 +111,7 @@ impl<'a> Joined<'a> {
             out,
             "\n  delay is least / median / 99 of 100 / most, if the fastest way there and back take the same time"
         )?;
+        self.ways.iter().try_for_each(|way| way.list.write(&mut out))?;
         out.flush()
     }
 
@@ -153,6 +156,7 @@ impl<'a> Joined<'a> {
                 });
             }
         }
+        self.ways.iter().for_each(|way| way.list.write_json(&mut json));
         json.write(&mut out)?;
         out.flush()
     }
@@ -217,7 +221,9 @@ impl Direction {
         let late_from = delay.map_or(i64::MAX, |[_, median, ..]| (2 * median).max(median + LATE));
         let late = way.times.iter().filter(|(time, _)| delay_of(**time * STEP) > late_from);
         let late = late.map(|(_, count)| count).sum();
+        let listed = way.listed[usize::from(!at_first)].clone();
         Self {
+            list: Lost { from, count: lost, listed },
             from,
             sent: way.both + lost,
             arrived: way.both + unseen,
