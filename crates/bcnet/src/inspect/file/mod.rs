@@ -148,7 +148,8 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
                 !is_stdin(a) || !is_stdin(b),
                 "standard input can be read only once; name a file for one of the two"
             );
-            if let Some(option) = args.file.for_one_capture().or(args.explain.then_some("--explain")) {
+            if let Some(option) = args.file.for_one_capture().or_else(|| args.explain.then_some("--explain"))
+            {
                 anyhow::bail!("{option} is for one capture; two are joined, as text or with --json");
             }
             return join::run([a, b], args.json, out);
