@@ -8,6 +8,9 @@ use bcnet_wire::Time;
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     started: Instant,
+    /// How much it is ahead. The start cannot be moved back: some systems count from when they were started.
+    #[cfg(feature = "faults")]
+    ahead: Duration,
 }
 
 impl Clock {
@@ -15,19 +18,26 @@ impl Clock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
     pub fn start() -> Self {
-        Self { started: Instant::now() }
+        Self {
+            started: Instant::now(),
+            #[cfg(feature = "faults")]
+            ahead: Duration::ZERO,
+        }
     }
 
     /// Returns the time since the start; it never goes back.
     #[must_use]
     pub fn now(&self) -> Time {
-        Time::ZERO + self.started.elapsed()
+        let passed = self.started.elapsed();
+        #[cfg(feature = "faults")]
+        let passed = passed + self.ahead;
+        Time::ZERO + passed
     }
 
     /// Is ahead by so much from now on.
     #[cfg(feature = "faults")]
     pub fn jump(&mut self, ahead: Duration) {
-        self.started -= ahead;
+        self.ahead += ahead;
     }
 }
 

@@ -7,13 +7,29 @@ use std::path::{Path, PathBuf};
 /// Reads a text file of a sane size. An error says which file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_string(&mut text)).map_err(named)?;
-    if text.len() as u64 > MAX_SIZE {
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_end(&mut bytes)).map_err(named)?;
+    if bytes.len() as u64 > MAX_SIZE {
         return Err(named(io::Error::other(format!(
             "larger than {} MiB, so it is no such file",
             MAX_SIZE >> 20
         ))));
+    }
+    decode(bytes).map_err(|problem| named(io::Error::new(io::ErrorKind::InvalidData, problem)))
+}
+
+/// Returns what an editor has saved as text. Notepad of Windows marks its files, and may save them in other encodings.
+fn decode(bytes: Vec<u8>) -> Result<String, &'static str> {
+    let is_utf_16 = [&[0xff, 0xfe], &[0xfe, 0xff]].iter().any(|mark| bytes.starts_with(*mark));
+    if is_utf_16 || matches!(bytes[..], [first, second, ..] if (first == 0) != (second == 0)) {
+        return Err("saved as UTF-16, which Notepad once called Unicode; \
+                    save it again with the encoding UTF-8 (File, Save as)");
+    }
+    let mut text = String::from_utf8(bytes).map_err(
+        |_| "some of its letters are not UTF-8; save it again with the encoding UTF-8 (Notepad: File, Save as)",
+    )?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
     }
     Ok(text)
 }

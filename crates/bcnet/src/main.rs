@@ -11,6 +11,7 @@ mod config;
 mod connections;
 mod control;
 mod ctl;
+mod double_click;
 mod event_loop;
 mod file;
 mod inspect;
@@ -90,6 +91,9 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
+    if double_click::is_meant() {
+        return double_click::run();
+    }
     let verdict = match Args::parse().command {
         Command::Completions(args) => manual::completions(&args),
         Command::Config(args) => config::run(&args),

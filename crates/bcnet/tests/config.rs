@@ -96,6 +96,39 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     }
 }
 
+/// Marks, line ends and encodings of its "Save as".
+#[test]
+fn a_configuration_that_notepad_has_saved_is_read_or_the_way_out_is_told() {
+    let directory = Directory::new("notepad");
+    let text = "[[session]]\r\nname = \"Caf\u{e9}\"\r\nport = 22150\r\n";
+    let utf_16 = |order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<u8>>();
+    let marked = |mark: &[u8], bytes: Vec<u8>| [mark.to_vec(), bytes].concat();
+    let save = |bytes: &[u8]| fs::write(directory.0.join("bcnet.toml"), bytes).expect("written");
+    for bytes in [text.into(), marked(b"\xef\xbb\xbf", text.into())] {
+        save(&bytes);
+        let (code, shown, error) = directory.config(&["show"], &[]);
+        assert_eq!((code, error.as_str()), (0, ""));
+        for line in ["name = \"Caf\u{e9}\"", "port = 22150"] {
+            assert!(shown.lines().any(|shown| shown.starts_with(line)), "{line}\n{shown}");
+        }
+        assert!(shown.contains("bcnet.toml, line 3"), "{shown}");
+    }
+    let ansi = text.chars().map(|letter| letter as u8).collect();
+    for (bytes, part) in [
+        (marked(b"\xff\xfe", utf_16(u16::to_le_bytes)), "saved as UTF-16"),
+        (marked(b"\xfe\xff", utf_16(u16::to_be_bytes)), "saved as UTF-16"),
+        (utf_16(u16::to_le_bytes), "saved as UTF-16"),
+        (utf_16(u16::to_be_bytes), "saved as UTF-16"),
+        (ansi, "not UTF-8"),
+    ] {
+        save(&bytes);
+        let (code, shown, error) = directory.config(&["show"], &[]);
+        assert_eq!((code, shown.as_str(), error.lines().count()), (2, "", 1), "{error}");
+        let told = error.contains(part) && error.contains("bcnet.toml: ") && error.contains("encoding UTF-8");
+        assert!(told, "{error}");
+    }
+}
+
 /// Bans and the socket are where the file is, wherever the program was started.
 #[test]
 fn bans_and_socket_belong_to_the_file_and_other_paths_to_the_working_directory() {
@@ -108,12 +141,16 @@ fn bans_and_socket_belong_to_the_file_and_other_paths_to_the_working_directory()
         assert_eq!((code, error.as_str()), (0, ""));
         let value = |key: &str| {
             let line = shown.lines().find(|line| line.starts_with(&format!("{key} = ")));
-            line.and_then(|line| line.split('"').nth(1)).unwrap_or_else(|| panic!("{shown}")).to_owned()
+            line.and_then(|line| line.split('"').nth(1))
+                .unwrap_or_else(|| panic!("{shown}"))
+                .replace(r"\\", "/")
         };
         ["control", "bans", "file"].map(value)
     };
     assert_eq!(show(&[]), ["etc/./bcnet.sock", "etc/bans.toml", "server.log"]);
-    let service = [("STATE_DIRECTORY", "/var/lib/bcnet:/var/lib/other")];
+    let separator = if cfg!(windows) { ';' } else { ':' };
+    let directories = format!("/var/lib/bcnet{separator}/var/lib/other");
+    let service = [("STATE_DIRECTORY", directories.as_str())];
     assert_eq!(show(&service), ["etc/./bcnet.sock", "/var/lib/bcnet/bans.toml", "server.log"]);
     let said = [("BCNET_BANS", "mine.toml"), ("BCNET_CONTROL", "./mine.sock"), service[0]];
     assert_eq!(show(&said), ["./mine.sock", "mine.toml", "server.log"]);

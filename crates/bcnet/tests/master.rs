@@ -1,5 +1,7 @@
 //! `bcnet master` as a real process over loopback: heartbeats in, lists out.
 
+mod run;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +20,7 @@ struct Master {
 
 impl Master {
     fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        let mut child = run::apart(&mut Command::new(env!("CARGO_BIN_EXE_bcnet")))
             .args(["master", "--bind", "127.0.0.1", "--udp", "0", "--tcp", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -51,8 +53,7 @@ impl Master {
 
     /// Ends it as an operator does; gives exit code and log.
     fn stop(mut self) -> (Option<i32>, String) {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+        run::signal(self.child.id(), "TERM");
         let mut log = String::new();
         self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("UTF-8");
         (self.child.wait().expect("ended").code(), log)

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::windows::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf, absolute};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::bail;
 use mio::windows::NamedPipe;
@@ -35,9 +35,16 @@ impl Listener {
     /// somebody else is there is another.
     pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         let name = name(path)?;
-        match Stream::listening(&name, true) {
+        let is_taken = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
+        // Whoever answers is there; whoever comes in between is noticed by the flag of the first.
+        let next = match Stream::connect(path) {
+            Ok(_) => Err(ErrorKind::PermissionDenied.into()),
+            Err(error) if is_taken(&error) => Err(error),
+            Err(_) => Stream::listening(&name, true),
+        };
+        match next {
             // The system says no more of a pipe that is there already.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err(error) if is_taken(&error) => {
                 bail!("another server listens there; give this one its own `server.control`")
             }
             next => Ok(Self { next: RefCell::new(next?), name }),
@@ -72,7 +79,7 @@ impl Stream {
     /// Connects to the server at a place, if it is one that this user can trust.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let name = name(path)?;
-        let began = Instant::now();
+        let mut tries = 0;
         let file = loop {
             let mut options = OpenOptions::new();
             options
@@ -82,8 +89,9 @@ impl Stream {
                 .security_qos_flags(win32::IDENTIFY);
             match options.open(&name) {
                 // Another client has just come in, and the next pipe is not made yet.
-                Err(error) if win32::is_pipe_busy(&error) && began.elapsed() < PATIENCE => {
-                    thread::sleep(RETRY)
+                Err(error) if win32::is_pipe_busy(&error) && tries < MAX_TRIES => {
+                    tries += 1;
+                    thread::sleep(RETRY);
                 }
                 file => break file?,
             }
@@ -221,8 +229,8 @@ const PIPES: &str = r"\\.\pipe\";
 /// The system takes 256 for all of a name.
 const MAX_NAME: usize = 64;
 const RETRY: Duration = Duration::from_millis(10);
-/// How long a client waits for a pipe.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a client tries to get a pipe: for five seconds.
+const MAX_TRIES: u32 = 500;
 
 #[cfg(test)]
 mod tests {

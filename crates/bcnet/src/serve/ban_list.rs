@@ -200,6 +200,7 @@ mod tests {
     }
 
     /// The new file is on a disk that is full, once.
+    #[cfg(unix)]
     #[test]
     fn on_a_full_disk_a_ban_counts_and_is_written_when_there_is_room() {
         let file = File::new("full");

@@ -146,6 +146,7 @@ mod tests {
     use super::*;
 
     /// A user without a runtime directory (su, cron, containers) has a socket all the same.
+    #[cfg(unix)]
     #[test]
     fn where_the_system_allows_no_socket_the_next_place_is_taken() {
         let base = std::env::temp_dir().join(format!("bcnet-places-{}", std::process::id()));

@@ -62,7 +62,30 @@ pub(crate) struct Args {
     portable_io: bool,
 }
 
+/// A game that is open.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    serve(args, |hosted| {
+        let lines =
+            hosted.iter().map(|Hosted { name, port }| format!("server ready port={port} name={name}\n"));
+        // Whoever started the server may not be interested in its output.
+        drop(
+            io::stdout().write_all(lines.collect::<String>().as_bytes()).and_then(|()| io::stdout().flush()),
+        );
+    })
+}
+
+/// Hosts as the configuration says, without arguments. Calls `ready` when players can come.
+pub(crate) fn host(ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
+    serve(&Args { flags: config::Flags::default(), write: None, portable_io: false }, ready)
+}
+
+fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
     let mut flags = args.flags.clone();
     flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
     let loaded = config::load(&flags, env::vars_os())?;
@@ -73,12 +96,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let clock = Clock::start();
     let hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
     let recorder = start::ring(settings).map(Recorder::start).transpose()?;
-    let ready: String = hosts
-        .iter()
-        .map(|host| {
-            format!("server ready port={} name={}\n", host.address.port(), host.session.config().name)
-        })
-        .collect();
+    let hosted = |host: &session_host::SessionHost| Hosted {
+        name: host.session.config().name.clone(),
+        port: host.address.port(),
+    };
+    let hosted: Vec<Hosted> = hosts.iter().map(hosted).collect();
     let limits = start::limits(settings);
     let manager = ServiceManager::from_env();
     let (reach, workers) = workers::deal(hosts, start::threads(settings), limits, clock, recorder.as_ref())?;
@@ -95,12 +117,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
     look_up.fire();
     look_after.fire();
-    let (version, sessions, threads) = (env!("CARGO_PKG_VERSION"), ready.lines().count(), workers.len());
+    let (version, sessions, threads) = (env!("CARGO_PKG_VERSION"), hosted.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);
     tracing::info!(event = "started", version, sessions, threads, config, bans, control);
-    // Whoever started the server may not be interested in its output.
-    drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
+    ready(&hosted);
     manager.ready(&threads_of)?;
     workers::run(workers)?;
     tracing::info!(event = "stopped");

@@ -23,7 +23,7 @@ fn what_is_followed_is_shown_at_once_or_when_it_is_stopped() {
     for _ in 0..20 {
         rows.next().expect("a row").expect("UTF-8");
     }
-    stop(&child, "INT");
+    crate::run::signal(child.id(), "INT");
     assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
     // No pipe holds so much: when all is written, much of it was read.
     let much: Vec<Packet> = (0..30_000).map(|number| chat(2, number, f64::from(number) * 0.01)).collect();
@@ -32,17 +32,12 @@ fn what_is_followed_is_shown_at_once_or_when_it_is_stopped() {
         let mut child = follow("-", flags);
         let mut stdin = child.stdin.take().expect("a pipe");
         stdin.write_all(&much).expect("written");
-        stop(&child, signal);
+        crate::run::signal(child.id(), signal);
         let run = Run::from(child.wait_with_output().expect("bcnet ends"));
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{signal}");
         assert!(run.stdout.contains("1 conversation,"), "{}", run.stdout);
     }
     assert!(fs::read_to_string(page).expect("a report").contains("</html>"));
-}
-
-fn stop(child: &std::process::Child, signal: &str) {
-    let killed = std::process::Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
-    assert!(killed.expect("kill starts").success());
 }
 
 #[test]

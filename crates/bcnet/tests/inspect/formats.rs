@@ -135,7 +135,7 @@ fn what_cannot_be_read_is_told_in_one_line() {
     let [directory, empty] = [&directory, &empty].map(|path| path.to_str().expect("UTF-8"));
     let missing = format!("{directory}/missing.pcap");
     for (file, said) in
-        [(empty, "is empty"), (directory, "is a directory"), (missing.as_str(), "No such file or directory")]
+        [(empty, "is empty"), (directory, "is a directory"), (missing.as_str(), "(os error 2)")]
     {
         for form in [&["--summary"][..], &["--json"], &["--csv"], &[file]] {
             let run = bcnet(&[&["inspect", file], form].concat(), b"");

@@ -1,11 +1,15 @@
 //! Runs the program as a user does.
-#![allow(dead_code, reason = "no test needs all of it")]
+#![allow(dead_code, unused_imports, reason = "no test needs all of it")]
+
+mod signal;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+
+pub(crate) use signal::{apart, signal};
 
 /// What a run printed, and how it ended.
 pub(crate) struct Run {
@@ -44,7 +48,7 @@ pub(crate) fn bcnet(args: &[&str], input: impl AsRef<[u8]>) -> Run {
 
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    apart(&mut command).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

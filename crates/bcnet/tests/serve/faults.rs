@@ -35,7 +35,7 @@ fn a_session_that_panics_ends_alone_and_the_log_says_where() {
     let _again = Player::join(one, "Alice");
     assert_eq!(server.ask(&["players"])["players"].as_array().map(Vec::len), Some(3));
 
-    server.signal("TERM");
+    server.stop();
     assert_eq!(bob.until_over(), End::HostLeft);
     assert_eq!(server.end().0.code(), Some(0));
 }

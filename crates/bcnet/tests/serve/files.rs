@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use bcnet_session::Anomaly;
@@ -14,6 +13,7 @@ use crate::player::Player;
 use crate::server::{Directory, Server};
 
 /// The server is killed in the middle of writing bans, again and again, and the file is always whole.
+#[cfg(unix)]
 #[test]
 fn kill_9_during_a_ban_write_leaves_a_whole_file() {
     let mut directory = Directory::new();
@@ -23,7 +23,8 @@ fn kill_9_during_a_ban_write_leaves_a_whole_file() {
         // Whatever the last one wrote can be read, and nothing that was confirmed is lost.
         let bans = server.ask(&["bans"])["bans"].as_array().expect("a list").len();
         assert!(bans >= least, "{bans} of {least} bans");
-        let mut stream = UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
+        let mut stream =
+            std::os::unix::net::UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
         for n in 0..200 {
             let reason = "x".repeat(100);
             let line =
@@ -61,8 +62,11 @@ fn what_cannot_be_written_is_one_line_and_exit_code_2() {
         ("server.bans", "absent/bans.toml"),
         ("capture.file", "absent/game.pcapng"),
         // Nobody can make files there, not even root.
+        #[cfg(unix)]
         ("server.control", "/proc/bcnet.sock"),
+        #[cfg(unix)]
         ("log.file", "/proc/server.log"),
+        #[cfg(unix)]
         ("log.file", "/proc/absent/server.log"),
     ] {
         let set = format!("{key}={path}");
@@ -82,7 +86,7 @@ fn a_capture_has_what_was_said() {
     let line = alice.chat_of("for the record");
     alice.chat("for the record");
     alice.until(|alice| alice.has(&line));
-    server.signal("TERM");
+    server.stop();
     alice.until_over();
     let (_, directory) = server.end();
     let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
@@ -114,7 +118,7 @@ fn the_log_can_be_json_and_in_a_file() {
         serde_json::from_str(&server.logged(&["\"event\":\"joined\""])).expect("a line of JSON");
     assert_eq!((&line["player"], &line["level"]), (&"Alice \"the\" Great".into(), &"INFO".into()));
     assert_eq!(line["port"], server.ports[0]);
-    server.signal("TERM");
+    server.stop();
     alice.until_over();
     let (_, directory) = server.end();
     let log = fs::read_dir(&directory.0)

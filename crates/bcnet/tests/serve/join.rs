@@ -198,6 +198,7 @@ fn what_is_too_long_for_a_line_of_chat_is_said_in_several() {
     assert_eq!(saying.join().expect("it ran").status.code(), Some(0));
 }
 
+#[cfg(unix)]
 #[test]
 fn what_the_server_never_heard_counts_as_not_said() {
     let server = Server::start(&[]);
@@ -263,7 +264,7 @@ fn who_is_thrown_out_is_told_why() {
     let server = Server::start(&[]);
     let joined = Joined::start(server.ports[0], &[]);
     joined.shows("* in the game");
-    server.signal("TERM");
+    server.stop();
     assert_fails(&joined.end(), server.ports[0], "the server has said goodbye");
 }
 

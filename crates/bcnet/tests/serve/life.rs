@@ -4,7 +4,7 @@ use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
 
 use crate::player::{Player, join_two, together};
-use crate::server::{Directory, Server, signal};
+use crate::server::{Directory, Server};
 
 /// Both ways to the system carry a whole game.
 fn play(args: &[&str]) {
@@ -25,7 +25,7 @@ fn play(args: &[&str]) {
         players["players"].as_array().expect("a list").iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["Alice", "Bob"]);
 
-    server.signal("TERM");
+    server.stop();
     for player in [&mut alice, &mut bob] {
         assert_eq!(player.until_over(), End::HostLeft);
     }
@@ -164,7 +164,7 @@ fn the_console_sees_one_server_however_many_threads_play() {
             assert_eq!(Player::connect(at(n), "Late").until_over(), End::Booted(BootReason::BANNED), "{n}");
         }
         assert_eq!(server.ask(&["players"])["players"].as_array().map(Vec::len), Some(0));
-        server.signal("TERM");
+        server.stop();
         let ports = server.ports.clone();
         let (status, directory) = server.end();
         assert_eq!(status.code(), Some(0));
@@ -184,7 +184,7 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
     let mut alice = Player::join(server.address(), "Alice");
 
     std::fs::write(&file, "[[session]]\nname = \"after\"\nwelcome = \"be nice\"\n").expect("written");
-    signal(server.id(), "HUP");
+    server.reload();
     server.logged(&["event=\"reloaded\""]);
     assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
     let mut bob = Player::connect(server.address(), "Bob");
@@ -204,7 +204,7 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
         "{error}"
     );
     server.logged(&["event=\"reload_failed\"", "line 3"]);
-    signal(server.id(), "HUP");
+    server.reload();
     server.logged(&["event=\"reload_failed\"", "line 3"]);
     assert_eq!(server.ask(&["status"])["sessions"][0]["name"], "after");
     // What a running server does not take over is named.
@@ -227,6 +227,7 @@ fn a_reload_changes_what_players_are_told_and_drops_nobody() {
 }
 
 /// A pipe into which nobody writes is a file that cannot be read to its end.
+#[cfg(unix)]
 #[test]
 fn a_reload_that_takes_for_ever_does_not_keep_the_server_from_ending() {
     let directory = Directory::new();
@@ -237,11 +238,11 @@ fn a_reload_that_takes_for_ever_does_not_keep_the_server_from_ending() {
     let made = std::process::Command::new("mkfifo").arg(&file).status().expect("mkfifo");
     assert!(made.success());
     for _ in 0..3 {
-        signal(server.id(), "HUP");
+        server.signal("HUP");
     }
     // The server has begun to read when somebody can write.
     let _writer = std::fs::OpenOptions::new().write(true).open(&file).expect("a reader");
-    signal(server.id(), "TERM");
+    server.stop();
     assert_eq!(server.end().0.code(), Some(0));
 }
 
@@ -251,7 +252,7 @@ fn bans_that_were_written_by_hand_count_after_a_reload() {
     let mut alice = Player::join(server.address(), "Alice");
     std::fs::write(server.directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n")
         .expect("written");
-    signal(server.id(), "HUP");
+    server.reload();
     assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
     server.logged(&["event=\"left\"", "player=\"Alice\"", "banned"]);
 }

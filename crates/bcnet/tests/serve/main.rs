@@ -11,6 +11,8 @@ mod mistakes;
 mod player;
 mod proxy;
 mod proxy_run;
+#[path = "../run/mod.rs"]
+mod run;
 mod scripted_host;
 mod server;
 mod sockets;

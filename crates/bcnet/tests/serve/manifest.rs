@@ -84,9 +84,16 @@ fn a_server_with_a_bad_manifest_does_not_start() {
     };
     // The usual port may be taken, which is told too.
     let serve = ["serve", "--bind", "127.0.0.1", "--set", "log.level=error"];
-    let problem = "x.manifest: No such file or directory (os error 2)\n";
-    assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));
-    assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
+    for (args, code, prefix) in
+        [(&serve[..], 2, "bcnet: x.manifest: "), (&["config", "check"], 1, "x.manifest: ")]
+    {
+        let (ended, text) = run(args);
+        assert_eq!(ended, Some(code), "{text}");
+        assert!(
+            text.starts_with(prefix) && text.ends_with("(os error 2)\n") && text.lines().count() == 1,
+            "{text}"
+        );
+    }
     fs::write(directory.path("x.manifest"), "nonsense\n").expect("written");
     let problem = "x.manifest: line 1: the first line must be `bcnet-manifest 1`\n";
     assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));

@@ -28,6 +28,7 @@ fn local_address(socket: &UdpSocket) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().expect("bound").port())
 }
 
+#[cfg(unix)]
 #[test]
 fn two_players_talk_through_a_healing_proxy() {
     let server = Server::start(&["--name", "Behind"]);
@@ -150,6 +151,7 @@ fn captured(directory: &Directory, name: &str) -> Vec<Captured> {
     datagrams
 }
 
+#[cfg(unix)]
 #[test]
 fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
     let server = Server::start(&[]);
@@ -348,20 +350,29 @@ fn what_cannot_run_says_so_in_one_line() {
     for (args, part) in [
         (&["--upstream", "127.0.0.1:1", "--listen", &taken][..], "cannot listen at 127.0.0.1:"),
         (&["--upstream", "127.0.0.1:1", "--listen", "[::1]:0"], "carries IPv4 addresses"),
-        (&["--upstream", "no.such.host.invalid:1"], "no.such.host.invalid: unknown host"),
         (
-            &["--upstream", "127.0.0.1:1", "--upstream-source", "192.0.2.0/30"],
+            &["--upstream", "no.such.host.invalid:1", "--listen", "127.0.0.1:0"],
+            "no.such.host.invalid: unknown host",
+        ),
+        (
+            &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--upstream-source", "192.0.2.0/30"],
             "192.0.2.1 is no address of this machine",
         ),
         (
             &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--metrics", &tcp],
             "--metrics: cannot listen at TCP",
         ),
-        (&["--upstream", "127.0.0.1:1", "--bans", "bad.toml"], "bad.toml"),
-        (&["--upstream", "127.0.0.1:1", "--bans", "absent.toml"], "absent.toml: there is no such file"),
+        (&["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--bans", "bad.toml"], "bad.toml"),
+        (
+            &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--bans", "absent.toml"],
+            "absent.toml: there is no such file",
+        ),
         (&["--upstream", "127.0.0.1:22101", "--listen", "127.0.0.1:22101"], "the proxy itself listens"),
         (&["--upstream", "127.9.9.9:22101", "--listen", "0.0.0.0:22101"], "the proxy itself listens"),
-        (&["--upstream", "127.0.0.1:1", "--write", "no/such/directory.pcapng"], "no/such/directory.pcapng"),
+        (
+            &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--write", "no/such/directory.pcapng"],
+            "no/such/directory.pcapng",
+        ),
     ] {
         let output = directory.bcnet(&[&["proxy"], args].concat()).output().expect("runs");
         let error = String::from_utf8_lossy(&output.stderr);

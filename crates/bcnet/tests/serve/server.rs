@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::run;
+pub(crate) use crate::run::signal;
+
 /// How long anything may take before a test fails: much longer than it does.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,7 +33,7 @@ impl Directory {
     /// The program, run in this directory. Ids of players go upward, so that tests can tell them beforehand.
     pub(crate) fn bcnet(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
-        command
+        run::apart(&mut command)
             .args(args)
             .current_dir(&self.0)
             .env("XDG_RUNTIME_DIR", &self.0)
@@ -104,6 +107,22 @@ impl Server {
         signal(self.id(), name);
     }
 
+    /// Ends it as an operator does: by a signal, or where a program without a console hears none by a command.
+    pub(crate) fn stop(&self) {
+        #[cfg(unix)]
+        self.signal("TERM");
+        #[cfg(windows)]
+        assert_eq!(self.directory.ctl(&["stop"]).status.code(), Some(0));
+    }
+
+    /// Has it read its files again, whatever comes of it.
+    pub(crate) fn reload(&self) {
+        #[cfg(unix)]
+        self.signal("HUP");
+        #[cfg(windows)]
+        drop(self.directory.ctl(&["reload"]));
+    }
+
     /// Waits for a line of the log that has all of `parts`.
     pub(crate) fn logged(&self, parts: &[&str]) -> String {
         loop {
@@ -141,12 +160,6 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
     }
-}
-
-pub(crate) fn signal(process: u32, name: &str) {
-    let status =
-        Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().expect("a shell");
-    assert!(status.success());
 }
 
 pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {

@@ -60,7 +60,7 @@ fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
     assert!(session["rejected"].as_u64() > Some(0), "{session}");
     assert!(session["oversized"].as_u64() > Some(0), "{session}");
     server.logged(&["event=\"rejected\"", "cause=\"malformed\""]);
-    server.signal("TERM");
+    server.stop();
     alice.until_over();
 }
 

@@ -107,7 +107,7 @@ fn eight_players_live_through_a_whole_game() {
     server.ask(&["restart"]);
     all_until(&mut players, |all| all.iter().all(|player| times(player, &[0x39]) == 1));
     server.logged(&["event=\"round_started\"", "round=2"]);
-    server.signal("TERM");
+    server.stop();
     all_until(&mut players, |all| all.iter().all(|player| player.over == Some(End::HostLeft)));
 }
 

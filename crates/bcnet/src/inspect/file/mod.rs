@@ -283,9 +283,10 @@ fn open(path: &Path, follow: bool) -> anyhow::Result<Source> {
             Source::of(Box::new(io::stdin().lock()), None)
         };
     }
+    // Windows does not open one.
+    ensure!(!path.is_dir(), "is a directory; name a capture or a packet log");
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    ensure!(!metadata.is_dir(), "is a directory; name a capture or a packet log");
     if !follow {
         return Source::of(Box::new(file), metadata.is_file().then_some(metadata.len()));
     }

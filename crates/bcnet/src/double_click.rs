@@ -1,0 +1,85 @@
+//! Started by a double click: in a window of its own, which vanishes with the program, by somebody who may never have used a
+//! terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::ExitCode;
+
+use crate::serve::{self, Hosted};
+
+/// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
+pub(crate) fn is_meant() -> bool {
+    #[cfg(windows)]
+    return std::env::args_os().len() == 1 && crate::win32::console_programs() == 1;
+    #[cfg(not(windows))]
+    false
+}
+
+/// Hosts a game with what bcnet.toml beside the program says, or with the defaults. If that fails, the window stays until its
+/// user has read why.
+pub(crate) fn run() -> ExitCode {
+    let told = serve::host(|hosted| {
+        // There may be no window any more.
+        drop(io::stdout().write_all(greeting(hosted, local_address()).as_bytes()));
+    });
+    let Err(error) = told else { return ExitCode::SUCCESS };
+    println!("\nThe game cannot be hosted: {error:#}\n\nPress Enter to close this window.");
+    drop(io::stdin().lock().read_line(&mut String::new()));
+    ExitCode::from(2)
+}
+
+/// Returns what a host has to know.
+fn greeting(hosted: &[Hosted], address: Option<Ipv4Addr>) -> String {
+    let mut text = String::new();
+    for Hosted { name, port } in hosted {
+        let here = address.map_or_else(|| "this machine's address".into(), |address| address.to_string());
+        let _ = write!(
+            text,
+            "\nThe game \"{name}\" is open at UDP port {port}.\n\n\
+             Players in your own network find it in the game's list of local servers,\n\
+             or join {here}, port {port}.\n\
+             Friends elsewhere join the address of your router (search the web for \"what is my IP\"), port {port}.\n\
+             For that, the router must forward UDP port {port} to {here},\n\
+             and the Windows firewall must let bcnet through: allow it when Windows asks.\n",
+        );
+    }
+    text.push_str(
+        "\nWho joins and leaves is told below. To stop, press Ctrl-C or close this window: players are told.\n\
+         Settings are read from bcnet.toml beside this program; `bcnet config default` prints one to begin with.\n\n",
+    );
+    text
+}
+
+/// Returns the address that this machine has in its network. Nothing is sent for that: the system is asked where it would send
+/// from.
+fn local_address() -> Option<Ipv4Addr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((FAR_AWAY, 9)).ok()?;
+    match socket.local_addr().ok()? {
+        SocketAddr::V4(address) if !address.ip().is_unspecified() => Some(*address.ip()),
+        _ => None,
+    }
+}
+
+/// An address of documents, which nobody has.
+const FAR_AWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_told_address_port_and_how_to_stop() {
+        let hosted =
+            [Hosted { name: "Friday".into(), port: 22_101 }, Hosted { name: "Two".into(), port: 22_102 }];
+        let text = greeting(&hosted, Some(Ipv4Addr::new(10, 0, 0, 7)));
+        for part in
+            ["\"Friday\"", "10.0.0.7, port 22101", "10.0.0.7, port 22102", "Ctrl-C", "forward UDP port 22101"]
+        {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(greeting(&hosted, None).contains("join this machine's address, port 22101"));
+        assert!(text.lines().all(|line| line.len() <= 110), "{text}");
+    }
+}
