@@ -47,31 +47,19 @@ pub(crate) fn start(options: &Options<'_>) -> anyhow::Result<Log> {
         Some((path, keep)) => {
             let (file, guard) = tracing_appender::non_blocking(Daily::start(path, keep)?);
             writers.push(guard);
-            Some(layer(file, options.json, false))
+            Some(layer(file, options.json))
         }
     };
-    registry()
-        .with(options.level)
-        .with(layer(terminal, options.json, has_colours()))
-        .with(file)
-        .try_init()?;
+    registry().with(options.level).with(layer(terminal, options.json)).with(file).try_init()?;
     Ok(Log { _writers: writers })
 }
 
-/// Returns whether standard error shows colours.
-fn has_colours() -> bool {
-    #[cfg(windows)]
-    return crate::win32::enable_colours();
-    #[cfg(not(windows))]
-    io::IsTerminal::is_terminal(&io::stderr())
-}
-
-fn layer<S>(writer: NonBlocking, json: bool, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S>(writer: NonBlocking, json: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
     NonBlocking: for<'a> MakeWriter<'a>,
 {
-    let layer = fmt::layer().with_writer(writer).with_target(false).with_ansi(colours);
+    let layer = fmt::layer().with_writer(writer).with_target(false).with_ansi(false);
     if json { Box::new(layer.json().flatten_event(true)) } else { Box::new(layer) }
 }
 

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, IntoRawHandle, OwnedHandle};
 use std::ptr;
 use std::sync::OnceLock;
@@ -26,8 +26,7 @@ use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX, SECURITY_IDENTIFICATION,
 };
 use windows_sys::Win32::System::Console::{
-    CTRL_BREAK_EVENT, CTRL_C_EVENT, ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode,
-    GetConsoleProcessList, SetConsoleCtrlHandler, SetConsoleMode,
+    CTRL_BREAK_EVENT, CTRL_C_EVENT, GetConsoleProcessList, SetConsoleCtrlHandler,
 };
 use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
@@ -76,16 +75,6 @@ pub(crate) fn console_programs() -> u32 {
     let mut processes = [0; 2];
     // SAFETY: the pointer is to an array with room for as many as is said.
     unsafe { GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) }
-}
-
-/// Has the console of standard error understand colours. Returns whether it does.
-pub(crate) fn enable_colours() -> bool {
-    let error = io::stderr();
-    let (handle, mut mode) = (error.as_raw_handle(), 0);
-    // SAFETY: the handle is open, and the pointer is to a variable of this function.
-    let known = error.is_terminal() && unsafe { GetConsoleMode(handle, &raw mut mode) } != 0;
-    // SAFETY: the handle is open.
-    known && unsafe { SetConsoleMode(handle, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING) } != 0
 }
 
 /// Has waits end within a millisecond of their time, not within sixteen.
