@@ -82,6 +82,21 @@ impl ProxyNode {
         sent.into_iter().filter_map(|(leg, bytes)| self.route(leg, bytes)).collect()
     }
 
+    /// Returns when it has something to do by itself.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.core.next_timeout()
+    }
+
+    /// Does what is due. Returns what it sends by itself.
+    pub(crate) fn advance(&mut self, now: Time) -> Vec<Sent> {
+        self.core.handle_timeout(now);
+        let mut sent = Vec::new();
+        while let Some((leg, bytes)) = self.core.poll_transmit(now) {
+            sent.push((leg, bytes.as_slice().to_vec()));
+        }
+        sent.into_iter().filter_map(|(leg, bytes)| self.route(leg, bytes)).collect()
+    }
+
     fn route(&self, leg: Leg, bytes: Vec<u8>) -> Option<Sent> {
         match leg {
             Leg::Client(client) => Some(Sent { from: self.listen, to: place(client), bytes }),

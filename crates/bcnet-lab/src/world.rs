@@ -220,6 +220,8 @@ impl<E: LabEngine + ?Sized> World<E> {
     fn step(&mut self, next: Time, observer: &mut impl Observer<E>) {
         self.now = self.now.max(next);
         self.deliver(observer);
+        let sent = self.proxy.as_mut().map(|proxy| proxy.advance(self.now)).unwrap_or_default();
+        self.send_passed(sent, observer);
         while let Some((_, number)) = self.services.first().filter(|(due, _)| *due <= self.now) {
             self.service(number as usize, observer);
         }
@@ -230,7 +232,8 @@ impl<E: LabEngine + ?Sized> World<E> {
     pub(crate) fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse(flight)| flight.at);
         let service = self.services.first().map(|(due, _)| due);
-        arrival.into_iter().chain(service).min()
+        let proxy = self.proxy.as_ref().and_then(ProxyNode::next_timeout);
+        arrival.into_iter().chain(service).chain(proxy).min()
     }
 
     /// Moves what has arrived by now into the nodes' sockets.
@@ -259,6 +262,10 @@ impl<E: LabEngine + ?Sized> World<E> {
         let sent =
             self.proxy.as_mut().map(|proxy| proxy.pass(from, to, &bytes, self.now)).unwrap_or_default();
         self.spare.push(bytes);
+        self.send_passed(sent, observer);
+    }
+
+    fn send_passed(&mut self, sent: Vec<Sent>, observer: &mut impl Observer<E>) {
         for Sent { from, to, bytes } in sent {
             let meta = DatagramMeta { from, to, number: self.sent, now: self.now };
             observer.on_passed(meta, &bytes);

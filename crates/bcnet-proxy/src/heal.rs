@@ -1,13 +1,13 @@
 //! One conversation, healed.
 
 use bcnet_observe::{Content, Parsed};
-use bcnet_transport::wire::{
-    Ack, Body, Control, Data, Delivery, Kind, Message, MessageId, PeerId, Role, Writer,
-};
+use bcnet_transport::wire::{Ack, Body, Control, Kind, Message, MessageId, PeerId, Role, Writer};
 use bcnet_transport::{Time, cipher};
 use std::time::Duration;
 
-use crate::tracker::MessageTracker;
+use crate::loss::Loss;
+use crate::repeater::Repeater;
+use crate::tracker::{Arrival, MessageTracker};
 
 /// Which way a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +38,10 @@ pub struct Healed {
     pub repeats: u64,
     /// ACKs sent to the sender of those in place of their receiver.
     pub answers: u64,
+    /// Parts that were answered at once, and that the proxy repeats instead of their sender until they have arrived.
+    pub held: u64,
+    /// Copies of those that it sent.
+    pub copies: u64,
     /// Datagrams of which nothing was left.
     pub emptied: u64,
     /// Bytes that were not sent on.
@@ -102,6 +106,8 @@ pub struct Passed<'a> {
     pub forward: Option<Bytes<'a>>,
     /// What goes back to the sender, if anything does.
     pub answer: Option<Bytes<'a>>,
+    /// When [`Healer::poll_transmit`] has something to send.
+    pub timeout: Option<Time>,
 }
 
 /// What one side does, as far as it was seen.
@@ -113,8 +119,12 @@ struct Side {
     id: Option<PeerId>,
     /// When something of it was passed on last.
     passed: Option<Time>,
-    /// Whether it has sent an ACK that said nothing new: a stock engine sends each one nine times.
-    repeats_acks: bool,
+    /// Whether it answers parts without telling which.
+    answers_plainly: bool,
+    /// What is lost on the way to it, and from it.
+    loss: Loss,
+    /// What is repeated in its place, and to it.
+    repeater: Repeater,
     healed: Healed,
 }
 
@@ -129,11 +139,40 @@ impl Side {
 pub struct Healer {
     up: Side,
     down: Side,
+    /// Whether the client has proved itself: nobody else is sent more than it asked for.
+    may_repeat: bool,
     forward: Vec<u8>,
     answer: Vec<u8>,
 }
 
 impl Healer {
+    /// From now on parts may be held, and sent and answered more than once.
+    pub const fn allow_repeats(&mut self) {
+        self.may_repeat = true;
+    }
+
+    /// Returns when [`poll_transmit`](Self::poll_transmit) has something to send.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.up.repeater.next_timeout().into_iter().chain(self.down.repeater.next_timeout()).min()
+    }
+
+    /// Returns what the healer sends by itself now, and which way, if there is anything.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Bytes<'_>)> {
+        let direction = self.write_repeat(now)?;
+        Some((direction, self.written()))
+    }
+
+    /// Writes what is due, if there is anything, and tells which way it goes.
+    pub(crate) fn write_repeat(&mut self, now: Time) -> Option<Direction> {
+        [Direction::Up, Direction::Down].into_iter().find(|direction| self.write_due(*direction, now))
+    }
+
+    /// Returns what [`write_repeat`](Self::write_repeat) has written.
+    pub(crate) fn written(&self) -> Bytes<'_> {
+        Bytes::Plain(&self.forward)
+    }
+
     /// Returns what was healed in the datagrams that went this way.
     #[must_use]
     pub const fn healed(&self, direction: Direction) -> Healed {
@@ -145,23 +184,45 @@ impl Healer {
 
     /// Takes a datagram and says what to send. Text and what is not well formed goes on as it is.
     pub fn pass<'a>(&'a mut self, direction: Direction, inbound: Inbound<'a>, now: Time) -> Passed<'a> {
-        let unchanged = Passed { forward: Some(Bytes::Wire(inbound.wire)), answer: None };
+        let unchanged = Some(Bytes::Wire(inbound.wire));
         match inbound.content {
             Content::Datagram(datagram) if datagram.as_bytes().len() <= MAX_HEALED => {
                 let (is_whole, answer) = self.sift(direction, datagram, now);
-                let forward =
-                    if is_whole { unchanged.forward } else { plain(&self.forward, self.forward.len()) };
-                Passed { forward, answer: plain(&self.answer, answer) }
+                let timeout = self.next_timeout();
+                let forward = if is_whole { unchanged } else { plain(&self.forward, self.forward.len()) };
+                Passed { forward, answer: plain(&self.answer, answer), timeout }
             }
-            Content::Datagram(_) | Content::GameSpy(_) | Content::Malformed(_) => unchanged,
+            Content::Datagram(_) | Content::GameSpy(_) | Content::Malformed(_) => {
+                Passed { forward: unchanged, answer: None, timeout: self.next_timeout() }
+            }
         }
+    }
+
+    /// Writes what is due of what goes this way: answers to the other side, and a part of this one. Returns whether there is
+    /// anything.
+    fn write_due(&mut self, direction: Direction, now: Time) -> bool {
+        let Self { up, down, forward, .. } = self;
+        let (near, far) = match direction {
+            Direction::Up => (up, down),
+            Direction::Down => (down, up),
+        };
+        forward.resize(MAX_HEALED, 0);
+        let mut writer = Writer::new(forward, near.id.unwrap_or(PeerId::UNASSIGNED));
+        far.healed.answers += far.repeater.write_answers(&mut writer, now);
+        near.healed.copies += u64::from(near.repeater.write_part(&mut writer, &near.sent, far.loss, now));
+        let len = writer.finish().map_or(0, |datagram| datagram.len());
+        forward.truncate(len);
+        if len > 0 {
+            near.passed = Some(now);
+        }
+        len > 0
     }
 
     /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered. Returns whether
     /// everything is left, and the length of the answer.
     fn sift(&mut self, direction: Direction, datagram: &Parsed<'_>, now: Time) -> (bool, usize) {
         self.begin_anew(direction, datagram);
-        let Self { up, down, forward, answer } = self;
+        let Self { up, down, may_repeat, forward, answer } = self;
         let (near, far) = match direction {
             Direction::Up => (up, down),
             Direction::Down => (down, up),
@@ -171,12 +232,13 @@ impl Healer {
         let voice = far.id.filter(|id| *id != PeerId::UNASSIGNED);
         answer.resize(MAX_HEALED, 0);
         let mut answers = voice.map(|id| Writer::new(answer, id));
+        let mut sift = Sift { near, far, answers: answers.as_mut(), may_repeat: *may_repeat, now };
         let mut rest = Rest::new(datagram.as_bytes(), forward);
-        far.sent.begin_datagram();
         let mut at = HEADER;
         for message in datagram.messages() {
             let end = at + message.wire_len();
-            if !sift_one(near, far, message, answers.as_mut()) {
+            let bytes = datagram.as_bytes().get(at..end).unwrap_or_default();
+            if !sift.keep(message, bytes) {
                 rest.take_out(at, end);
             }
             at = end;
@@ -202,7 +264,7 @@ impl Healer {
     fn begin_anew(&mut self, direction: Direction, datagram: &Parsed<'_>) {
         if direction == Direction::Up && asks_to_join(datagram) {
             for side in [&mut self.up, &mut self.down] {
-                *side = Side { healed: side.healed, ..Side::default() };
+                *side = Side { healed: side.healed, loss: side.loss, ..Side::default() };
             }
         }
     }
@@ -254,59 +316,102 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Returns whether a message goes on.
-fn sift_one(
-    near: &mut Side,
-    far: &mut Side,
-    message: &Message<'_>,
-    answers: Option<&mut Writer<'_>>,
-) -> bool {
-    if let Message::Ack(Ack { id, .. }) = message {
-        return keep_ack(near, far, *id);
-    }
-    let Some(id) = message.id() else { return true };
-    if answers.is_some_and(|answers| answer_repeat(near, id, answers)) {
-        return false;
-    }
-    let part = match message {
-        Message::Data(Data { delivery: Delivery::Fragment(_, part), .. }) => Some(*part),
-        Message::Data(_) | Message::Control(_) | Message::Ack(_) | Message::Keepalive => None,
-    };
-    near.sent.pass(id, part);
-    true
+/// Sorts the messages of one datagram.
+struct Sift<'a, 'b> {
+    /// Who sent it, and who is to get it.
+    near: &'a mut Side,
+    far: &'a mut Side,
+    /// What is answered, unless nothing can be said in the name of the far side.
+    answers: Option<&'a mut Writer<'b>>,
+    may_repeat: bool,
+    now: Time,
 }
 
-/// Answers a message that its receiver has acknowledged, in its place. `false` if it has not, or there is no room.
-fn answer_repeat(near: &mut Side, id: MessageId, answers: &mut Writer<'_>) -> bool {
-    let Some(record) = near.sent.get(id).filter(|record| record.settled) else { return false };
-    if !answers.push(&Message::Ack(Ack::new(accepted_form(id, record.answers)))) {
-        return false;
+impl Sift<'_, '_> {
+    /// Returns whether a message goes on.
+    fn keep(&mut self, message: &Message<'_>, bytes: &[u8]) -> bool {
+        if let Message::Ack(Ack { id, .. }) = message {
+            return self.keep_ack(*id);
+        }
+        let Some(id) = message.id() else { return true };
+        if self.answer_repeat(id) {
+            return false;
+        }
+        let arrival = self.near.sent.pass(id);
+        match arrival {
+            Arrival::Next => {}
+            Arrival::Late => self.near.loss.note_lost(),
+            // Parts may come again because their receiver answers them in the wrong form.
+            Arrival::Again if id.part.is_none() => self.far.loss.note_lost(),
+            Arrival::Again | Arrival::Settled => {}
+        }
+        self.far.loss.note_sent();
+        let is_due = arrival == Arrival::Again || self.far.answers_plainly;
+        if id.part.is_some() && arrival != Arrival::Settled && is_due {
+            self.hold(id, bytes);
+        }
+        true
     }
-    // Stays at its end in turns, so that both forms go on.
-    record.answers = if record.answers == u8::MAX { u8::MAX - 1 } else { record.answers + 1 };
-    near.healed.repeats += 1;
-    near.healed.answers += 1;
-    true
-}
 
-/// An ACK goes on if what it names was passed on since the last one did, or was never seen.
-fn keep_ack(near: &mut Side, far: &mut Side, id: MessageId) -> bool {
-    match far.sent.get(id) {
-        Some(record) if record.news => {
-            (record.news, record.settled) = (false, true);
-            true
+    /// Answers a message that its sender needs to repeat no more. `false` if it does, or there is no room.
+    fn answer_repeat(&mut self, id: MessageId) -> bool {
+        let Self { near, answers: Some(answers), .. } = self else { return false };
+        let Some(record) = near.sent.get(id).filter(|record| record.settled) else { return false };
+        let answer = accepted_form(id, record.answers);
+        if !answers.push(&Message::Ack(Ack::new(answer))) {
+            return false;
         }
-        Some(_) => {
-            near.repeats_acks = true;
-            near.healed.acks += 1;
-            false
-        }
-        None => {
-            if id.part.is_none() {
-                far.sent.plain_ack(id.seq, near.repeats_acks);
+        if record.answers < PATIENCE {
+            near.loss.note_lost();
+            if self.may_repeat {
+                near.repeater.answer_again(answer, near.loss.answer_copies(), self.now);
             }
-            true
         }
+        // Stays at its end in turns, so that both forms go on.
+        record.answers = if record.answers == u8::MAX { u8::MAX - 1 } else { record.answers + 1 };
+        near.healed.repeats += 1;
+        near.healed.answers += 1;
+        true
+    }
+
+    /// Takes over a part whose sender would repeat it, perhaps without end: it is told that the part has arrived, and the
+    /// proxy sees to it.
+    fn hold(&mut self, id: MessageId, bytes: &[u8]) {
+        let Self { near, answers: Some(answers), may_repeat: true, now, .. } = self else { return };
+        if !near.repeater.has_room(bytes) || !answers.push(&Message::Ack(Ack::new(id))) {
+            return;
+        }
+        near.repeater.hold(id, bytes, *now);
+        near.sent.settle(id);
+        near.repeater.answer_again(id, near.loss.answer_copies(), *now);
+        near.healed.held += 1;
+        near.healed.answers += 1;
+    }
+
+    /// An ACK goes on if what it names was passed on since the last one did, or was never seen, or if copies of it may be
+    /// lost.
+    fn keep_ack(&mut self, id: MessageId) -> bool {
+        let Self { near, far, .. } = self;
+        let goes_on = match far.sent.get(id) {
+            Some(record) if record.news => {
+                (record.news, record.shown, record.acks) = (false, true, 1);
+                far.sent.settle(id);
+                far.loss.note_sent();
+                true
+            }
+            Some(record) if record.acks < far.loss.ack_copies() => {
+                record.acks += 1;
+                true
+            }
+            Some(_) => false,
+            None => {
+                let open = if id.part.is_none() { far.sent.plain_ack(id.seq, self.now) } else { None };
+                near.answers_plainly |= open.is_some();
+                open != Some(0)
+            }
+        };
+        near.healed.acks += u64::from(!goes_on);
+        goes_on
     }
 }
 

@@ -9,8 +9,10 @@
 mod admission;
 mod client;
 mod heal;
+mod loss;
 mod output;
 mod proxy;
+mod repeater;
 mod tracker;
 
 pub use admission::{MAX_PER_ADDRESS, MAX_PER_NETWORK};

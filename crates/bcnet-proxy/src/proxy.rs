@@ -10,7 +10,7 @@ use bcnet_transport::{Deadlines, Time};
 
 use crate::admission::{Admission, per_second, take};
 use crate::client::Client;
-use crate::heal::{Bytes, Direction, Inbound};
+use crate::heal::{Bytes, Direction, Healer, Inbound};
 use crate::output::{Event, Leg, Output, Player, Refusal, Source};
 
 /// What a proxy is to do.
@@ -68,6 +68,8 @@ pub struct Proxy {
     /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
     pool: VecDeque<Option<Ipv4Addr>>,
     expiry: Deadlines,
+    /// When the healer of each client has something to send.
+    repeats: Deadlines,
     events: VecDeque<Event>,
     refused: [u64; Refusal::ALL.len()],
     boot: Vec<u8>,
@@ -90,6 +92,7 @@ impl Proxy {
             free: Vec::new(),
             pool,
             expiry: Deadlines::new(),
+            repeats: Deadlines::new(),
             events: VecDeque::new(),
             refused: [0; Refusal::ALL.len()],
             boot: vec![0; 64],
@@ -160,10 +163,33 @@ impl Proxy {
         self.events.pop_front()
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due, or [`poll_transmit`](Self::poll_transmit).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.expiry.first().map(|(due, _)| due)
+        self.expiry.first().into_iter().chain(self.repeats.first()).map(|(due, _)| due).min()
+    }
+
+    /// Returns what the healers send by themselves, one datagram at a time.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(Leg, Bytes<'_>)> {
+        let (number, direction) = loop {
+            let (_, number) = self.repeats.first().filter(|(due, _)| *due <= now)?;
+            let healer = self.healer(number);
+            let (direction, next) =
+                healer.map_or((None, None), |healer| (healer.write_repeat(now), healer.next_timeout()));
+            self.repeats.set(number, next);
+            if let Some(direction) = direction {
+                break (number, direction);
+            }
+        };
+        let leg = match direction {
+            Direction::Up => Leg::Server(number),
+            Direction::Down => Leg::Client(self.client(number)?),
+        };
+        Some((leg, self.healer(number)?.written()))
+    }
+
+    fn healer(&mut self, number: u32) -> Option<&mut Healer> {
+        self.clients.get_mut(number as usize)?.as_mut()?.healer.as_deref_mut()
     }
 
     /// Forgets who has been silent for too long.
@@ -217,6 +243,9 @@ impl Proxy {
         };
         if direction == Direction::Up && client.proves_itself(inbound) {
             self.events.push_back(Event::Proved { client: client.address, source: client.source });
+            if let Some(healer) = &mut client.healer {
+                healer.allow_repeats();
+            }
         }
         if client.note(direction, inbound, now) {
             self.expiry.set(number, Some(now + GOODBYE));
@@ -235,6 +264,7 @@ impl Proxy {
             return Output { forward: Some((ahead, Bytes::Wire(inbound.wire))), ..Output::default() };
         };
         let passed = healer.pass(direction, inbound, now);
+        self.repeats.set(number, passed.timeout);
         Output {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
@@ -344,6 +374,7 @@ impl Proxy {
         self.by_address.remove(&(address, player));
         self.admission.leave(*address.ip(), player);
         self.expiry.set(source.number, None);
+        self.repeats.set(source.number, None);
         self.free.push(source.number);
         if player {
             self.pool.push_back(source.address);

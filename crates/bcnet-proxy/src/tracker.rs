@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::num::NonZeroU8;
 
-use bcnet_transport::wire::{Channel, MessageId, Part, Seq};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{Channel, MessageId, Seq};
 
 /// What is known of one reliable message, or of one part of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,32 +12,37 @@ pub(crate) struct Tracked {
     /// Whether it was passed on since its last ACK was: the next ACK says something new.
     pub(crate) news: bool,
     /// Whether an ACK of it was seen.
+    pub(crate) shown: bool,
+    /// Whether its sender needs to repeat it no more: an ACK of it was seen, or the proxy repeats it.
     pub(crate) settled: bool,
     /// How often its sender was answered in place of the receiver.
     pub(crate) answers: u8,
+    /// How many copies of its last ACK were passed on.
+    pub(crate) acks: u8,
 }
 
-/// The parts of one payload whose receiver answers them without telling which.
-#[derive(Debug, Clone, Copy, Default)]
-struct Plain {
-    /// How many parts were passed on, repeats included.
-    sends: u32,
-    /// How many ACKs without a part came back.
-    acks: u32,
-    /// How many of them came together, and in which datagram.
-    together: u32,
-    datagram: u64,
-    /// How many parts there are, once the first one told.
-    total: Option<u8>,
+/// How a message came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// For the first time, in its turn or before it. Control messages come in any order.
+    Next,
+    /// For the first time, after one that was sent later: it was lost before.
+    Late,
+    /// Again, and its sender has heard of no ACK yet.
+    Again,
+    /// Again, although its sender needs to repeat it no more.
+    Settled,
 }
 
-impl Plain {
-    /// Returns whether every part has arrived. One that sends each ACK once has sent as many of them as parts were
-    /// passed on. One that repeats its ACKs has one for each part that arrived, and no datagram has the same one twice.
-    fn is_answered(&self, repeats_acks: bool) -> bool {
-        let Some(total) = self.total.map(u32::from) else { return false };
-        if repeats_acks { self.together >= total } else { self.sends >= total && self.acks >= self.sends }
-    }
+/// A payload that went out in parts.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    /// How many split payloads there were before it.
+    number: u64,
+    /// How many of its parts were passed on and are not settled.
+    open: u16,
+    /// When an ACK came that does not tell which part it is for.
+    plain_ack: Option<Time>,
 }
 
 /// The reliable messages of one direction, the newest [`MAX_TRACKED`] of them.
@@ -48,9 +53,11 @@ impl Plain {
 pub(crate) struct MessageTracker {
     records: HashMap<u32, Tracked, BuildHasherDefault<Mixed>>,
     order: VecDeque<u32>,
-    plain: BTreeMap<u16, Plain>,
-    /// The number of the datagram that brings ACKs now.
-    datagram: u64,
+    /// The newest [`MAX_SPLIT`] payloads in parts.
+    splits: BTreeMap<u16, Split>,
+    split_count: u64,
+    /// The newest game message.
+    newest: Option<Seq>,
 }
 
 impl MessageTracker {
@@ -58,55 +65,73 @@ impl MessageTracker {
         self.records.get_mut(&key(id))
     }
 
-    /// A message was passed on.
-    pub(crate) fn pass(&mut self, id: MessageId, part: Option<Part>) {
+    /// A message was passed on. Returns how it came.
+    pub(crate) fn pass(&mut self, id: MessageId) -> Arrival {
         let key = key(id);
         let known = self.records.len();
-        self.records.entry(key).or_default().news = true;
-        if self.records.len() > known {
-            self.order.push_back(key);
-            if self.order.len() > MAX_TRACKED {
-                let oldest = self.order.pop_front();
-                oldest.map(|oldest| self.records.remove(&oldest));
-            }
+        let record = self.records.entry(key).or_default();
+        record.news = true;
+        let settled = record.settled;
+        if self.records.len() == known {
+            return if settled { Arrival::Settled } else { Arrival::Again };
         }
-        if let Some(part) = part {
-            self.pass_part(id.seq, part);
+        self.order.push_back(key);
+        if self.order.len() > MAX_TRACKED {
+            let oldest = self.order.pop_front();
+            oldest.map(|oldest| self.records.remove(&oldest));
+        }
+        if id.part.is_some() {
+            self.open_part(id.seq);
+        }
+        if id.channel == Channel::Control {
+            return Arrival::Next;
+        }
+        // Numbers go round, so those of the upper half are behind.
+        let newest = self.newest.get_or_insert(id.seq);
+        if id.seq.0.wrapping_sub(newest.0) > u16::MAX / 2 {
+            return Arrival::Late;
+        }
+        *newest = id.seq;
+        Arrival::Next
+    }
+
+    fn open_part(&mut self, seq: Seq) {
+        if self.splits.len() >= MAX_SPLIT && !self.splits.contains_key(&seq.0) {
+            let oldest = self.splits.iter().min_by_key(|(_, split)| split.number).map(|(seq, _)| *seq);
+            oldest.map(|oldest| self.splits.remove(&oldest));
+        }
+        let number = self.split_count;
+        let split = self.splits.entry(seq.0).or_insert(Split { number, open: 0, plain_ack: None });
+        split.open = split.open.saturating_add(1);
+        self.split_count += u64::from(split.number == number);
+    }
+
+    /// The sender of a message needs to repeat it no more.
+    pub(crate) fn settle(&mut self, id: MessageId) {
+        let Some(record) = self.records.get_mut(&key(id)).filter(|record| !record.settled) else { return };
+        record.settled = true;
+        if id.part.is_some()
+            && let Some(split) = self.splits.get_mut(&id.seq.0)
+        {
+            split.open = split.open.saturating_sub(1);
         }
     }
 
-    fn pass_part(&mut self, seq: Seq, part: Part) {
-        if self.plain.len() >= MAX_SPLIT && !self.plain.contains_key(&seq.0) {
-            self.plain.pop_first();
-        }
-        let plain = self.plain.entry(seq.0).or_default();
-        plain.sends = plain.sends.saturating_add(1);
-        plain.total = plain.total.or_else(|| part.total().map(NonZeroU8::get));
+    /// An ACK came that tells no part. Returns whether its payload went out in parts, and how many of those are not settled.
+    pub(crate) fn plain_ack(&mut self, seq: Seq, now: Time) -> Option<u16> {
+        let split = self.splits.get_mut(&seq.0)?;
+        split.plain_ack = Some(now);
+        Some(split.open)
     }
 
-    /// The ACKs that come from now on are those of another datagram.
-    pub(crate) const fn begin_datagram(&mut self) {
-        self.datagram += 1;
+    /// Returns whether an ACK of this part was seen.
+    pub(crate) fn is_shown(&self, id: MessageId) -> bool {
+        self.records.get(&key(id)).is_some_and(|record| record.shown)
     }
 
-    /// An ACK without a part came for a payload that went out in parts. All of them are settled when it is sure that they
-    /// arrived.
-    pub(crate) fn plain_ack(&mut self, seq: Seq, repeats_acks: bool) {
-        let Some(plain) = self.plain.get_mut(&seq.0) else { return };
-        plain.acks = plain.acks.saturating_add(1);
-        plain.together = if plain.datagram == self.datagram { plain.together + 1 } else { 1 };
-        plain.datagram = self.datagram;
-        let (answered, total) = (plain.is_answered(repeats_acks), plain.total.unwrap_or(0));
-        let parts = (0..total).map(|part| MessageId { channel: Channel::Game, seq, part: Some(part) });
-        if !answered || !parts.clone().all(|id| self.records.contains_key(&key(id))) {
-            return;
-        }
-        for id in parts {
-            if let Some(record) = self.records.get_mut(&key(id)) {
-                (record.settled, record.news) = (true, false);
-            }
-        }
-        self.plain.remove(&seq.0);
+    /// Returns whether an ACK that tells no part has come for this payload after a time.
+    pub(crate) fn is_acked_since(&self, seq: Seq, time: Time) -> bool {
+        self.splits.get(&seq.0).and_then(|split| split.plain_ack).is_some_and(|ack| ack > time)
     }
 }
 
@@ -137,8 +162,8 @@ impl Hasher for Mixed {
     }
 }
 
-/// How many messages of one direction are remembered: far more than any sender has under direction, and far fewer than there
+/// How many messages of one direction are remembered: far more than any sender has under way, and far fewer than there
 /// are numbers.
 const MAX_TRACKED: usize = 4096;
-/// How many split payloads are watched for ACKs without a part.
+/// How many payloads in parts are watched for ACKs that tell none.
 const MAX_SPLIT: usize = 64;

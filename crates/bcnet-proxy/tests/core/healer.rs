@@ -1,8 +1,10 @@
 //! What is taken out of one conversation, and what is not.
 
+use std::net::Ipv4Addr;
+
 use bcnet_lab::Rng;
 use bcnet_proxy::{Bytes, Direction, Healed, Healer};
-use bcnet_transport::wire::{Message, PeerId, Role};
+use bcnet_transport::wire::{Ack, Body, Control, Message, PeerId, Role, Seq};
 
 use crate::{Both, ack, at, connect, data, news, part, part_ack, texts, told};
 
@@ -30,13 +32,54 @@ fn forward(messages: &[Message<'_>]) -> Out {
     Out { forward: Some(texts(messages)), answer: None }
 }
 
-/// A conversation in which both have spoken.
+/// A conversation in which both have spoken for a while, and nothing was lost.
 fn begun() -> Healer {
+    let mut healer = new();
+    for seq in 0..100 {
+        for (there, back) in [(Direction::Up, Direction::Down), (Direction::Down, Direction::Up)] {
+            let goodbye = Body::Disconnect { peer: CLIENT, address: Ipv4Addr::LOCALHOST };
+            let message = Message::Control(Control::new(Seq(seq), goodbye));
+            let answer = Message::Ack(Ack::new(message.id().expect("it is reliable")));
+            assert_eq!(pass(&mut healer, there, &[message], 0), forward(&[message]));
+            assert_eq!(pass(&mut healer, back, &[answer], 0), forward(&[answer]));
+        }
+    }
+    healer
+}
+
+/// One in which both have just spoken.
+fn new() -> Healer {
     let mut healer = Healer::default();
     for direction in [Direction::Up, Direction::Down] {
         pass(&mut healer, direction, &[news()], 0);
     }
     healer
+}
+
+/// T-79
+#[test]
+fn two_copies_of_an_ack_go_on_until_it_is_known_that_nothing_is_lost() {
+    let copies = |healer: &mut Healer, seq| {
+        pass(healer, Direction::Up, &[data(seq)], 10);
+        (0..9).filter(|_| pass(healer, Direction::Down, &[ack(seq)], 20).forward.is_some()).count()
+    };
+    assert_eq!((copies(&mut new(), 0), copies(&mut begun(), 0)), (2, 1));
+    // A message comes again although its ACK was passed on: that was lost.
+    let mut healer = begun();
+    assert_eq!(copies(&mut healer, 0), 1);
+    pass(&mut healer, Direction::Up, &[data(0)], 1_010);
+    assert_eq!(copies(&mut healer, 1), 2);
+    // One comes again before any ACK of it: it was lost itself.
+    let mut healer = begun();
+    for millis in [10, 1_010] {
+        pass(&mut healer, Direction::Down, &[data(0)], millis);
+    }
+    assert_eq!(copies(&mut healer, 0), 2);
+    // One comes after the next.
+    let mut healer = begun();
+    pass(&mut healer, Direction::Up, &[data(1)], 10);
+    pass(&mut healer, Direction::Up, &[data(0)], 1_010);
+    assert_eq!(copies(&mut healer, 2), 2);
 }
 
 #[test]
@@ -121,32 +164,100 @@ fn a_sender_that_goes_on_gets_both_forms() {
     assert!(forms.windows(2).skip(4).all(|pair| pair.contains(&plain) && pair[0] != pair[1]));
 }
 
-#[test]
-fn plain_acks_settle_parts_only_when_all_have_surely_arrived() {
-    // A receiver that sends each ACK once: as many as parts were passed on.
-    let mut healer = begun();
-    pass(&mut healer, Direction::Down, &[part(1, 0, 3), part(1, 1, 3), part(1, 2, 3)], 10);
-    pass(&mut healer, Direction::Up, &[ack(1)], 20);
-    pass(&mut healer, Direction::Up, &[ack(1)], 21);
-    assert_eq!(pass(&mut healer, Direction::Down, &[part(1, 0, 3)], 1010), forward(&[part(1, 0, 3)]));
-    pass(&mut healer, Direction::Up, &[ack(1), ack(1)], 1020);
-    let out = pass(&mut healer, Direction::Down, &[part(1, 2, 3)], 2010);
-    assert_eq!(out, Out { forward: None, answer: Some(texts(&[part_ack(1, 2)])) });
-
-    // One that repeats its ACKs: as many in one datagram as there are parts, however many came in others.
-    let mut healer = begun();
-    pass(&mut healer, Direction::Down, &[data(0), part(1, 0, 3), part(1, 1, 3), part(1, 2, 3)], 10);
-    for millis in 20..29 {
-        pass(&mut healer, Direction::Up, &[ack(0), ack(1), ack(1)], millis);
+/// What the healer sends by itself up to a time, a millisecond at a time.
+fn repeated(healer: &mut Healer, from: u64, to: u64) -> Vec<(u64, Direction, Vec<String>)> {
+    let mut sent = Vec::new();
+    for millis in from..=to {
+        while let Some((direction, bytes)) = healer.poll_transmit(at(millis)) {
+            sent.push((millis, direction, told(&bytes.to_wire())));
+        }
+        assert!(healer.next_timeout().is_none_or(|next| next > at(millis)));
     }
+    sent
+}
+
+/// A conversation whose client has proved itself, and a part that was passed on once.
+fn part_under_way() -> Healer {
+    let mut healer = begun();
+    healer.allow_repeats();
+    assert_eq!(pass(&mut healer, Direction::Down, &[part(1, 0, 1)], 10), forward(&[part(1, 0, 1)]));
+    healer
+}
+
+/// T-78
+#[test]
+fn a_part_that_comes_again_is_answered_and_repeated_until_its_ack_comes() {
+    let mut healer = part_under_way();
+    let out = pass(&mut healer, Direction::Down, &[part(1, 0, 1)], 1_000);
     assert_eq!(
-        pass(&mut healer, Direction::Down, &[part(1, 2, 3)], 1010),
-        forward(&[part(1, 2, 3)]),
-        "it was lost"
+        out,
+        Out { forward: Some(texts(&[part(1, 0, 1)])), answer: Some(texts(&[part_ack(1, 0)])) },
+        "it goes on, and its sender is told that the proxy sees to it"
     );
-    pass(&mut healer, Direction::Up, &[ack(1), ack(1), ack(1)], 1020);
-    let out = pass(&mut healer, Direction::Down, &[part(1, 0, 3)], 2010);
-    assert_eq!(out, Out { forward: None, answer: Some(texts(&[part_ack(1, 0)])) });
+    let sent = repeated(&mut healer, 1_000, 2_000);
+    let (copies, answers): (Vec<_>, Vec<_>) =
+        sent.into_iter().partition(|(_, direction, _)| *direction == Direction::Down);
+    assert!(copies.iter().all(|(_, _, messages)| *messages == texts(&[part(1, 0, 1)])));
+    let copies: Vec<u64> = copies.iter().map(|(millis, ..)| *millis).collect();
+    assert_eq!(copies, [1_250, 1_500, 1_750], "then more slowly");
+    assert!(answers.iter().all(|(_, _, messages)| *messages == texts(&[part_ack(1, 0)])));
+    assert_eq!(answers.len(), 1, "the answer may be lost as well");
+    pass(&mut healer, Direction::Up, &[part_ack(1, 0)], 2_001);
+    assert_eq!(repeated(&mut healer, 2_002, 100_000), []);
+    assert_eq!(healer.next_timeout(), None);
+    let healed = healer.healed(Direction::Down);
+    assert_eq!((healed.held, healed.copies, healed.answers), (1, 3, 2));
+    let out = pass(&mut healer, Direction::Down, &[part(1, 0, 1), news()], 100_001);
+    assert_eq!(out, Out { forward: Some(texts(&[news()])), answer: Some(texts(&[part_ack(1, 0)])) });
+}
+
+/// T-78: an ACK without a part may be for another one, so several copies must have been followed by one.
+#[test]
+fn plain_acks_end_the_copies_only_after_several() {
+    let mut healer = part_under_way();
+    pass(&mut healer, Direction::Down, &[part(1, 0, 1)], 1_000);
+    let mut copies = 1;
+    for millis in 1_001..100_000 {
+        for (_, direction, _) in repeated(&mut healer, millis, millis) {
+            if direction == Direction::Down {
+                copies += 1;
+                pass(&mut healer, Direction::Up, &[ack(1)], millis + 1);
+            }
+        }
+    }
+    // The first copy was not answered.
+    assert_eq!((copies, healer.next_timeout()), (5, None));
+    // Parts of a receiver that answers so are answered when they come for the first time.
+    let out = pass(&mut healer, Direction::Down, &[part(2, 0, 1)], 100_000);
+    assert_eq!(out.answer, Some(texts(&[part_ack(2, 0)])));
+}
+
+/// T-78
+#[test]
+fn what_is_repeated_is_bounded() {
+    // A receiver that never answers.
+    let mut healer = part_under_way();
+    pass(&mut healer, Direction::Down, &[part(1, 0, 1)], 1_000);
+    repeated(&mut healer, 1_000, 200_000);
+    assert_eq!((healer.healed(Direction::Down).copies, healer.next_timeout()), (19, None));
+    // More parts than there is room for; the others pass as they came.
+    let mut healer = part_under_way();
+    for _ in 0..2 {
+        for seq in 2..400 {
+            pass(&mut healer, Direction::Down, &[part(seq, 0, 2)], 1_000);
+        }
+    }
+    assert_eq!(healer.healed(Direction::Down).held, 255);
+    let sent = repeated(&mut healer, 1_000, 1_999);
+    let copies = sent.iter().filter(|(_, direction, _)| *direction == Direction::Down).count();
+    assert!(copies <= 100, "{copies} in a second");
+    // Nobody is sent more than it asked for before it has proved itself.
+    let mut healer = begun();
+    for millis in [10, 1_000, 3_000] {
+        let out = pass(&mut healer, Direction::Down, &[part(1, 0, 1)], millis);
+        assert_eq!(out, forward(&[part(1, 0, 1)]));
+    }
+    assert_eq!(healer.next_timeout(), None);
 }
 
 /// Numbers begin anew with a connection, so nothing that was settled before may be taken for a repeat.

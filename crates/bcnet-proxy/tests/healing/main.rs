@@ -1,6 +1,7 @@
 //! The healer between engines of the laboratory.
 
 mod net;
+mod receivers;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

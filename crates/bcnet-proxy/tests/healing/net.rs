@@ -12,6 +12,8 @@ use bcnet_proxy::{Config, Event, Inbound, Leg, Output, Proxy};
 use bcnet_transport::wire::{Datagram, Message, PeerId, Role};
 use bcnet_transport::{Connect, Endpoint, Engine as _, Quality, Time, cipher};
 
+use crate::receivers::Answers;
+
 pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 1), 22101);
 const STEP: Duration = Duration::from_millis(1);
@@ -106,6 +108,13 @@ pub(crate) struct Delivery {
     pub at: Time,
 }
 
+/// How often a part left its sender, and how often it came to the proxy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PartCount {
+    pub sent: u32,
+    pub arrived: u32,
+}
+
 type Flight = (Time, u64, Stop, SocketAddrV4, Vec<u8>);
 
 /// Node 0 is the server, the others are clients.
@@ -124,6 +133,10 @@ pub(crate) struct Net {
     /// Behind the proxy: what it sent up and down; before it: what it was sent.
     pub behind: [Hop; 2],
     pub before: [Hop; 2],
+    /// The parts that clients and the server sent, by number and part.
+    pub parts: [BTreeMap<(u16, u8), PartCount>; 2],
+    /// Nodes that answer in a way of their own.
+    pub answers: BTreeMap<usize, Answers>,
     /// Every datagram that the proxy was given and gave, in order.
     pub record: Option<Vec<(bool, Vec<u8>)>>,
 }
@@ -145,6 +158,8 @@ impl Net {
             behind: [Hop::default(); 2],
             before: [Hop::default(); 2],
             record: None,
+            parts: [BTreeMap::new(), BTreeMap::new()],
+            answers: BTreeMap::new(),
         }
     }
 
@@ -191,6 +206,12 @@ impl Net {
         self.faults = faults;
     }
 
+    /// The faults of one hop, that to the server or that to the clients, from now on.
+    pub(crate) fn set_hop(&mut self, to_server: bool, faults: Faults) {
+        let hop = self.links.iter_mut().filter(|((server, ..), _)| *server == to_server);
+        hop.for_each(|(_, link)| link.set_faults(faults.clone()));
+    }
+
     /// Lets time pass, a millisecond at a time.
     pub(crate) fn run(&mut self, duration: Duration) {
         let until = self.now + duration;
@@ -199,6 +220,10 @@ impl Net {
             self.arrivals();
             self.proxy.handle_timeout(self.now);
             self.drain_events();
+            while let Some((leg, bytes)) = self.proxy.poll_transmit(self.now) {
+                let bytes = bytes.to_wire();
+                self.send(leg, bytes);
+            }
             for node in 0..self.nodes.len() {
                 if (self.now.as_micros() / 1000).is_multiple_of(self.nodes[node].tick) {
                     self.service(node);
@@ -230,6 +255,7 @@ impl Net {
         count(&mut self.before[way], bytes);
         let mut plain = bytes.to_vec();
         cipher::decrypt(&mut plain);
+        count_parts(&mut self.parts[way], &plain, |part| part.arrived += 1);
         let mut messages = MessageBuffer::default();
         let sender = if way == 0 { Role::Client } else { Role::Host };
         let content = &messages.read(&plain, Some(sender));
@@ -240,17 +266,22 @@ impl Net {
         }
         self.drain_events();
         for (leg, bytes) in sent.into_iter().flatten() {
-            let out = usize::from(matches!(leg, Leg::Client(_)));
-            count(&mut self.behind[out], &bytes);
-            match leg {
-                Leg::Client(address) => {
-                    let node = usize::from(address.ip().octets()[3]);
-                    self.launch((false, true, node as u32), Stop::Node(node), LISTEN, bytes);
-                }
-                Leg::Server(source) => {
-                    let from = self.sources[&source];
-                    self.launch((true, false, source), Stop::Node(0), from, bytes);
-                }
+            self.send(leg, bytes);
+        }
+    }
+
+    /// Sends what the proxy sends.
+    fn send(&mut self, leg: Leg, bytes: Vec<u8>) {
+        let out = usize::from(matches!(leg, Leg::Client(_)));
+        count(&mut self.behind[out], &bytes);
+        match leg {
+            Leg::Client(address) => {
+                let node = usize::from(address.ip().octets()[3]);
+                self.launch((false, true, node as u32), Stop::Node(node), LISTEN, bytes);
+            }
+            Leg::Server(source) => {
+                let from = self.sources[&source];
+                self.launch((true, false, source), Stop::Node(0), from, bytes);
             }
         }
     }
@@ -271,6 +302,9 @@ impl Net {
         for (from, mut bytes) in std::mem::take(&mut place.inbox) {
             cipher::decrypt(&mut bytes);
             place.behavior.rewrite_incoming(&mut bytes);
+            if let Some(answers) = self.answers.get_mut(&node) {
+                answers.note(&bytes);
+            }
             cipher::encrypt(&mut bytes);
             place.engine.handle_datagram(from, &mut bytes, now);
         }
@@ -293,6 +327,11 @@ impl Net {
             cipher::decrypt(&mut bytes);
             let len = self.nodes[node].behavior.rewrite_outgoing(&mut bytes);
             bytes.truncate(len);
+            if let Some(answers) = self.answers.get_mut(&node) {
+                let Some(left) = answers.rewrite(&bytes) else { continue };
+                bytes = left;
+            }
+            count_parts(&mut self.parts[usize::from(node == 0)], &bytes, |part| part.sent += 1);
             cipher::encrypt(&mut bytes);
             if node > 0 {
                 self.launch(
@@ -331,6 +370,19 @@ type Sent = [Option<(Leg, Vec<u8>)>; 2];
 
 fn proxy_out(output: Output<'_>) -> Sent {
     [output.forward, output.answer].map(|sent| sent.map(|(leg, bytes)| (leg, bytes.to_wire())))
+}
+
+fn count_parts(
+    parts: &mut BTreeMap<(u16, u8), PartCount>,
+    plain: &[u8],
+    mut count: impl FnMut(&mut PartCount),
+) {
+    let Ok(datagram) = Datagram::parse(plain, None) else { return };
+    for id in datagram.messages().filter_map(|message| message.id()) {
+        if let Some(part) = id.part {
+            count(parts.entry((id.seq.0, part)).or_default());
+        }
+    }
 }
 
 fn count(hop: &mut Hop, bytes: &[u8]) {

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bcnet_proxy::{Healed, Leg, Output, Proxy, Refusal};
+use bcnet_proxy::{Bytes, Healed, Leg, Output, Proxy, Refusal};
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
@@ -52,10 +52,15 @@ impl Metrics {
             self.from_clients.add(bytes);
         }
         for (leg, bytes) in [output.forward, output.answer].into_iter().flatten() {
-            match leg {
-                Leg::Client(_) => self.to_clients.add(bytes.as_slice()),
-                Leg::Server(_) => self.to_server.add(bytes.as_slice()),
-            }
+            self.note_sent(leg, bytes);
+        }
+    }
+
+    /// A datagram leaves.
+    pub(super) const fn note_sent(&mut self, leg: Leg, bytes: Bytes<'_>) {
+        match leg {
+            Leg::Client(_) => self.to_clients.add(bytes.as_slice()),
+            Leg::Server(_) => self.to_server.add(bytes.as_slice()),
         }
     }
 }
@@ -101,10 +106,12 @@ pub(super) fn render(metrics: &Metrics, proxy: &Proxy, watch: &Watch, unsent: u6
 
 type HealedMetric = (&'static str, &'static str, fn(&Healed) -> u64);
 
-const HEALED: [HealedMetric; 5] = [
+const HEALED: [HealedMetric; 7] = [
     ("healed_acks", "ACKs without news that were taken out", |healed| healed.acks),
     ("healed_repeats", "Messages that had arrived and were not passed on again", |healed| healed.repeats),
     ("healed_answers", "ACKs given in place of the receiver", |healed| healed.answers),
+    ("healed_parts", "Parts that the proxy repeats instead of their sender", |healed| healed.held),
+    ("healed_copies", "Copies that it sent of those", |healed| healed.copies),
     ("healed_datagrams", "Datagrams of which nothing was left", |healed| healed.emptied),
     ("healed_bytes", "Bytes that were not passed on", |healed| healed.bytes),
 ];

@@ -94,6 +94,7 @@ impl Service for Relay {
         }
         (self.inbound, self.plain) = (inbound, plain);
         self.proxy.handle_timeout(now);
+        self.repeat(now);
         self.beat(now);
         self.settle(now);
         self.sockets.send(now);
@@ -193,6 +194,17 @@ impl Relay {
         if self.sockets.is_nearly_full() {
             self.settle(now);
             self.sockets.send(now);
+        }
+    }
+
+    /// Sends what the proxy repeats by itself.
+    fn repeat(&mut self, now: Time) {
+        while let Some((leg, bytes)) = self.proxy.poll_transmit(now) {
+            self.metrics.note_sent(leg, bytes);
+            self.sockets.push(leg, self.upstream, bytes);
+            if self.sockets.is_nearly_full() {
+                self.sockets.send(now);
+            }
         }
     }
 
