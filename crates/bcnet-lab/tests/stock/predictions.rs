@@ -204,6 +204,32 @@ fn p14_a_cookie_is_acknowledged_and_leaves_no_trace() {
     }
 }
 
+/// T-76: as in `mixing`, the original collects parts by number alone. Cookies between the parts of messages, one with the
+/// number of a part that comes at the same time too, are joined with nothing, and every queue is empty in the end.
+#[test]
+fn mixing_cookies_with_parts_leaves_no_trace() {
+    for number in (0x4000..0xC000_u16).step_by(0x1000) {
+        let mut bench = settled_client();
+        let messages = [
+            part(0, 0, 2, b"one "),
+            game(number, b""),
+            part(0, 1, 2, b"whole"),
+            part(number + 1, 1, 2, b"of nobody"),
+            game(number + 1, b""),
+            part(1, 1, 2, b"too"),
+            game(number, b""),
+            part(1, 0, 2, b"this "),
+        ];
+        for message in &messages {
+            bench.stock.inject(PeerId::HOST, message, at(10.0));
+        }
+        chatter(&mut bench, 10.1, 30.0);
+        assert_eq!(bench.payloads(), [b"one whole".to_vec(), b"this too".to_vec()], "{number:#X}");
+        let lengths = bench.stock.lengths(PeerId::HOST).expect("the host");
+        assert_eq!((lengths.acks, lengths.retx, lengths.first), (0, 0, 0), "{number:#X}");
+    }
+}
+
 /// Delivers all numbers below `expected`, slowly enough for the ACKs to be forgotten.
 pub(crate) fn deliver_up_to(bench: &mut Bench, expected: u16) {
     for seq in 0..expected {
