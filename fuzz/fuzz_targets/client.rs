@@ -67,8 +67,10 @@ impl World {
     }
 
     fn stranger(&mut self, bytes: &[u8]) {
-        // All that it has to say it has said.
+        // All that it has to say it has said: it may have given up over that, and then says goodbye.
         self.transmit(0);
+        self.transmit_own(&mut || false);
+        self.player.listen(self.now);
         self.transmit_own(&mut || false);
         let state =
             |player: &Player| (player.client.state(), player.client.id(), player.client.players().count());

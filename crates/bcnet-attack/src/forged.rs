@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use bcnet_session::game::{self, Chat, ChecksumResponse, Directory, NewPlayerInGame, Opcode, ROUNDS, Text16};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{
-    Ack, Body, Channel, Control, Data, Delivery, Message, MessageId, PeerId, Seq, Text, Writer,
+    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Seq, Text,
+    Writer,
 };
 
 /// Returns a datagram of these messages, enciphered.
@@ -81,6 +82,19 @@ pub(crate) fn unknown_opcode() -> Opcode {
     (0..=u8::MAX).rev().map(Opcode).find(|opcode| opcode.name().is_none()).unwrap_or(Opcode::CHAT)
 }
 
+/// Returns what a client says first that was given an id with this datagram: the ACKs of all that is in it.
+pub(crate) fn thanks(answer: &[u8]) -> Option<Vec<u8>> {
+    let mut plain = answer.to_vec();
+    cipher::decrypt(&mut plain);
+    let answer = Datagram::parse(&plain, Some(Role::Host)).ok()?;
+    let id = answer.messages().find_map(|message| match message {
+        Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned),
+        Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
+    })?;
+    let acks: Vec<_> = answer.messages().filter_map(|message| message.id()).map(Ack::new).collect();
+    Some(datagram(id, &acks.into_iter().map(Message::Ack).collect::<Vec<_>>()))
+}
+
 /// Returns everything that a client says between its connect request and the game, as datagrams, if it has this id.
 pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
     let name = Text::encode(name).unwrap_or_default();
@@ -120,8 +134,6 @@ const ACKS: usize = 127;
 
 #[cfg(test)]
 mod tests {
-    use bcnet_transport::wire::{Datagram, Role};
-
     use super::*;
 
     #[test]

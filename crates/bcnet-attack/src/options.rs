@@ -67,6 +67,10 @@ struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
+    /// Only the cases of an attack whose name has this in it, such as "40 networks"; `take-slots` and `keep-out` have cases
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+
     /// Stay at 127.0.0.0/8 instead of making a network namespace; attacks that forge addresses are skipped
     #[arg(long)]
     loopback: bool,
@@ -91,6 +95,8 @@ pub(crate) struct Environment {
     /// How often a newcomer tries to join.
     pub(crate) tries: u16,
     pub(crate) rate: Option<u32>,
+    /// What the names of cases must have in them.
+    pub(crate) case: Option<String>,
     pub(crate) seed: u64,
     /// Further settings of the server.
     pub(crate) set: Vec<String>,
@@ -100,6 +106,11 @@ impl Environment {
     /// Returns the rate that was asked for, or the usual one.
     pub(crate) fn rate(&self, usual: u32) -> u32 {
         self.rate.unwrap_or(usual)
+    }
+
+    /// Returns whether a case of an attack is wanted.
+    pub(crate) fn is_chosen(&self, case: &str) -> bool {
+        self.case.as_ref().is_none_or(|wanted| case.contains(wanted.as_str()))
     }
 
     /// Tells on standard error what is going on.
@@ -140,6 +151,7 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
         time,
         tries: if args.minutes.is_some() { 100 } else { (time.as_secs() as u16).clamp(4, 100) },
         rate: args.rate,
+        case: args.case.clone(),
         seed: args.seed,
         set: args.set.clone(),
     };

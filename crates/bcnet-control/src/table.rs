@@ -182,7 +182,8 @@ fn cell(row: &Value, key: &str) -> String {
         None | Some(Value::Null) => "-".into(),
         Some(Value::String(text)) => shown(text),
         Some(Value::Number(seconds)) if key.ends_with("_s") => span(seconds.as_u64().unwrap_or(0)),
-        Some(other) => other.to_string(),
+        // JSON leaves most letters in its texts as they are.
+        Some(other) => shown(&other.to_string()),
     }
 }
 
@@ -229,6 +230,14 @@ mod tests {
         let reloaded =
             json!({"done": "reloaded", "server": "Friday, port 22101", "socket": "/run/bcnet.sock"});
         assert_eq!(show(&reloaded), "reloaded (Friday, port 22101; /run/bcnet.sock)\n");
+    }
+
+    #[test]
+    fn another_program_takes_over_no_terminal() {
+        for hostile in [json!("a\u{202e}b"), json!(["a\u{202e}b"]), json!({"a\u{7f}": "\u{200b}"})] {
+            let text = show(&json!({"bans": [{"network": hostile}]}));
+            assert!(text.chars().all(|letter| letter == '\n' || is_shown(letter)), "{text:?}");
+        }
     }
 
     #[test]

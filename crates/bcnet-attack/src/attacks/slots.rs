@@ -15,15 +15,17 @@ use crate::metrics::{Metric, MetricUnit};
 use crate::newcomer::{Joins, max_time, try_joins};
 use crate::player::{JoinRequest, Link, Player, wait};
 use crate::process::Process;
+use crate::tap::Tap;
 
 pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<Metric>> {
     let quiet = without_attack(env)?;
     let mut metrics = Vec::new();
-    for (label, guesses) in [
+    let cases = [
         ("next ids guessed: ", Guesses::NextIds),
         ("all ids tried: ", Guesses::AllIds),
         ("all ACKs tried: ", Guesses::AllAcks),
-    ] {
+    ];
+    for (label, guesses) in cases.into_iter().filter(|(label, _)| env.is_chosen(label)) {
         env.progress("take-slots", label.trim_end_matches(": "));
         let server = Process::serve(env, &[])?;
         let forger = Forger::new(env.sandbox, server.address())?;
@@ -43,6 +45,7 @@ pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<Metric>> {
             Metric::new(format!("{label}forged slots held"), MetricUnit::Count, held as f64).at_most(0.0),
         );
         metrics.extend(admitted(label, &quiet, &joins));
+        metrics.push(Metric::new(format!("{label}tries"), MetricUnit::Count, joins.tries as f64));
         metrics.push(flooded.metric());
     }
     Ok(metrics)
@@ -78,42 +81,91 @@ fn script(guesses: Guesses) -> Vec<(SocketAddrV4, Vec<u8>)> {
     script
 }
 
+/// A way to keep newcomers out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeepOut {
+    /// Connect requests of forty networks of one /16.
+    FewNetworks,
+    JoinAndLeave,
+    EightConnections,
+    /// Many addresses that prove that they hear us once, and never again when they are asked once more.
+    HoldIds,
+    /// Connect requests of 65,000 networks.
+    ManyNetworks,
+}
+
+const KEEP_OUT: [(&str, KeepOut); 5] = [
+    ("40 networks: ", KeepOut::FewNetworks),
+    ("join and leave: ", KeepOut::JoinAndLeave),
+    ("eight connections: ", KeepOut::EightConnections),
+    ("ids held: ", KeepOut::HoldIds),
+    ("65,000 networks: ", KeepOut::ManyNetworks),
+];
+
 pub(crate) fn keep_out(env: &Environment) -> anyhow::Result<Vec<Metric>> {
     let quiet = without_attack(env)?;
     let mut metrics = Vec::new();
-    let few = |forger: &mut Forger, number: u64| {
-        let from = SocketAddrV4::new(Ipv4Addr::new(91, 50, (number % 40) as u8, 1), 4000);
-        forger.push(from, &forged::connect((number / 40) as u32, ""));
-    };
-    let joins = forged(env, "40 networks of one /16", 100, few)?;
-    metrics.extend(admitted("40 networks: ", &quiet, &joins));
-    let joins = from_one_machine(env, "join and leave", join_and_leave)?;
-    metrics.extend(admitted("join and leave: ", &quiet, &joins));
-    let joins = from_one_machine(env, "eight connections of one address", hold_eight)?;
-    metrics.extend(admitted("eight connections: ", &quiet, &joins));
-    let many = |forger: &mut Forger, number: u64| {
-        forger.push(SocketAddrV4::new(any_network(number), 4000), &forged::connect(number as u32, ""));
-    };
-    let joins = forged(env, "65,000 networks", 5000, many)?;
-    // Nobody can tell so many apart from newcomers: it is told, and has no bar.
-    metrics.push(
-        Metric::new("65,000 networks: newcomers in", MetricUnit::Share, joins.share()).without(quiet.share()),
-    );
+    for (label, case) in KEEP_OUT.into_iter().filter(|(label, _)| env.is_chosen(label)) {
+        env.progress("keep-out", label.trim_end_matches(": "));
+        let joins = kept_out(env, case)?;
+        if case == KeepOut::ManyNetworks {
+            // Nobody can tell so many apart from newcomers: it is told, and has no bar.
+            let share = Metric::new(format!("{label}newcomers in"), MetricUnit::Share, joins.share());
+            metrics.push(share.without(quiet.share()));
+        } else {
+            metrics.extend(admitted(label, &quiet, &joins));
+        }
+        metrics.push(Metric::new(format!("{label}tries"), MetricUnit::Count, joins.tries as f64));
+    }
     Ok(metrics)
 }
 
-fn without_attack(env: &Environment) -> anyhow::Result<Joins> {
-    let server = Process::serve(env, &[])?;
-    try_joins(env, &server)
+/// Lets newcomers try to join during an attack.
+fn kept_out(env: &Environment, case: KeepOut) -> anyhow::Result<Joins> {
+    match case {
+        KeepOut::FewNetworks => from_many(env, 100, |forger, number| {
+            let from = SocketAddrV4::new(Ipv4Addr::new(91, 50, (number % 40) as u8, 1), 4000);
+            forger.push(from, &forged::connect((number / 40) as u32, ""));
+        }),
+        KeepOut::JoinAndLeave => from_one_machine(env, join_and_leave),
+        KeepOut::EightConnections => from_one_machine(env, hold_eight),
+        KeepOut::HoldIds => from_one_machine(env, hold_ids),
+        KeepOut::ManyNetworks => from_many(env, 5000, |forger, number| {
+            let from = SocketAddrV4::new(any_network(number), 4000);
+            forger.push(from, &forged::connect(number as u32, ""));
+        }),
+    }
 }
 
-fn forged(
-    env: &Environment,
-    what: &str,
-    rate: u32,
-    write: impl FnMut(&mut Forger, u64) + Send,
-) -> anyhow::Result<Joins> {
-    env.progress("keep-out", what);
+/// Asks from ever new addresses, 200 times a second, and acknowledges what each is answered, but nothing after that.
+fn hold_ids(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    let mut forger = Forger::new(env.sandbox, server)?;
+    let mut tap = Tap::new(server)?;
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        number += 1;
+        forger.push(SocketAddrV4::new(any_network(number), HOLDER), &forged::connect(number as u32, ""));
+        forger.flush();
+        tap.listen(env.clock, env.clock.now() + Duration::from_millis(5), |to, answer| {
+            if to.port() == HOLDER
+                && let Some(thanks) = forged::thanks(answer)
+            {
+                forger.push(to, &thanks);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// What newcomers find when nothing happens is soon known.
+fn without_attack(env: &Environment) -> anyhow::Result<Joins> {
+    let server = Process::serve(env, &[])?;
+    let time = env.time.min(QUIET);
+    let tries = env.tries.min(time.as_secs() as u16).max(1);
+    try_joins(&Environment { time, tries, ..env.clone() }, &server)
+}
+
+fn from_many(env: &Environment, rate: u32, write: fn(&mut Forger, u64)) -> anyhow::Result<Joins> {
     let server = Process::serve(env, &[])?;
     let forger = Forger::new(env.sandbox, server.address())?;
     let flood_rate = FloodRate { rate: env.rate(rate), max: max_time(env) };
@@ -123,10 +175,8 @@ fn forged(
 /// Lets newcomers try to join while one machine does what it likes, with sockets of its own.
 fn from_one_machine(
     env: &Environment,
-    what: &str,
     attack: fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>,
 ) -> anyhow::Result<Joins> {
-    env.progress("keep-out", what);
     let server = Process::serve(env, &[])?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -204,3 +254,7 @@ const HEAD_START: Duration = Duration::from_secs(2);
 /// What forged players are called.
 const FORGED: &str = "Forged";
 const FORGED_PLAYERS: u8 = 16;
+/// The port of those who hold ids.
+const HOLDER: u16 = 4001;
+/// How long it is measured without attack, at most.
+const QUIET: Duration = Duration::from_secs(20);
