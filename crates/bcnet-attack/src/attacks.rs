@@ -46,6 +46,18 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: reflection::reflect,
     },
     Attack {
+        name: "reflect-proxy",
+        does: "the same at a proxy, before a server that trusts it and greets whoever asks with many words",
+        forges: true,
+        run: reflection::reflect_proxy,
+    },
+    Attack {
+        name: "reflect-master",
+        does: "heartbeats, answers and garbage of a third party at a list server",
+        forges: true,
+        run: reflection::reflect_master,
+    },
+    Attack {
         name: "echo-loop",
         does: "one forged query that two servers answer each other for ever",
         forges: true,

@@ -4,15 +4,18 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Rng;
+use bcnet_session::heartbeat;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
 use super::ROOMY;
 use crate::Environment;
+use crate::delays::sleep_until;
 use crate::forge::Forger;
 use crate::forged;
 use crate::group::PlayerGroup;
 use crate::metrics::{Metric, MetricUnit};
+use crate::player::Link;
 use crate::process::Process;
 use crate::tap::Tap;
 
@@ -47,34 +50,38 @@ const KINDS: [Reflection; 7] = [
             (victim(41), forged::datagram(any_id(number), &[forged::reliable(0, &chat)]))
         },
     },
-    Reflection {
-        name: "garbage",
-        rate: 200,
-        write: |number, rng| {
-            let mut bytes = vec![0; (number % 60) as usize];
-            rng.fill(&mut bytes);
-            (victim(42), bytes)
-        },
-    },
+    Reflection { name: "garbage", rate: 200, write: garbage },
 ];
 
 const QUERIES: [&str; 7] =
     [r"\status\", r"\players\", r"\info\", r"\rules\", r"\basic\", r"\secure\abcdef", r"\echo\0123456789"];
 
 pub(crate) fn reflect(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    reflect_at(env, "reflect", Target::Server)
+}
+
+pub(crate) fn reflect_proxy(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    reflect_at(env, "reflect-proxy", Target::Proxy)
+}
+
+/// What answers.
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    Server,
+    /// A proxy before a server that trusts it, which greets whoever asks with all that it has to say, as a stock one does.
+    Proxy,
+}
+
+fn reflect_at(env: &Environment, attack: &str, target: Target) -> anyhow::Result<Vec<Metric>> {
     let mut metrics = Vec::new();
     for kind in &KINDS {
-        env.progress("reflect", kind.name);
+        env.progress(attack, kind.name);
         let rng = &mut Rng::new(env.seed);
-        let traffic = exchange(env, kind.rate, |number| (kind.write)(number, rng))?;
-        let (later, most) = if kind.rate == 0 { (traffic.in_all(), 3.0) } else { (traffic.later(), 1.0) };
-        metrics.push(
-            Metric::new(format!("{}, in 10 s", kind.name), MetricUnit::Times, traffic.worst()).at_most(3.0),
-        );
-        metrics.push(Metric::new(format!("{}, later", kind.name), MetricUnit::Times, later).at_most(most));
+        let traffic = exchange(env, target, kind.rate, |number| (kind.write)(number, rng))?;
+        metrics.extend(ratios(kind, &traffic));
     }
-    env.progress("reflect", "queries");
-    let traffic = exchange(env, 100, |number| {
+    env.progress(attack, "queries");
+    let traffic = exchange(env, target, 100, |number| {
         let query = QUERIES[number as usize % QUERIES.len()];
         (victim((number % 250) as u16), query.as_bytes().to_vec())
     })?;
@@ -84,17 +91,94 @@ pub(crate) fn reflect(env: &Environment) -> anyhow::Result<Vec<Metric>> {
     Ok(metrics)
 }
 
+/// Returns how many bytes came for each that was sent.
+fn ratios(kind: &Reflection, traffic: &Traffic) -> [Metric; 2] {
+    let (later, most) = if kind.rate == 0 { (traffic.in_all(), 3.0) } else { (traffic.later(), 1.0) };
+    let worst = Metric::new(format!("{}, in 10 s", kind.name), MetricUnit::Times, traffic.worst());
+    let later = Metric::new(format!("{}, later", kind.name), MetricUnit::Times, later);
+    [worst.at_most(3.0), later.at_most(most)]
+}
+
+/// Everything that a list server may answer.
+const LIST_KINDS: [Reflection; 5] = [
+    Reflection { name: "one heartbeat", rate: 0, write: |_, _| (victim(0), heartbeat(victim(0).port())) },
+    Reflection {
+        name: "heartbeats",
+        rate: 200,
+        write: |number, _| {
+            let from = victim((number % 250) as u16);
+            (from, heartbeat(from.port()))
+        },
+    },
+    Reflection {
+        name: "answers to no challenge",
+        rate: 200,
+        write: |number, _| {
+            let answer = r"\gamename\bcommander\validate\abcdefgh\final\\queryid\1.1";
+            (victim((number % 250) as u16), answer.into())
+        },
+    },
+    Reflection {
+        name: "queries",
+        rate: 200,
+        write: |number, _| (victim(41), QUERIES[number as usize % QUERIES.len()].into()),
+    },
+    Reflection { name: "garbage", rate: 200, write: garbage },
+];
+
+pub(crate) fn reflect_master(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+    let mut metrics = Vec::new();
+    for kind in &LIST_KINDS {
+        env.progress("reflect-master", kind.name);
+        let master = Process::master(env)?;
+        let rng = &mut Rng::new(env.seed);
+        let pause = |time| sleep_until(env.clock, env.clock.now() + time);
+        let address = master.at("udp")?;
+        let traffic = reflected(env, address, kind.rate, |number| (kind.write)(number, rng), pause)?;
+        metrics.extend(ratios(kind, &traffic));
+    }
+    Ok(metrics)
+}
+
+fn garbage(number: u64, rng: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
+    let mut bytes = vec![0; (number % 60) as usize];
+    rng.fill(&mut bytes);
+    (victim(42), bytes)
+}
+
 /// Sends datagrams for a while to a server at which others play, and counts what comes back.
 fn exchange(
     env: &Environment,
+    target: Target,
+    rate: u32,
+    write: impl FnMut(u64) -> (SocketAddrV4, Vec<u8>),
+) -> anyhow::Result<Traffic> {
+    let server = match target {
+        Target::Server => Process::serve(env, &[ROOMY])?,
+        Target::Proxy => Process::serve(env, &[ROOMY, "session.trusted=10.9.0.0/24"])?,
+    };
+    let proxy = match target {
+        Target::Server => None,
+        Target::Proxy => Some(Process::proxy(env, server.address(), &["--upstream-source", "10.9.0.0/24"])?),
+    };
+    let address = proxy.as_ref().unwrap_or(&server).address();
+    let mut group = PlayerGroup::join_at(env, (address, ""), TALKERS, Link::UNLIMITED)?;
+    // The game goes on: what players say is part of what a forged one would be told.
+    reflected(env, address, rate, write, |time| group.chatter(time))
+}
+
+/// Sends datagrams for a while in the name of a third party, and counts what it is sent. `meanwhile` takes as long as it is
+/// told.
+fn reflected(
+    env: &Environment,
+    target: SocketAddrV4,
     rate: u32,
     mut write: impl FnMut(u64) -> (SocketAddrV4, Vec<u8>),
+    mut meanwhile: impl FnMut(Duration),
 ) -> anyhow::Result<Traffic> {
     let clock = env.clock;
-    let server = Process::serve(env, &[ROOMY])?;
-    let mut group = PlayerGroup::join(env, &server, TALKERS)?;
-    let mut tap = Tap::new(server.address())?;
-    let mut forger = Forger::new(env.sandbox, server.address())?;
+    let mut tap = Tap::new(target)?;
+    let mut forger = Forger::new(env.sandbox, target)?;
     let mut traffic = Traffic::default();
     let start = clock.now();
     let end = start + env.time.max(2 * WINDOW);
@@ -109,8 +193,7 @@ fn exchange(
             number += 1;
         }
         forger.flush();
-        // The game goes on: what players say is part of what a forged one would be told.
-        group.chatter(TURN);
+        meanwhile(TURN);
         tap.listen(clock, clock.now(), |to, payload| {
             if is_victim(*to.ip()) {
                 traffic.received.push((clock.now(), payload.len()));
