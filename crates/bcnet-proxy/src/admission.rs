@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bcnet_observe::Parsed;
 use bcnet_session::{Asker, Bucket, Crowd, QueryLimiter, Rate, Recent, Shares, any_contains, is_answer};
 use bcnet_transport::Time;
+use bcnet_transport::wire::{Body, Channel, Control, DATAGRAM_HEADER, Message, PeerId, Writer};
 
 use crate::client::{Client, assigned};
 use crate::heal::Inbound;
@@ -124,36 +126,83 @@ impl Admission {
         if player { &mut self.players } else { &mut self.browsers }
     }
 
-    /// Returns whether a client may be sent a datagram of the server. One that has proved nothing has at most three times
-    /// the bytes of its last datagram, and beyond its own bytes only little in a long time. Of that little the datagram
-    /// that gives it its id may take all, since a stock server puts the names of all players into it.
-    pub(crate) fn may_receive(
+    /// Returns how much of a datagram of the server a client is sent. One that has proved nothing has at most three times
+    /// the bytes of its last datagram, and beyond its own bytes only little in a long time. A stock server puts the names
+    /// of all players into the datagram that gives it its id: if that is too long the id comes alone. The server repeats
+    /// the names, by when the client has proved itself.
+    pub(crate) fn passage(
         &mut self,
         config: &Config,
         client: &mut Client,
         inbound: Inbound<'_>,
         now: Time,
-    ) -> bool {
-        let (address, bytes) = (*client.address.ip(), inbound.wire.len());
-        if client.proved || any_contains(&config.trusted, address) {
-            return true;
+    ) -> Passage {
+        if client.proved || any_contains(&config.trusted, *client.address.ip()) {
+            return Passage::Whole;
         }
         let is_reply = assigned(inbound).is_some();
         // An acknowledged game does not ask again, so there must always be room for its id.
         let reserve = if is_reply { 0 } else { RESERVE };
-        if client.room < bytes + reserve && !is_reply {
+        if self.pay(client, inbound.wire.len(), reserve, now) {
+            return Passage::Whole;
+        }
+        if is_reply && self.pay(client, short_len(inbound), 0, now) {
+            return Passage::Id;
+        }
+        Passage::Nothing
+    }
+
+    /// Returns whether a client that has proved nothing may be sent so many bytes. What it has not paid for with its own
+    /// is taken from the little that its address has beyond that.
+    fn pay(&mut self, client: &mut Client, bytes: usize, reserve: usize, now: Time) -> bool {
+        if client.room < bytes + reserve {
             return false;
         }
-        let unpaid = bytes.saturating_sub(client.credit);
-        let is_paid =
-            unpaid == 0 || u16::try_from(unpaid).is_ok_and(|unpaid| self.extra.take(address, unpaid, now));
-        if is_paid || is_reply && bytes <= RESERVE {
-            client.room = client.room.saturating_sub(bytes);
-            client.credit = client.credit.saturating_sub(bytes);
-            return true;
+        let unpaid = (bytes + reserve).saturating_sub(client.credit);
+        let extra = u16::try_from(unpaid).unwrap_or(u16::MAX);
+        if unpaid > 0 && !self.extra.take(*client.address.ip(), extra, now) {
+            return false;
         }
-        false
+        client.room -= bytes;
+        client.credit = client.credit.saturating_sub(bytes);
+        true
     }
+}
+
+/// How much of a datagram passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passage {
+    Whole,
+    /// What [`write_id`] writes.
+    Id,
+    Nothing,
+}
+
+/// Writes what is left of a datagram that gives a client its id: that, and the ACK of its request.
+pub(crate) fn write_id<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> Option<&'b [u8]> {
+    let sender = PeerId(*inbound.wire.first()?);
+    let mut writer = Writer::new(buffer, sender);
+    let is_written = id_messages(inbound).all(|message| writer.push(message));
+    writer.finish().filter(|_| is_written).map(|datagram| &*datagram)
+}
+
+/// Returns how many bytes that are.
+fn short_len(inbound: Inbound<'_>) -> usize {
+    DATAGRAM_HEADER + id_messages(inbound).map(Message::wire_len).sum::<usize>()
+}
+
+/// Returns the first ACK of a control message and the first id: nobody can make them many.
+fn id_messages<'a>(inbound: Inbound<'a>) -> impl Iterator<Item = &'a Message<'a>> {
+    let messages = inbound.content.datagram().map(Parsed::messages).unwrap_or_default();
+    let is_ack = |message: &&Message<'_>| match message {
+        Message::Ack(ack) => ack.id.channel == Channel::Control,
+        Message::Control(_) | Message::Data(_) | Message::Keepalive => false,
+    };
+    let is_id = |message: &&Message<'_>| match message {
+        Message::Control(Control { body: Body::ConnectReply { .. }, .. }) => true,
+        Message::Control(_) | Message::Ack(_) | Message::Data(_) | Message::Keepalive => false,
+    };
+    messages.iter().find(is_ack).into_iter().chain(messages.iter().find(is_id))
 }
 
 /// Counts something that may happen `rate` times a second; 0 is any number.

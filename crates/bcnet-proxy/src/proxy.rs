@@ -8,7 +8,7 @@ use bcnet_session::{Bucket, Network, any_contains};
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::admission::{Admission, per_second, take};
+use crate::admission::{Admission, Passage, per_second, take, write_id};
 use crate::client::Client;
 use crate::heal::{Bytes, Direction, Healer, Inbound};
 use crate::output::{Event, Leg, Output, Player, Refusal, Source};
@@ -72,7 +72,8 @@ pub struct Proxy {
     repeats: Deadlines,
     events: VecDeque<Event>,
     refused: [u64; Refusal::ALL.len()],
-    boot: Vec<u8>,
+    /// What the proxy says itself.
+    own: Vec<u8>,
 }
 
 impl Proxy {
@@ -95,7 +96,7 @@ impl Proxy {
             repeats: Deadlines::new(),
             events: VecDeque::new(),
             refused: [0; Refusal::ALL.len()],
-            boot: vec![0; 64],
+            own: vec![0; 64],
         }
     }
 
@@ -232,13 +233,13 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Output::default();
         };
-        let may_pass = match direction {
-            Direction::Up => true,
-            Direction::Down if client.player => {
-                self.admission.may_receive(&self.config, client, inbound, now)
-            }
+        let passage = match direction {
+            Direction::Up => Passage::Whole,
+            Direction::Down if client.player => self.admission.passage(&self.config, client, inbound, now),
             Direction::Down => {
-                self.admission.may_hear(&self.config, *client.address.ip(), inbound.wire.len(), now)
+                let (to, bytes) = (*client.address.ip(), inbound.wire.len());
+                let may_hear = self.admission.may_hear(&self.config, to, bytes, now);
+                if may_hear { Passage::Whole } else { Passage::Nothing }
             }
         };
         if direction == Direction::Up && client.proves_itself(inbound) {
@@ -250,10 +251,18 @@ impl Proxy {
         if client.note(direction, inbound, now) {
             self.expiry.set(number, Some(now + GOODBYE));
         }
-        if !may_pass {
-            let refusal = if client.player { Refusal::Unproved } else { Refusal::Queries };
-            count(&mut self.refused, refusal);
-            return Output { refusal: Some(refusal), ..Output::default() };
+        match passage {
+            Passage::Whole => {}
+            Passage::Id => {
+                let id = write_id(&mut self.own, inbound);
+                let forward = id.map(|id| (Leg::Client(client.address), Bytes::Plain(id)));
+                return Output { forward, ..Output::default() };
+            }
+            Passage::Nothing => {
+                let refusal = if client.player { Refusal::Unproved } else { Refusal::Queries };
+                count(&mut self.refused, refusal);
+                return Output { refusal: Some(refusal), ..Output::default() };
+            }
         }
         let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
         let (ahead, back) = match direction {
@@ -395,7 +404,7 @@ impl Proxy {
             self.events.push_back(Event::Refused { client, refusal });
         }
         let reason = refusal.boot().filter(|_| inbound.asks_to_join());
-        let answer = reason.and_then(|reason| write_boot(&mut self.boot, reason));
+        let answer = reason.and_then(|reason| write_boot(&mut self.own, reason));
         let answer = answer.map(|datagram| (Leg::Client(client), Bytes::Plain(datagram)));
         Output { forward: None, answer, refusal: Some(refusal) }
     }
