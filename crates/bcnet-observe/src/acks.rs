@@ -136,11 +136,13 @@ impl AckOutbox {
     }
 
     fn kept(&self, at: Time) -> impl Iterator<Item = &OwedAck> {
-        self.owed.iter().filter(move |owed| match self.style {
+        // One that was not repeated though it was time is sign enough for who only looks: what comes next may tell otherwise.
+        let is_stock = match self.style {
             AckStyle::Stock => true,
-            AckStyle::Once => owed.sends == 0,
-            AckStyle::Unknown => !owed.is_missed(at),
-        })
+            AckStyle::Once => false,
+            AckStyle::Unknown => !self.owed.iter().any(|owed| owed.is_missed(at)),
+        };
+        self.owed.iter().filter(move |owed| is_stock || owed.sends == 0)
     }
 
     /// Returns how many the sender has at `at`.
