@@ -61,6 +61,15 @@ impl Conversation<'_> {
         }
     }
 
+    /// Returns the client and the host, in this order; if that is not known, who was seen to send first.
+    #[must_use]
+    pub fn sides(&self) -> [Side; 2] {
+        match self.role(Side::First) {
+            Some(Role::Host) => [Side::Second, Side::First],
+            Some(Role::Client) | None => [Side::First, Side::Second],
+        }
+    }
+
     /// Returns what a side has sent.
     #[must_use]
     pub const fn traffic(&self, side: Side) -> &Traffic {

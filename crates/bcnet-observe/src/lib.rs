@@ -22,14 +22,16 @@ mod handled;
 mod non_stock;
 mod numbers;
 mod parsed;
+mod parts;
 mod sent;
 mod side;
 mod state;
 mod step;
 mod stock;
+mod totals;
 mod traffic;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
@@ -41,13 +43,15 @@ pub use finding::{About, Finding, Missed, RetransmitCause, What};
 pub use handled::HandledAck;
 pub use non_stock::NonStock;
 pub use parsed::{Content, MessageBuffer, Parsed};
+pub use parts::{Joined, PartJoiner};
 use state::ConversationState;
+pub use totals::Totals;
 pub use traffic::{Count, Traffic, opcode};
 
 /// How much an observer remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Conversations; the one that was silent longest is forgotten first.
+    /// Conversations; the one that was silent longest is forgotten first, but for its counts.
     pub conversations: usize,
     /// Reliable messages of each side, acknowledged ones among them, their repeats that wait to be explained, and ACKs that
     /// each side owes.
@@ -58,7 +62,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { conversations: 256, messages: 512, findings: 4096 }
+        Self { conversations: 4096, messages: 512, findings: 4096 }
     }
 }
 
@@ -105,6 +109,12 @@ pub struct Observer {
     limits: Limits,
     conversations: BTreeMap<ConversationId, ConversationState>,
     by_addresses: BTreeMap<Pair, ConversationId>,
+    /// Those that time alone may tell something of.
+    awake: BTreeSet<ConversationId>,
+    /// All, by when each was known to have spoken last.
+    idle: VecDeque<(Time, ConversationId)>,
+    /// Those that were forgotten.
+    rest: Totals,
     next: u32,
     findings: Findings,
     /// When `advance` looked at all conversations last.
@@ -124,6 +134,9 @@ impl Observer {
             limits,
             conversations: BTreeMap::new(),
             by_addresses: BTreeMap::new(),
+            awake: BTreeSet::new(),
+            idle: VecDeque::new(),
+            rest: Totals::new(),
             next: 0,
             findings: Findings { waiting: VecDeque::new(), limit: limits.findings, lost: 0 },
             looked: Time::ZERO,
@@ -150,12 +163,16 @@ impl Observer {
             (Content::Malformed(error), Some(id)) => return self.malformed(id, mark, at, from, *error),
         };
         let id = known.unwrap_or_else(|| self.begin(at, from, to));
+        let limits = Limits { messages: self.share(), ..self.limits };
         let Some(state) = self.conversations.get_mut(&id) else {
             return Observed::Datagram(datagram, id, Side::First);
         };
         let side = state.side(from);
+        if state.is_asleep() {
+            self.awake.insert(id);
+        }
         let mut tell = Teller::new(&mut self.findings, state, at, mark);
-        state.observe(side, datagram, &self.limits, &mut tell);
+        state.observe(side, datagram, &limits, &mut tell);
         self.advance(at);
         Observed::Datagram(datagram, id, side)
     }
@@ -186,13 +203,23 @@ impl Observer {
         Observed::Malformed(error, id, side)
     }
 
+    /// Returns how many messages each side may have remembered: the more conversations there are, the fewer.
+    fn share(&self) -> usize {
+        (MAX_MESSAGES / self.conversations.len().max(1)).min(self.limits.messages)
+    }
+
+    /// The capture has a datagram that it did not keep whole: who sent it was not silent.
+    pub fn miss(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) {
+        let id = self.by_addresses.get(&unordered(from, to));
+        if let Some(state) = id.and_then(|id| self.conversations.get_mut(id)) {
+            self.awake.insert(state.id);
+            state.miss(state.side(from), at);
+        }
+    }
+
     fn begin(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) -> ConversationId {
         if self.conversations.len() >= self.limits.conversations.max(1) {
-            let idle = self.conversations.values().min_by_key(|state| (state.last, state.id));
-            if let Some((id, [a, b])) = idle.map(|state| (state.id, state.addresses)) {
-                self.conversations.remove(&id);
-                self.by_addresses.remove(&unordered(a, b));
-            }
+            self.forget_idle(at);
         }
         let id = ConversationId(self.next);
         self.next = self.next.wrapping_add(1);
@@ -202,7 +229,42 @@ impl Observer {
         }
         self.conversations.insert(id, state);
         self.by_addresses.insert(unordered(from, to), id);
+        self.awake.insert(id);
+        self.idle.push_back((at, id));
         id
+    }
+
+    /// Forgets the conversation that was silent longest. What is open there is told as it stands.
+    fn forget_idle(&mut self, at: Time) {
+        while let Some((since, id)) = self.idle.pop_front() {
+            let Some(state) = self.conversations.get_mut(&id) else { continue };
+            if state.last > since {
+                self.idle.push_back((state.last, id));
+                continue;
+            }
+            let mut tell = Teller::new(&mut self.findings, state, at, NO_MARK);
+            state.finish(&mut tell, &self.limits);
+            self.rest.add(&Conversation(state));
+            let [a, b] = state.addresses;
+            self.by_addresses.remove(&unordered(a, b));
+            self.conversations.remove(&id);
+            self.awake.remove(&id);
+            return;
+        }
+    }
+
+    /// Returns what is known of conversations that were forgotten because there were too many: their counts.
+    #[must_use]
+    pub const fn rest(&self) -> &Totals {
+        &self.rest
+    }
+
+    /// Returns what all conversations have sent, those that were forgotten among them.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.rest.clone();
+        self.conversations().for_each(|talk| totals.add(&talk));
+        totals
     }
 
     /// Returns the next thing that was found.
@@ -243,12 +305,18 @@ impl Observer {
         now: Time,
         visit: impl Fn(&mut ConversationState, Time, &mut Teller<'_>),
     ) -> Option<ConversationId> {
-        for (id, state) in self.conversations.range_mut(from.unwrap_or(ConversationId(0))..) {
+        let mut next = from.unwrap_or(ConversationId(0));
+        while let Some(id) = self.awake.range(next..).next().copied() {
             if self.findings.is_filling() {
-                return Some(*id);
+                return Some(id);
             }
+            next = ConversationId(id.0.saturating_add(1));
+            let Some(state) = self.conversations.get_mut(&id) else { continue };
             let mut tell = Teller::new(&mut self.findings, state, now, NO_MARK);
             visit(state, now, &mut tell);
+            if state.is_asleep() {
+                self.awake.remove(&id);
+            }
         }
         None
     }
@@ -345,6 +413,8 @@ fn unordered(a: SocketAddrV4, b: SocketAddrV4) -> Pair {
     a.min(b) << 48 | a.max(b)
 }
 
+/// Reliable messages that all conversations together have remembered on each side, at most.
+const MAX_MESSAGES: usize = 1 << 20;
 /// The mark of findings that no datagram shows, only the passing of time.
 pub const NO_MARK: u64 = u64::MAX;
 

@@ -193,7 +193,8 @@ impl SentMessages {
     pub(crate) fn insert(&mut self, sent: SentMessage, limit: usize) {
         let key = Key::new(sent.about.id);
         self.remove(key);
-        if self.messages.keys.len() >= limit.max(1)
+        self.forget_old(sent.first);
+        while self.messages.keys.len() >= limit.max(1)
             && let Some(oldest) = self.settled.pop_front().or_else(|| self.queue.pop_front())
         {
             self.forget(oldest);
@@ -210,6 +211,28 @@ impl SentMessages {
         } else {
             self.settled.push_back(key);
         }
+    }
+
+    /// Forgets what was acknowledged so long ago that no ACK of it is sent any more.
+    fn forget_old(&mut self, now: Time) {
+        let is_old = |sent: &SentMessage| {
+            now.micros_since(sent.last.max(sent.acked.unwrap_or(sent.last))) > REMEMBERED
+        };
+        while let Some(oldest) = self.settled.front().copied()
+            && self.messages.get(oldest).is_none_or(is_old)
+        {
+            self.settled.pop_front();
+            self.forget(oldest);
+        }
+    }
+
+    /// Forgets all that does not wait for an ACK, and gives back the memory.
+    pub(crate) fn forget_settled(&mut self) {
+        for key in core::mem::take(&mut self.settled) {
+            self.forget(key);
+        }
+        self.messages.keys.shrink_to_fit();
+        self.messages.sent.shrink_to_fit();
     }
 
     /// Forgets a message as if it had never been.
@@ -304,6 +327,9 @@ impl SentMessages {
         *self = Self::new();
     }
 }
+
+/// Twice as long as a stock receiver that has nothing to say repeats an ACK beside its keepalives.
+const REMEMBERED: u64 = 60 * SECOND;
 
 /// Returns what nothing is known of but its number.
 pub(crate) const fn unknown(id: MessageId) -> About {

@@ -223,8 +223,26 @@ impl ConversationState {
             let is_old = |open: &Unexplained| now.micros_since(open.at) > OPEN_FOR;
             close(self.side_state_mut(side), side, is_old, tell);
         }
-        let over = self.goodbye.is_some() || self.sides.iter().all(|state| state.quiet == Quiet::TimedOut);
+        let silent = now.micros_since(self.last) > TIMEOUT;
+        let over =
+            self.goodbye.is_some() && silent || self.sides.iter().all(|state| state.quiet == Quiet::TimedOut);
         self.asleep = over && self.sides.iter().all(SideState::is_told);
+        if self.asleep {
+            self.sides.iter_mut().for_each(|state| state.sent.forget_settled());
+        }
+    }
+
+    pub(crate) const fn is_asleep(&self) -> bool {
+        self.asleep
+    }
+
+    /// `side` has sent something that the capture did not keep.
+    pub(crate) fn miss(&mut self, side: Side, at: Time) {
+        self.last = self.last.max(at);
+        self.asleep = false;
+        self.capture_losses += 1;
+        let state = self.side_state_mut(side);
+        (state.quiet, state.last_sent) = (Quiet::No, Some(at));
     }
 
     /// What a datagram has left open is told as it looks, or later about another.

@@ -1,7 +1,6 @@
 //! What one side has sent, counted.
 
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::vec::Vec;
 
 use bcnet_wire::Message;
 
@@ -18,6 +17,11 @@ impl Count {
     pub(crate) const fn add(&mut self, bytes: usize) {
         self.messages += 1;
         self.bytes += bytes as u64;
+    }
+
+    const fn sum(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
     }
 }
 
@@ -46,12 +50,13 @@ pub struct Traffic {
     pub fragments: Count,
     /// Reliable messages that were sent again.
     pub retransmissions: Count,
-    opcodes: Box<[Count]>,
+    /// In the order in which they were first seen: the commonest comes early.
+    opcodes: Vec<(u8, Count)>,
 }
 
 impl Traffic {
-    pub(crate) fn new() -> Self {
-        let none = Count::default();
+    pub(crate) const fn new() -> Self {
+        let none = Count { messages: 0, bytes: 0 };
         Self {
             datagrams: 0,
             bytes: 0,
@@ -64,14 +69,44 @@ impl Traffic {
             data: none,
             fragments: none,
             retransmissions: none,
-            opcodes: vec![none; 256].into(),
+            opcodes: Vec::new(),
         }
     }
 
     /// Game data by the first byte of the payload, without those that were not sent. Parts behind the first are not
     /// among them: they have no opcode.
     pub fn opcodes(&self) -> impl Iterator<Item = (u8, Count)> {
-        (0..=u8::MAX).zip(self.opcodes.iter().copied()).filter(|(_, count)| count.messages > 0)
+        let mut opcodes = self.opcodes.clone();
+        opcodes.sort_unstable_by_key(|(opcode, _)| *opcode);
+        opcodes.into_iter()
+    }
+
+    fn opcode_mut(&mut self, opcode: u8) -> Option<&mut Count> {
+        let known = self.opcodes.iter().position(|(other, _)| *other == opcode);
+        let place = known.unwrap_or_else(|| {
+            self.opcodes.push((opcode, Count::default()));
+            self.opcodes.len() - 1
+        });
+        self.opcodes.get_mut(place).map(|(_, count)| count)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.malformed += other.malformed;
+        self.acks.sum(other.acks);
+        self.fragment_acks.sum(other.fragment_acks);
+        self.stale_acks.sum(other.stale_acks);
+        self.keepalives.sum(other.keepalives);
+        self.control.sum(other.control);
+        self.data.sum(other.data);
+        self.fragments.sum(other.fragments);
+        self.retransmissions.sum(other.retransmissions);
+        for (opcode, count) in &other.opcodes {
+            if let Some(sum) = self.opcode_mut(*opcode) {
+                sum.sum(*count);
+            }
+        }
     }
 
     pub(crate) fn note(&mut self, message: &Message<'_>) {
@@ -90,7 +125,7 @@ impl Traffic {
                 if data.delivery.part().is_some() {
                     self.fragments.add(len);
                 }
-                let count = opcode(message).and_then(|opcode| self.opcodes.get_mut(usize::from(opcode)));
+                let count = opcode(message).and_then(|opcode| self.opcode_mut(opcode));
                 if let Some(count) = count {
                     count.add(len);
                 }

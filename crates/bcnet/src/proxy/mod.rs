@@ -1,13 +1,14 @@
 //! `bcnet proxy`: between players and a server that nobody can change.
 //!
 //! [`relay`] is what its event loop drives, around the proxy of `bcnet-proxy`, which decides what goes where; [`sockets`] are its sockets,
-//! [`watch`] looks over its shoulder and tells what it sees, and [`metrics`] counts.
+//! [`watch`] looks over its shoulder and tells what it sees, [`tape`] has what waits for the capture, and [`metrics`] counts.
 
 mod metrics;
 mod options;
 mod relay;
 mod silence;
 mod sockets;
+mod tape;
 mod watch;
 
 use std::io::{self, Write};

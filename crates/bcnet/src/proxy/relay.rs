@@ -53,7 +53,6 @@ pub(super) struct Relay {
     masters: Masters,
     master_addresses: Vec<SocketAddrV4>,
     advertise: u16,
-    recorder: Option<Recorder>,
     commands: Commands,
     refusals: LineLimit,
     arrivals: LineLimit,
@@ -116,7 +115,7 @@ impl Relay {
         let port = socket.local()?.port();
         let sockets = Sockets::new(socket, event_loop.registrar()?)?;
         Ok(Self {
-            watch: Watch::new(queues, recorder.is_some(), handle_acks),
+            watch: Watch::new(queues, recorder, handle_acks),
             proxy: Proxy::new(config),
             silence: Silence::default(),
             listen,
@@ -131,7 +130,6 @@ impl Relay {
             masters: Masters::default(),
             master_addresses: Vec::new(),
             advertise,
-            recorder,
             commands: event_loop.commands(),
             inbound: Batch::new(),
             plain: Batch::new(),
@@ -186,10 +184,7 @@ impl Relay {
         // Who is turned away says nothing to the server, whose silence is no fault then. What a player says malformed is
         // part of its conversation whether it passes or not.
         if refusal.is_none_or(|refusal| refusal == Refusal::Malformed) {
-            let remark = self.watch.see((from, to), inbound.content, now);
-            if let Some(recorder) = &self.recorder {
-                recorder.record_with(from, to, wall_now(), inbound.wire, remark.as_deref());
-            }
+            self.watch.see((from, to), (inbound.wire, inbound.content), now, wall_now());
         }
         if self.sockets.is_nearly_full() {
             self.settle(now);

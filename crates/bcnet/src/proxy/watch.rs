@@ -1,6 +1,5 @@
 //! What the proxy sees of the conversations that pass: findings and queues.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -9,16 +8,20 @@ use bcnet_observe::{Content, Finding, HandledAck, Limits, Observed, Observer, Si
 use bcnet_transport::Time;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
+use super::tape::{Held, Tape};
 use crate::log::LineLimit;
 use crate::queue_dump::QueueDump;
+use crate::recorder::Recorder;
 
 /// Looks at everything that passes and says what it sees.
 pub(super) struct Watch {
     observer: Observer,
     every: Option<Duration>,
     next: Option<Time>,
-    /// Whether remarks are wanted.
-    remarks: bool,
+    /// The capture, if there is one.
+    tape: Option<Tape>,
+    /// When time passed last.
+    looked: Time,
     /// The number of the last datagram.
     passed: u64,
     lines: LineLimit,
@@ -30,8 +33,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Prints the queues this often, if at all, and logs what is done with each ACK if that is wanted.
-    pub(super) fn new(every: Option<Duration>, remarks: bool, acks: bool) -> Self {
+    /// Prints the queues this often, if at all, records what passes with what was found in it, and logs what is done with each
+    /// ACK if that is wanted.
+    pub(super) fn new(every: Option<Duration>, recorder: Option<Recorder>, acks: bool) -> Self {
         let (output, writer) = tracing_appender::non_blocking(io::stdout());
         let mut observer = Observer::new(LIMITS);
         if acks {
@@ -41,7 +45,8 @@ impl Watch {
             observer,
             every,
             next: every.map(|every| Time::ZERO + every),
-            remarks,
+            tape: recorder.map(Tape::new),
+            looked: Time::ZERO,
             passed: 0,
             lines: LineLimit::new(10, Duration::from_secs(1)),
             found: Vec::new(),
@@ -55,22 +60,29 @@ impl Watch {
         self.found.iter().copied()
     }
 
-    /// A deciphered datagram goes from one address to another. Returns what is wrong with it, if it is wanted.
+    /// A datagram goes from one address to another; `wire` are its bytes as they were sent, `wall` is the time since 1970.
     pub(super) fn see(
         &mut self,
         (from, to): (SocketAddrV4, SocketAddrV4),
-        content: &Content<'_>,
+        (wire, content): (&[u8], &Content<'_>),
         now: Time,
-    ) -> Option<String> {
+        wall: Duration,
+    ) {
         self.passed += 1;
-        if let Observed::Datagram(_, conversation, _) =
-            self.observer.observe(self.passed, now, from, to, content)
-        {
-            while let Some(handled) = self.observer.poll_handled_ack(conversation) {
-                self.log_ack(&handled);
-            }
+        let number = self.passed;
+        let conversation = match self.observer.observe(number, now, from, to, content) {
+            Observed::Datagram(_, id, _) | Observed::Malformed(_, id, _) => Some(id),
+            Observed::GameSpy(_) | Observed::Foreign(_) => None,
+        };
+        while let Some(handled) = conversation.and_then(|id| self.observer.poll_handled_ack(id)) {
+            self.log_ack(&handled);
         }
-        self.take_findings(now)
+        if let Some(tape) = &mut self.tape {
+            let (bytes, remark) = (tape.copy(wire), String::new());
+            tape.hold(Held { number, conversation, from, to, at: now, wall, bytes, remark });
+        }
+        self.take_findings(now);
+        self.release(now);
     }
 
     /// Logs what a node does with an ACK, as a hook in the original engine would.
@@ -85,24 +97,30 @@ impl Watch {
         tracing::info!(event = "handle_ack", %by, %from, cleared, waiting, "{head}");
     }
 
-    /// Counts and logs what was found. What there is to remark on the last datagram.
-    fn take_findings(&mut self, now: Time) -> Option<String> {
-        let mut remark: Option<String> = None;
+    /// Counts, logs and remarks what was found.
+    fn take_findings(&mut self, now: Time) {
         while let Some(finding) = self.observer.poll_finding() {
             if !finding.what.is_fault() {
                 continue;
             }
             self.count(finding.what.name());
             if let Some(held_back) = self.lines.pass(now) {
-                self.log(&finding, held_back);
+                log(&finding, held_back);
             }
-            if self.remarks && finding.mark == self.passed {
-                let text = remark.get_or_insert_default();
-                let gap = if text.is_empty() { "" } else { "; " };
-                let _ = write!(text, "{gap}{}", finding.what);
+            if let Some(tape) = &mut self.tape {
+                tape.remark(&finding);
             }
         }
-        remark
+    }
+
+    /// Records what is decided.
+    fn release(&mut self, now: Time) {
+        while let Some((conversation, mark)) =
+            self.tape.as_mut().and_then(|tape| tape.release(&self.observer, now))
+        {
+            self.observer.decide(conversation, mark, now);
+            self.take_findings(now);
+        }
     }
 
     fn count(&mut self, kind: &'static str) {
@@ -112,20 +130,18 @@ impl Watch {
         }
     }
 
-    fn log(&self, Finding { conversation, side, what, .. }: &Finding, held_back: u64) {
-        let Some(talk) = self.observer.conversation(*conversation) else { return };
-        let (from, to) = (talk.address(*side), talk.address(side.other()));
-        tracing::info!(event = "finding", kind = what.name(), %from, %to, held_back, "{what}");
-    }
-
-    pub(super) const fn next_timeout(&self) -> Option<Time> {
-        self.next
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let waiting = self.tape.as_ref().is_some_and(Tape::is_waiting);
+        let look = waiting.then(|| self.looked + LOOK_EVERY);
+        [self.next, look].into_iter().flatten().min()
     }
 
     /// Time passes.
     pub(super) fn advance(&mut self, now: Time, wall: Duration) {
+        self.looked = now;
         self.observer.advance(now);
         self.take_findings(now);
+        self.release(now);
         if let (Some(every), Some(next)) = (self.every, self.next)
             && next <= now
         {
@@ -148,4 +164,80 @@ impl Watch {
     }
 }
 
+fn log(Finding { by: from, to, what, .. }: &Finding, held_back: u64) {
+    tracing::info!(event = "finding", kind = what.name(), %from, %to, held_back, "{what}");
+}
+
+/// So often it is looked whether what waits can be recorded, if nothing passes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LIMITS: Limits = Limits { conversations: 256, messages: 512, findings: 256 };
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+
+    use bcnet_lab::{Options, Scenario, World};
+    use bcnet_observe::{MessageBuffer, NO_MARK};
+    use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+    use pcap_file::pcapng::{Block, PcapNgReader};
+
+    use super::*;
+    use crate::recorder::Ring;
+
+    /// Many a cause is known only later, when the ACK of a repeat has come or has not.
+    #[test]
+    fn every_datagram_of_the_capture_has_all_its_remarks() {
+        let battle = include_str!("../../../bcnet-lab/scenarios/battle-loss5.toml");
+        let battle =
+            battle.replace("duration = 600.0", "duration = 60.0").replace("loss = 0.05", "loss = 0.1");
+        let scenario = Scenario::parse(&battle).expect("a scenario");
+        let datagrams = bcnet_lab::capture(&scenario, &Options::default(), 1 << 20);
+        let directory = std::env::temp_dir().join(format!("bcnet-remarks-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let path = directory.join("game.pcapng");
+        let ring = Ring { path: path.clone(), size: 1 << 30, files: 1 };
+        let mut watch = Watch::new(None, Some(Recorder::start(ring).expect("a capture")), false);
+        let mut observer = Observer::new(LIMITS);
+        let mut expected = BTreeMap::<u64, Vec<String>>::new();
+        for (number, (meta, bytes)) in (1..).zip(&datagrams) {
+            let way = (World::address(meta.from), World::address(meta.to));
+            let mut messages = MessageBuffer::default();
+            let content = messages.read(bytes, None);
+            watch.see(way, (bytes, &content), meta.now, Duration::from_micros(meta.now.as_micros()));
+            observer.observe(number, meta.now, way.0, way.1, &content);
+            while let Some(finding) = observer.poll_finding() {
+                assert_ne!(finding.mark, NO_MARK);
+                if finding.what.is_fault() {
+                    expected.entry(finding.mark).or_default().push(finding.what.to_string());
+                }
+            }
+        }
+        // By then nothing is open any more.
+        watch.advance(Time::from_micros(1 << 40), Duration::ZERO);
+        drop(watch);
+        let mut reader = PcapNgReader::new(fs::File::open(&path).expect("a file")).expect("a capture");
+        let (mut number, mut late) = (0, 0);
+        while let Some(block) = reader.next_block() {
+            let Block::EnhancedPacket(packet) = block.expect("whole") else { continue };
+            number += 1;
+            let mut remarks = expected.remove(&number).unwrap_or_default();
+            late += remarks.iter().filter(|remark| remark.contains("no ACK was sent")).count();
+            let told = packet.options.iter().find_map(|option| match option {
+                EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+                _ => None,
+            });
+            let mut told: Vec<String> =
+                told.iter().flat_map(|text| text.split("; ")).map(str::to_owned).collect();
+            remarks.sort();
+            told.sort();
+            // What is open at the end is told by the end only.
+            if number < 500 || !remarks.is_empty() {
+                assert_eq!(told, remarks, "packet {number}");
+            }
+        }
+        assert_eq!((number as usize, expected.len()), (datagrams.len(), 0));
+        assert!(late > 20, "{late} causes were known later");
+        fs::remove_dir_all(&directory).expect("removed");
+    }
+}

@@ -6,6 +6,7 @@ mod findings;
 mod follow;
 mod formats;
 mod joining;
+mod many;
 mod places;
 mod report;
 #[path = "../run/mod.rs"]

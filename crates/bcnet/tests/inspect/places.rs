@@ -12,9 +12,10 @@ use crate::captures::{Packet, RAW, inspect, pcap};
 type Found = BTreeMap<u64, Vec<String>>;
 
 /// A battle of stock engines in which datagrams are lost.
-fn battle() -> Vec<Packet> {
+pub(crate) fn battle(seconds: f64, loss: f64) -> Vec<Packet> {
     let text = include_str!("../../../bcnet-lab/scenarios/battle-loss5.toml");
-    let text = text.replace("duration = 600.0", "duration = 120.0").replace("loss = 0.05", "loss = 0.1");
+    let duration = format!("duration = {seconds:.1}");
+    let text = text.replace("duration = 600.0", &duration).replace("loss = 0.05", &format!("loss = {loss}"));
     let scenario = Scenario::parse(&text).expect("a scenario");
     let ciphered = |mut bytes: Vec<u8>| {
         cipher::encrypt(&mut bytes);
@@ -63,7 +64,7 @@ fn sorted(mut found: Found) -> Found {
 
 #[test]
 fn every_finding_stands_at_its_datagram_in_every_form() {
-    let bytes = pcap(&battle(), RAW);
+    let bytes = pcap(&battle(120.0, 0.1), RAW);
     let json = inspect(&bytes, &["--json"]).json();
     let expected = sorted(in_json(&json));
     let count = |name: &str| expected.values().flatten().filter(|other| *other == name).count();

@@ -25,7 +25,8 @@ pub(crate) fn each_datagram(
             }
         };
         batch.decipher();
-        batch.iter().for_each(|(packet, bytes)| see(packet.time, packet.from, packet.to, bytes));
+        let whole = batch.iter().filter(|(packet, _)| !packet.cut);
+        whole.for_each(|(packet, bytes)| see(packet.time, packet.from, packet.to, bytes));
         match step {
             Step::More => {}
             Step::End => return Ok(()),

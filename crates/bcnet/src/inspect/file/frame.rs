@@ -17,8 +17,10 @@ pub(super) enum Skip {
     Other,
     /// A fragment of an IPv4 packet. The game makes none, and a part of a datagram cannot be deciphered.
     IpFragment,
-    /// The capture has kept only the beginning.
-    Cut,
+    /// The capture has kept only the beginning; from whom to whom it went, if that is in it.
+    Cut(Option<(SocketAddrV4, SocketAddrV4)>),
+    /// UDP over IPv6.
+    Ipv6,
     /// A kind of link that is not known.
     Link(u16),
 }
@@ -33,14 +35,22 @@ pub(super) fn udp(link: u16, bytes: &[u8]) -> Result<Udp<'_>, Skip> {
         LINUX_COOKED_2 => cooked(bytes, 0, 20)?,
         _ => return Err(Skip::Link(link)),
     };
-    ipv4(ip)
+    match ip.first() {
+        Some(first) if first >> 4 == 6 => Err(ipv6(ip)),
+        _ => ipv4(ip),
+    }
+}
+
+/// Nothing of the game, or what somebody made of it: some networks have only IPv6.
+fn ipv6(bytes: &[u8]) -> Skip {
+    if bytes.get(6).is_some_and(|next| *next == UDP) { Skip::Ipv6 } else { Skip::Other }
 }
 
 fn ethernet(bytes: &[u8]) -> Result<&[u8], Skip> {
     let mut at = 12;
     for _ in 0..MAX_TAGS {
         match number(bytes, at)? {
-            ETHERTYPE_IPV4 => return Ok(&bytes[at + 2..]),
+            ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => return Ok(&bytes[at + 2..]),
             0x8100 | 0x88A8 | 0x9100 => at += 4,
             _ => return Err(Skip::Other),
         }
@@ -52,20 +62,22 @@ fn ethernet(bytes: &[u8]) -> Result<&[u8], Skip> {
 fn family(bytes: &[u8]) -> Result<&[u8], Skip> {
     match bytes {
         [2, 0, 0, 0, rest @ ..] | [0, 0, 0, 2, rest @ ..] => Ok(rest),
+        // Systems do not agree on the number of IPv6.
+        [10 | 24 | 28 | 30, 0, 0, 0, rest @ ..] | [0, 0, 0, 10 | 24 | 28 | 30, rest @ ..] => Ok(rest),
         [_, _, _, _, ..] => Err(Skip::Other),
-        _ => Err(Skip::Cut),
+        _ => Err(Skip::Cut(None)),
     }
 }
 
 fn cooked(bytes: &[u8], protocol: usize, head: usize) -> Result<&[u8], Skip> {
-    if number(bytes, protocol)? != ETHERTYPE_IPV4 {
+    if !matches!(number(bytes, protocol)?, ETHERTYPE_IPV4 | ETHERTYPE_IPV6) {
         return Err(Skip::Other);
     }
-    bytes.get(head..).ok_or(Skip::Cut)
+    bytes.get(head..).ok_or(Skip::Cut(None))
 }
 
 fn ipv4(bytes: &[u8]) -> Result<Udp<'_>, Skip> {
-    let Some(head) = bytes.first_chunk::<20>() else { return Err(Skip::Cut) };
+    let Some(head) = bytes.first_chunk::<20>() else { return Err(Skip::Cut(None)) };
     let [version, _, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = *head;
     let length = usize::from(u16::from_be_bytes([l0, l1]));
     let header = usize::from(version & 0x0F) * 4;
@@ -78,19 +90,21 @@ fn ipv4(bytes: &[u8]) -> Result<Udp<'_>, Skip> {
     }
     // A length of zero is left to the network card by some senders.
     let end = if length == 0 { bytes.len() } else { length };
-    let udp = bytes.get(header..end).ok_or(Skip::Cut)?;
-    let Some(ports) = udp.first_chunk::<8>() else { return Err(Skip::Cut) };
-    let [a0, a1, b0, b1, u0, u1, ..] = *ports;
-    let payload = udp.get(8..usize::from(u16::from_be_bytes([u0, u1]))).ok_or(Skip::Cut)?;
-    let from = SocketAddrV4::new(Ipv4Addr::new(s0, s1, s2, s3), u16::from_be_bytes([a0, a1]));
-    let to = SocketAddrV4::new(Ipv4Addr::new(d0, d1, d2, d3), u16::from_be_bytes([b0, b1]));
+    let from_port = number(bytes, header)?;
+    let to_port = number(bytes, header + 2)?;
+    let from = SocketAddrV4::new(Ipv4Addr::new(s0, s1, s2, s3), from_port);
+    let to = SocketAddrV4::new(Ipv4Addr::new(d0, d1, d2, d3), to_port);
+    let cut = Skip::Cut(Some((from, to)));
+    let udp = bytes.get(header..end).ok_or(cut)?;
+    let length = usize::from(number(udp, 4)?);
+    let payload = udp.get(8..length).ok_or(cut)?;
     Ok(Udp { from, to, payload })
 }
 
 fn number(bytes: &[u8], at: usize) -> Result<u16, Skip> {
     match bytes.get(at..at + 2) {
         Some([high, low]) => Ok(u16::from_be_bytes([*high, *low])),
-        _ => Err(Skip::Cut),
+        _ => Err(Skip::Cut(None)),
     }
 }
 
@@ -104,6 +118,7 @@ const LINUX_COOKED: u16 = 113;
 const IPV4: u16 = 228;
 const LINUX_COOKED_2: u16 = 276;
 const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
 const UDP: u8 = 17;
 /// More VLAN tags than anyone nests.
 const MAX_TAGS: usize = 4;

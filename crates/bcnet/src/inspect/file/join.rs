@@ -90,7 +90,7 @@ impl Stream {
             }
             self.batch.decipher();
             let mut messages = MessageBuffer::default();
-            for (packet, bytes) in self.batch.iter() {
+            for (packet, bytes) in self.batch.iter().filter(|(packet, _)| !packet.cut) {
                 let Ok(datagram) = messages.parse(bytes, None) else { continue };
                 let Some(stay) = self.stays.of(packet.from, packet.to, &datagram) else { continue };
                 let micros = i64::try_from(packet.time.as_micros()).unwrap_or(i64::MAX);

@@ -125,19 +125,32 @@ struct End<'a> {
     skipped: &'a Skipped,
     packets: u64,
     bytes: u64,
+    /// When the first datagram was, in microseconds.
+    start: u64,
+    /// Datagrams that waited for too long to be decided.
+    undecided: u64,
 }
 
 impl End<'_> {
-    /// Returns what there is to say if not all findings were kept.
-    fn lost(&self) -> Option<String> {
-        lost(self.observer.lost_findings())
+    /// Returns what there is to say of what is left out, or not certain.
+    fn left_out(&self) -> Vec<String> {
+        let counts = [
+            (
+                self.observer.rest().conversations,
+                "conversations are counted in the totals only; the longest silent ones are not remembered when there are too many",
+            ),
+            (
+                self.observer.lost_findings(),
+                "findings more came at once than can be kept; they are not counted",
+            ),
+            (
+                self.undecided,
+                "datagrams waited for too long to be explained and are told as they looked then",
+            ),
+        ];
+        let told = counts.into_iter().filter(|(count, _)| *count > 0);
+        told.map(|(count, what)| format!("{} {what}", summary::thousands(count))).collect()
     }
-}
-
-fn lost(findings: u64) -> Option<String> {
-    let count = || summary::thousands(findings);
-    (findings > 0)
-        .then(|| format!("{} findings more came at once than can be kept, and are not counted", count()))
 }
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
@@ -234,7 +247,10 @@ fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<V
     };
     progress.clear();
     let bytes = source.offset();
-    run.finish(&name, &source.skipped, source.packets, bytes)?;
+    let left_out = run.finish(&name, &source.skipped, source.packets, bytes)?;
+    if !args.file.summary {
+        left_out.iter().for_each(|text| eprintln!("bcnet: {name}: {text}"));
+    }
     if let Some(error) = failure {
         return Err(error)
             .with_context(|| format!("{name}: {} packets before this were read", source.packets));
@@ -255,14 +271,14 @@ fn judge(args: &InspectArgs, name: &str, run: &Run<impl Sink>, source: &Source, 
     if !source.skipped.is_empty() && !args.file.summary {
         eprintln!("bcnet: {name}: not looked at: {}", source.skipped);
     }
-    if let Some(lost) = lost(run.observer.lost_findings()).filter(|_| !args.file.summary) {
-        eprintln!("bcnet: {name}: {lost}");
-    }
-    if run.undecided > 0 {
-        let count = summary::thousands(run.undecided);
+    let unread = source.skipped.unread();
+    if unread > 0 && (run.datagrams == 0 || unread * NOTICEABLE > unread + run.datagrams) {
+        let read = summary::thousands(run.datagrams);
+        let unread = summary::thousands(unread);
         eprintln!(
-            "bcnet: {name}: too much waited to be explained: {count} datagrams are told as they looked after a while"
+            "bcnet: {name}: {unread} packets could not be read, and {read} datagrams could: what is told is of a part"
         );
+        verdict = Verdict::Findings;
     }
     // Who writes a file that is followed is rarely between two packets.
     if let Step::Damaged(damage) = end
@@ -314,6 +330,7 @@ struct Run<S> {
     /// Where the latest datagrams are, for findings that come later.
     places: VecDeque<Evidence>,
     findings: Vec<Finding>,
+    start: Option<u64>,
     last: Time,
     datagrams: u64,
     malformed: u64,
@@ -332,6 +349,7 @@ impl<S: Sink> Run<S> {
             sink,
             places: VecDeque::with_capacity(PLACES),
             findings: Vec::new(),
+            start: None,
             last: Time::ZERO,
             datagrams: 0,
             malformed: 0,
@@ -349,6 +367,10 @@ impl<S: Sink> Run<S> {
     ) -> io::Result<()> {
         let Packet { number, time, from, to, .. } = *packet;
         self.sink.before(time, &self.observer)?;
+        if packet.cut {
+            self.observer.miss(time, from, to);
+            return Ok(());
+        }
         let what = self.observer.observe(number, time, from, to, content);
         self.last = self.last.max(time);
         match what {
@@ -356,10 +378,15 @@ impl<S: Sink> Run<S> {
                 skipped.foreign += 1;
                 return Ok(());
             }
+            Observed::GameSpy(text) if !is_gamespy(text) => {
+                skipped.foreign += 1;
+                return Ok(());
+            }
             Observed::Malformed(..) => self.malformed += 1,
             Observed::Datagram(..) | Observed::GameSpy(_) => {}
         }
         self.datagrams += 1;
+        self.start.get_or_insert(time.as_micros());
         self.remember(Evidence { number: packet.number, offset: packet.offset });
         self.tell_earlier(packet.number)?;
         if let Observed::Datagram(_, conversation, _) = what {
@@ -407,7 +434,8 @@ impl<S: Sink> Run<S> {
         found.and_then(|at| self.places.get(at)).copied()
     }
 
-    fn finish(&mut self, name: &str, skipped: &Skipped, packets: u64, bytes: u64) -> io::Result<()> {
+    /// Tells the end. Returns what is left out.
+    fn finish(&mut self, name: &str, skipped: &Skipped, packets: u64, bytes: u64) -> io::Result<Vec<String>> {
         while !self.observer.finish(self.last) {
             self.tell_earlier(NO_MARK - 1)?;
         }
@@ -416,14 +444,26 @@ impl<S: Sink> Run<S> {
             let all: Vec<ConversationId> = self.observer.conversations().map(|talk| talk.id()).collect();
             all.into_iter().try_for_each(|conversation| self.tell_handled(conversation))?;
         }
-        let observer = &self.observer;
-        self.sink.finish(&End { name, observer, skipped, packets, bytes })
+        let (start, undecided) = (self.start.unwrap_or(0), self.undecided);
+        let end = End { name, observer: &self.observer, skipped, packets, bytes, start, undecided };
+        self.sink.finish(&end)?;
+        Ok(end.left_out())
     }
 }
 
 /// Returns the side that a datagram comes from, by its id.
 fn role(sender: PeerId) -> Role {
     if sender == PeerId::HOST { Role::Host } else { Role::Client }
+}
+
+/// Returns whether bytes that begin with a backslash are text of GameSpy: a key follows, and nothing moves the cursor. One of
+/// 256 datagrams of anything begins so.
+fn is_gamespy(text: &[u8]) -> bool {
+    let Some((b'\\', rest)) = text.split_first() else { return false };
+    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let key = rest.iter().take_while(|byte| is_key(byte)).count();
+    let is_closed = rest.get(key) == Some(&b'\\') && key > 0 || key == rest.len() && key > 3;
+    is_closed && !text.iter().any(u8::is_ascii_control)
 }
 
 /// What has no meaning for lines of hex.
@@ -449,6 +489,8 @@ pub(super) const OPTIONS: [&str; 18] = [
 ];
 /// As many datagrams as are deciphered together.
 const BATCH: usize = 256;
+/// If more than one in so many packets could not be read, the exit code says so.
+const NOTICEABLE: u64 = 10;
 /// As many datagrams can be pointed to later.
 const PLACES: usize = 1 << 16;
 /// The room of the output's buffer.

@@ -62,28 +62,29 @@ impl Report {
         let mut talks: Vec<Conversation<'_>> =
             end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
         talks.sort_by_key(|talk| std::cmp::Reverse(bytes(talk)));
-        let total: u64 = talks.iter().map(bytes).sum();
+        let rest = end.observer.rest();
+        let total: u64 = talks.iter().map(bytes).sum::<u64>() + rest.clients.bytes + rest.hosts.bytes;
+        let count = talks.len() as u64 + rest.conversations;
         let _ = write!(
             page,
             "<p>{} packets, {} conversation{}, {} bytes of game traffic.</p>",
             thousands(end.packets),
-            talks.len(),
-            if talks.len() == 1 { "" } else { "s" },
+            thousands(count),
+            if count == 1 { "" } else { "s" },
             thousands(total)
         );
         if !end.skipped.is_empty() {
             let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape(&end.skipped.to_string()));
         }
         self.verdict(&mut page);
-        if let Some(lost) = end.lost() {
-            let _ = write!(page, "<p class=quiet>{}.</p>", escape(&lost));
+        for text in end.left_out() {
+            let _ = write!(page, "<p class=quiet>{}.</p>", escape(&text));
         }
-        for talk in talks.iter().take(MAX_SHOWN) {
-            self.talk(&mut page, talk);
-        }
-        if talks.len() > MAX_SHOWN {
-            let rest = talks.len() - MAX_SHOWN;
-            let _ = write!(page, "<p class=quiet>{rest} smaller conversations are not plotted.</p>");
+        let plotted = talks.iter().filter(|talk| self.talks.contains_key(&talk.id())).take(MAX_SHOWN);
+        let shown = plotted.map(|talk| self.talk(&mut page, talk)).count() as u64;
+        if count > shown {
+            let rest = thousands(count - shown);
+            let _ = write!(page, "<p class=quiet>{rest} more conversations are not plotted.</p>");
         }
         page.push_str("</body></html>\n");
         page
@@ -125,15 +126,16 @@ impl Report {
         let mut series = series.clone();
         let width = series.iter().map(Series::width).max().unwrap_or(1_000_000);
         series.iter_mut().for_each(|series| series.widen_to(width));
-        let names = [Side::First, Side::Second].map(|side| short_name(talk, side));
-        let [a, b] = [Side::First, Side::Second].map(|side| escape(&side_name(talk, side)));
+        let sides = talk.sides();
+        let names = sides.map(|side| short_name(talk, side));
+        let [a, b] = sides.map(|side| escape(&side_name(talk, side)));
         let _ = write!(page, "<h2>{a} and {b}</h2><div class=plots>");
         let seconds = width as f64 / 1e6;
         let lines = |value: &dyn Fn(&Step) -> Option<f64>, what: &str| -> Vec<Line> {
             let line = |place: usize| Line {
                 name: format!("{}{what}", names[place]),
                 color: COLORS[place],
-                values: series[place].steps().iter().map(value).collect(),
+                values: series[self::place(sides[place])].steps().iter().map(value).collect(),
             };
             vec![line(0), line(1)]
         };

@@ -30,6 +30,8 @@ pub(in crate::inspect) struct Packet {
     pub(in crate::inspect) comment: Option<Box<str>>,
     /// Whether its bytes are deciphered.
     pub(super) plain: bool,
+    /// Whether the capture has not kept its bytes.
+    pub(super) cut: bool,
     bytes: Range<usize>,
 }
 
@@ -83,6 +85,7 @@ pub(super) struct Skipped {
     pub(super) other: u64,
     pub(super) fragments: u64,
     pub(super) cut: u64,
+    pub(super) ipv6: u64,
     pub(super) links: BTreeMap<u16, u64>,
     /// UDP datagrams that are not the game's.
     pub(super) foreign: u64,
@@ -93,13 +96,19 @@ impl Skipped {
         match skip {
             Skip::Other => self.other += 1,
             Skip::IpFragment => self.fragments += 1,
-            Skip::Cut => self.cut += 1,
+            Skip::Cut(_) => self.cut += 1,
+            Skip::Ipv6 => self.ipv6 += 1,
             Skip::Link(link) => *self.links.entry(link).or_default() += 1,
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns how many packets may have been the game's and could not be read.
+    pub(super) fn unread(&self) -> u64 {
+        self.fragments + self.cut + self.ipv6 + self.links.values().sum::<u64>()
     }
 }
 
@@ -109,6 +118,7 @@ impl fmt::Display for Skipped {
         let counts = [
             (self.fragments, "IPv4 fragments, which the game does not make"),
             (self.cut, "packets cut short by the capture"),
+            (self.ipv6, "packets of UDP over IPv6, which the game does not speak"),
             (links, "packets of unknown links"),
             (self.foreign, "UDP datagrams of something else"),
             (self.other, "packets that are not UDP over IPv4"),
@@ -181,22 +191,27 @@ impl Source {
             },
         };
         self.packets += 1;
-        match frame::udp(captured.link, captured.bytes) {
-            Err(skip) => self.skipped.note(skip),
-            Ok(udp) => {
-                let packet = Packet {
-                    number: self.packets,
-                    offset: captured.offset,
-                    time: Time::from_micros(captured.micros),
-                    from: udp.from,
-                    to: udp.to,
-                    comment: captured.comment,
-                    plain: false,
-                    bytes: 0..0,
-                };
-                batch.push(packet, udp.payload);
+        let (from, to, payload) = match frame::udp(captured.link, captured.bytes) {
+            Ok(udp) => (udp.from, udp.to, Some(udp.payload)),
+            Err(skip) => {
+                self.skipped.note(skip);
+                // Who has sent it was not silent.
+                let Skip::Cut(Some((from, to))) = skip else { return Ok(Step::More) };
+                (from, to, None)
             }
-        }
+        };
+        let packet = Packet {
+            number: self.packets,
+            offset: captured.offset,
+            time: Time::from_micros(captured.micros),
+            from,
+            to,
+            comment: captured.comment,
+            plain: false,
+            cut: payload.is_none(),
+            bytes: 0..0,
+        };
+        batch.push(packet, payload.unwrap_or_default());
         Ok(Step::More)
     }
 }
@@ -210,5 +225,5 @@ pub(super) fn logged(
     to: SocketAddrV4,
     plain: bool,
 ) -> Packet {
-    Packet { number, offset, time, from, to, comment: None, plain, bytes: 0..0 }
+    Packet { number, offset, time, from, to, comment: None, plain, cut: false, bytes: 0..0 }
 }

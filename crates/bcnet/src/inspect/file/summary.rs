@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, Side, Traffic};
+use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, Side, Totals, Traffic};
 use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{PeerId, Role};
 
@@ -25,10 +25,28 @@ impl<W: Write> Summary<W> {
 
     fn conversation(&mut self, number: usize, talk: &Conversation<'_>) -> io::Result<()> {
         let lasted = talk.last().since(talk.started()).as_secs_f64();
-        let [a, b] = [Side::First, Side::Second].map(|side| side_name(talk, side));
+        let sides = talk.sides();
+        let [a, b] = sides.map(|side| side_name(talk, side));
         writeln!(self.out, "\nconversation {number}: {a} and {b}, {lasted:.1} s")?;
-        let [one, other] = [Side::First, Side::Second].map(|side| talk.traffic(side));
-        let names = [Side::First, Side::Second].map(|side| short_name(talk, side));
+        let trips = sides.map(|side| {
+            talk.round_trip(side)
+                .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
+        });
+        let traffic = sides.map(|side| talk.traffic(side));
+        self.traffic(&sides.map(|side| short_name(talk, side)), traffic, Some(trips))
+    }
+
+    fn totals(&mut self, totals: &Totals) -> io::Result<()> {
+        writeln!(self.out, "\nall {} conversations", thousands(totals.conversations))?;
+        self.traffic(&["clients".into(), "hosts".into()], [&totals.clients, &totals.hosts], None)
+    }
+
+    fn traffic(
+        &mut self,
+        names: &[String; 2],
+        [one, other]: [&Traffic; 2],
+        trips: Option<[String; 2]>,
+    ) -> io::Result<()> {
         writeln!(self.out, "  {:<28}{:>22}{:>22}", "sent by", names[0], names[1])?;
         let mut row = |title: &str, cells: [String; 2]| {
             writeln!(self.out, "  {title:<28}{:>22}{:>22}", cells[0], cells[1])
@@ -45,11 +63,9 @@ impl<W: Write> Summary<W> {
         row("retransmissions", both(&|traffic| share(traffic.retransmissions, traffic)))?;
         row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
         row("control messages", both(&|traffic| share(traffic.control, traffic)))?;
-        let trips = [Side::First, Side::Second].map(|side| {
-            talk.round_trip(side)
-                .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
-        });
-        row("round trip, at the capture", trips)?;
+        if let Some(trips) = trips {
+            row("round trip, at the capture", trips)?;
+        }
         row("game data", both(&|traffic| share(traffic.data, traffic)))?;
         let mut opcodes: BTreeMap<u8, [Count; 2]> = BTreeMap::new();
         for (place, traffic) in [one, other].into_iter().enumerate() {
@@ -115,28 +131,33 @@ impl<W: Write> Sink for Summary<W> {
     }
 
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        let start = end.observer.conversations().map(|talk| talk.started().as_micros()).min().unwrap_or(0);
         let talks: Vec<_> =
             end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
-        let count = talks.len();
+        let is_all = talks.len() == end.observer.conversations().count();
+        let rest = if is_all { end.observer.rest().conversations } else { 0 };
+        let count = talks.len() as u64 + rest;
         writeln!(
             self.out,
-            "{}: {} packets in {} bytes, {count} conversation{}, {} GameSpy datagrams",
+            "{}: {} packets in {} bytes, {} conversation{}, {} GameSpy datagrams",
             end.name,
             thousands(end.packets),
             thousands(end.bytes),
+            thousands(count),
             if count == 1 { "" } else { "s" },
             thousands(self.gamespy)
         )?;
         if !end.skipped.is_empty() {
             writeln!(self.out, "not looked at: {}", end.skipped)?;
         }
+        if count > 1 && is_all {
+            self.totals(&end.observer.totals())?;
+        }
         for (number, talk) in talks.iter().enumerate() {
             self.conversation(number + 1, talk)?;
         }
-        self.faults(start)?;
-        if let Some(lost) = end.lost() {
-            writeln!(self.out, "\n{lost}")?;
+        self.faults(end.start)?;
+        for text in end.left_out() {
+            writeln!(self.out, "\n{text}")?;
         }
         self.out.flush()
     }

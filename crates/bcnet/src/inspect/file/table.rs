@@ -87,7 +87,11 @@ impl<R: Rows> Shows for Table<R> {
         })
     }
 
-    fn finish(&mut self, _: &End<'_>) -> io::Result<()> {
+    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+        for text in end.left_out() {
+            let findings = text.replace(',', "");
+            self.rows.row(&Row { time: end.start, kind: LEFT_OUT, findings, ..Row::default() })?;
+        }
         self.rows.finish()
     }
 }
@@ -179,6 +183,7 @@ fn clamp(len: usize) -> u32 {
 /// The kinds of rows that are no messages.
 const MALFORMED: &str = "malformed";
 const NO_DATAGRAM: &str = "none";
+const LEFT_OUT: &str = "left_out";
 
 /// Rows with commas. No value holds a comma or a quote, so none is quoted.
 pub(super) struct Csv<W> {

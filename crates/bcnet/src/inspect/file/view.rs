@@ -148,7 +148,13 @@ impl<W: Write> Shows for View<W> {
         if self.at_once { self.flush() } else { Ok(()) }
     }
 
-    fn finish(&mut self, _: &End<'_>) -> io::Result<()> {
+    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+        for text in end.left_out() {
+            match self.form {
+                Form::Json => self.json.line(|json| json.member("left_out", text.as_str())),
+                Form::Lines => writeln!(self.out, "left out: {text}")?,
+            }
+        }
         self.flush()
     }
 }

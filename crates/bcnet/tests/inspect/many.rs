@@ -1,0 +1,132 @@
+//! More conversations than anyone remembers, and captures of which little can be read.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_lab::Rng;
+
+use crate::captures::{CLIENT, HOST, Packet, RAW, directory, inspect, ip, packet, pcap, record, session};
+use crate::places::battle;
+
+/// Copies of a capture on other addresses, at the same time.
+fn copies(packets: &[Packet], count: u16) -> Vec<Packet> {
+    let mut all = Vec::new();
+    for packet in packets {
+        for copy in 0..count {
+            let other = |address: SocketAddrV4| {
+                let ([_, _, _, host], [high, low]) = (address.ip().octets(), copy.to_be_bytes());
+                SocketAddrV4::new(Ipv4Addr::new(10, 1 + high, low, host), address.port())
+            };
+            all.push(Packet { from: other(packet.from), to: other(packet.to), ..packet.clone() });
+        }
+    }
+    all
+}
+
+/// Returns all counts of a text: the totals, and how often each fault was found.
+fn counts(summary: &str) -> Vec<(String, u64)> {
+    let number = |text: &str| text.trim().trim_end_matches(',').replace(',', "").parse::<u64>().ok();
+    let mut counts = Vec::new();
+    let totals = summary.split("\n\n").find(|block| block.starts_with("all ")).expect("totals");
+    for line in totals.lines().skip(2) {
+        let (title, cells) = line.split_at(30);
+        let cells = cells.split_whitespace().filter_map(number);
+        counts.extend(cells.map(|count| (title.trim().to_owned(), count)));
+    }
+    let faults = summary.lines().filter_map(|line| line.trim_start().split_once("  "));
+    counts.extend(faults.filter_map(|(count, title)| Some((title.to_owned(), number(count)?))));
+    counts
+}
+
+#[test]
+fn what_happens_many_times_is_counted_as_often() {
+    let once: Vec<Packet> = battle(60.0, 0.05);
+    let (copied, single) = (copies(&once, 100), inspect(&pcap(&once, RAW), &["--summary"]));
+    let many = inspect(&pcap(&copied, RAW), &["--summary"]);
+    assert!(many.stdout.contains(", 300 conversations, "), "{}", &many.stdout[..200]);
+    let expected: Vec<(String, u64)> =
+        counts(&single.stdout).into_iter().map(|(title, count)| (title, count * 100)).collect();
+    assert!(expected.len() > 15, "{expected:?}");
+    assert_eq!(counts(&many.stdout), expected);
+}
+
+#[test]
+fn what_is_not_remembered_is_told_in_every_form() {
+    let page = directory("many").join("out.html");
+    let page = page.to_str().expect("UTF-8");
+    // One after the other: who is forgotten does not come back.
+    let mut copied = copies(&session(), 4100);
+    let place = |packet: &Packet| {
+        u16::from_be_bytes([packet.from.ip().octets()[1] - 1, packet.from.ip().octets()[2]])
+    };
+    copied.iter_mut().for_each(|packet| packet.at += f64::from(place(packet)) * 2.0);
+    copied.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let capture = pcap(&copied, RAW);
+    let told = "4 conversations are counted in the totals only";
+    let summary = inspect(&capture, &["--summary"]);
+    assert!(summary.stdout.contains(" 4,100 conversations, ") && summary.stdout.contains(told));
+    assert!(summary.stdout.contains("\nall 4,100 conversations\n"));
+    let first = summary.stdout.lines().filter(|line| line.contains("first: packet")).count();
+    assert!(first > 0 && !summary.stdout.contains("first: 0.000 s"), "{}", summary.stdout);
+    for form in [&["--json"][..], &["--csv"], &[], &["--report", page]] {
+        let run = inspect(&capture, form);
+        assert!(run.stderr.contains(told), "{form:?}: {}", run.stderr);
+        assert!(
+            form.contains(&page) || run.stdout.trim_end().rsplit('\n').next().expect("a line").contains(told),
+            "{form:?}"
+        );
+    }
+    let page = fs::read_to_string(page).expect("a report");
+    assert!(page.contains(told) && page.contains(" 4,100 conversations, ") && page.contains("<svg"));
+}
+
+/// The capture has kept 60 bytes of each packet: who sends large datagrams is not silent, and most is not read.
+#[test]
+fn a_short_snap_length_is_told_and_silence_is_none() {
+    let mut capture = pcap(&[], RAW);
+    for second in 0..120 {
+        let at = f64::from(second);
+        record(&mut capture, at, &ip(&packet(at, "01 01 02")), &u32::to_le_bytes);
+        let (late, known) = (at + 0.5, ip(&packet(at, "02 01 02")));
+        let large = ip(&Packet { from: CLIENT, to: HOST, bytes: vec![7; 200], at: late });
+        let frame = if second == 0 { &known } else { &large[..60] };
+        record(&mut capture, late, frame, &u32::to_le_bytes);
+    }
+    let run = inspect(&capture, &["--summary"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("119 packets could not be read, and 121 datagrams could"), "{}", run.stderr);
+    assert!(run.stdout.contains("119 packets cut short by the capture"), "{}", run.stdout);
+    assert!(!run.stdout.contains("silence") && !run.stdout.contains("timeouts"), "{}", run.stdout);
+}
+
+#[test]
+fn a_capture_of_ipv6_is_not_read_and_says_so() {
+    let mut capture = pcap(&[], RAW);
+    let mut frame = vec![0x60, 0, 0, 0, 0, 16, 17, 64];
+    frame.extend([0; 32]);
+    frame.extend([0x56, 0x55, 0x56, 0x55, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    (0..5).for_each(|at| record(&mut capture, f64::from(at), &frame, &u32::to_le_bytes));
+    let run = inspect(&capture, &["--json"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("5 packets of UDP over IPv6"), "{}", run.stderr);
+}
+
+#[test]
+fn bytes_of_anything_are_not_taken_for_gamespy() {
+    let mut rng = Rng::new(3);
+    let mut packets = session();
+    for number in 0..2000 {
+        let mut bytes: Vec<u8> = (0..rng.size(200)).map(|_| rng.below(256) as u8).collect();
+        bytes.insert(0, b'\\');
+        packets.push(Packet { bytes, ..packet(2.0 + f64::from(number) / 1e3, "02 01 02") });
+    }
+    let run = inspect(&pcap(&packets, RAW), &["--summary"]);
+    assert!(run.stdout.contains(", 1 GameSpy datagrams"), "{}", &run.stdout[..200]);
+    for text in
+        ["\\status\\", "\\info", "\\heartbeat\\22101\\gamename\\bcommander", "\\hostname\\K\u{f6}ln\\final\\"]
+    {
+        let bytes = text.chars().map(|c| c as u8).collect();
+        let run = inspect(&pcap(&[Packet { bytes, ..packet(1.0, "02 01 02") }], RAW), &["--json"]);
+        assert!(run.json()[0]["gamespy"].is_string(), "{text}");
+    }
+}
