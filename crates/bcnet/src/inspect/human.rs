@@ -115,7 +115,7 @@ fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Returns the opcode with its name, and what the payload says.
-fn payload(bytes: &[u8]) -> String {
+pub(super) fn payload(bytes: &[u8]) -> String {
     let Some(first) = bytes.first() else { return String::new() };
     let said = describe(bytes).to_string();
     let shown = said.char_indices().nth(SHOWN_CHARACTERS).and_then(|(end, _)| said.get(..end));

@@ -8,7 +8,7 @@ mod text;
 
 use std::num::NonZeroU8;
 
-use bcnet_observe::NonStock;
+use bcnet_observe::{Joined, NonStock};
 use bcnet_session::game::{self, Description, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, Role};
 
@@ -61,6 +61,7 @@ impl Json {
                 let kept = places.filter(|(_, each)| wanted(each));
                 self.array(kept, |json, (at, each)| json.message(each, explain, at));
                 self.non_stock(NonStock::of_datagram(datagram.datagram()));
+                self.joined(entry.joined);
             }
             Decoded::Message(each) => {
                 self.member("sender", ());
@@ -82,6 +83,25 @@ impl Json {
             Decoded::BadHex(BadHex { at, .. }) => self.error(*at, "hex", "bad_hex"),
             Decoded::Malformed(error) => self.error(error.at, error.field.name(), error.reason.name()),
         }
+    }
+
+    /// Payloads whose last missing part is in this datagram.
+    fn joined(&mut self, joined: &[Joined]) {
+        if joined.is_empty() {
+            return;
+        }
+        self.name("joined");
+        self.array(joined, |json, Joined { seq, parts, payload }| {
+            json.object(|json| {
+                json.member("seq", seq.0);
+                json.member("parts", *parts);
+                json.member("len", payload.len());
+                json.name("payload");
+                json.hex(payload);
+                json.name("game");
+                json.object(|json| json.game(&describe(payload)));
+            });
+        });
     }
 
     fn error(&mut self, at: usize, field: &str, reason: &str) {

@@ -16,7 +16,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use bcnet_observe::{Content, MessageBuffer, Parsed};
+use bcnet_observe::{Content, Joined, MessageBuffer, Parsed};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{Message, PeerId, Role, WireError};
 
@@ -86,6 +86,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "OUT.pcapng", conflicts_with = "files")]
     write: Option<PathBuf>,
 
+    /// Colours: `auto` has them on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    color: file::Color,
+
     #[command(flatten)]
     file: file::Options,
 }
@@ -124,6 +128,8 @@ struct Entry<'a> {
     sent_by: Option<Role>,
     comment: Option<String>,
     decoded: Decoded<'a>,
+    /// What was in parts, and is whole with this datagram.
+    joined: &'a [Joined],
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
@@ -208,6 +214,7 @@ fn show(args: &Args, mut line: Line, json: &mut Json, out: &mut impl Write) -> i
         sent_by: line.sent_by,
         comment: line.comment,
         decoded,
+        joined: &[],
     };
     if args.json {
         json::add(json, &entry, args.explain, |_| true);

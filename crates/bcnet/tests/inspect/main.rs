@@ -8,6 +8,7 @@ mod formats;
 mod joining;
 mod many;
 mod places;
+mod reading;
 mod report;
 #[path = "../run/mod.rs"]
 mod run;

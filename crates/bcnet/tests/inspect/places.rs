@@ -56,6 +56,23 @@ fn in_table(text: &str) -> Found {
     found
 }
 
+/// Returns how many findings stand in text below each packet.
+fn in_text(text: &str) -> BTreeMap<u64, usize> {
+    let (mut found, mut last) = (BTreeMap::new(), 0);
+    for line in text.lines() {
+        let packet = line.split_whitespace().next().and_then(|number| number.parse().ok());
+        let Some((_, told)) = line.split_once(" ! ").filter(|_| !line.contains("> ")) else {
+            last = packet.expect("a number");
+            continue;
+        };
+        assert_eq!(packet, Some(last), "{line}");
+        let told = told.split_once(": ").expect("who").1;
+        let count = told.split_once(' ').and_then(|(count, _)| count.parse().ok());
+        *found.entry(last).or_default() += count.unwrap_or(1);
+    }
+    found
+}
+
 fn sorted(mut found: Found) -> Found {
     found.values_mut().for_each(|names| names.sort());
     found.retain(|_, names| !names.is_empty());
@@ -70,6 +87,9 @@ fn every_finding_stands_at_its_datagram_in_every_form() {
     let count = |name: &str| expected.values().flatten().filter(|other| *other == name).count();
     assert!(count("retransmission") > 50 && count("repeated_ack") > 50 && count("stale_ack") > 500);
     assert_eq!(sorted(in_table(&inspect(&bytes, &["--csv"]).stdout)), expected);
+    let counts: BTreeMap<u64, usize> =
+        expected.iter().map(|(packet, names)| (*packet, names.len())).collect();
+    assert_eq!(in_text(&inspect(&bytes, &[]).stdout), counts);
     // What is sent again is in the datagram that is said to repeat it.
     let messages: BTreeMap<u64, &Value> = json
         .iter()

@@ -19,7 +19,7 @@ fn a_report_stands_alone() {
     let page = fs::read_to_string(&report).expect("a report");
     assert!(page.contains(shown) && !page.contains("<b>"));
     assert_eq!(page.matches("<svg").count(), 6);
-    assert!(page.contains("sent again, a second or more later"));
+    assert!(page.contains("sent again, after 1.00 s"));
     for from_elsewhere in ["http", "src=", "href=", "<script", "url("] {
         assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
     }

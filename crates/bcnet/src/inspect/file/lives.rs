@@ -1,12 +1,12 @@
 //! How often each side sent its ACKs, and how long it kept them: are they ever dropped?
 
-use bcnet_observe::{AckLives, Conversation, Side};
+use bcnet_observe::{AckLives, Conversation};
 
 use super::summary::thousands;
 
 /// Returns rows for the two sides of a conversation: a title and a cell for each.
 pub(super) fn rows(talk: &Conversation<'_>) -> Vec<(String, [String; 2])> {
-    let sides = [Side::First, Side::Second];
+    let sides = talk.sides();
     let (gone, kept) = (sides.map(|side| *talk.ack_lives(side)), sides.map(|side| talk.kept_acks(side)));
     if gone.iter().chain(&kept).all(|lives| lives.count() == 0) {
         return Vec::new();

@@ -11,6 +11,7 @@ mod hold;
 #[cfg(test)]
 mod hostile;
 mod join;
+mod lines;
 mod lives;
 mod log;
 #[cfg(feature = "parquet")]
@@ -46,10 +47,12 @@ use crate::Verdict;
 pub(crate) use each::each_datagram;
 use filter::Filter;
 use hold::HoldBack;
+pub(super) use lines::Color;
+use lines::Style;
 use progress::Progress;
 use sink::Sink;
 pub(super) use source::Packet;
-use source::{Batch, Skipped, Source, Step};
+use source::{Batch, Skipped, Source, Step, is_gamespy};
 use stories::StoryOptions;
 
 #[derive(clap::Args)]
@@ -205,7 +208,7 @@ fn sinks<'a>(
         let table = table::Table::new(table::Csv::new(out), filter, args.file.follow);
         sinks.push(Box::new(HoldBack::new(table, false)));
     } else if sinks.is_empty() || args.json {
-        let form = if args.json { view::Form::Json } else { view::Form::Lines };
+        let form = if args.json { view::Form::Json } else { view::Form::Lines(Style::of(args.color)) };
         let view = view::View::new(out, form, filter, args.file.follow).explain(args.explain);
         sinks.push(Box::new(HoldBack::new(view, args.file.follow)));
     }
@@ -454,16 +457,6 @@ impl<S: Sink> Run<S> {
 /// Returns the side that a datagram comes from, by its id.
 fn role(sender: PeerId) -> Role {
     if sender == PeerId::HOST { Role::Host } else { Role::Client }
-}
-
-/// Returns whether bytes that begin with a backslash are text of GameSpy: a key follows, and nothing moves the cursor. One of
-/// 256 datagrams of anything begins so.
-fn is_gamespy(text: &[u8]) -> bool {
-    let Some((b'\\', rest)) = text.split_first() else { return false };
-    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let key = rest.iter().take_while(|byte| is_key(byte)).count();
-    let is_closed = rest.get(key) == Some(&b'\\') && key > 0 || key == rest.len() && key > 3;
-    is_closed && !text.iter().any(u8::is_ascii_control)
 }
 
 /// What has no meaning for lines of hex.

@@ -99,7 +99,8 @@ impl Report {
             return;
         }
         page.push_str("<table><tr><th>how often<th>what<th>what it means<th>first seen</tr>");
-        for Tallied { kind, count, first, place, who } in ranked {
+        for tallied in ranked {
+            let Tallied { kind, count, first, place, who, .. } = tallied;
             let class = match kind.weight {
                 0 => "none",
                 1..=3 => "mild",
@@ -114,7 +115,7 @@ impl Report {
                 "<tr class={class}><td class=number>{}<td>{}<td>{}<td>{time:.1} s{packet}, {}</tr>",
                 thousands(*count),
                 kind.title,
-                kind.meaning,
+                tallied.meaning(),
                 escape(who)
             );
         }

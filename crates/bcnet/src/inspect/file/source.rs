@@ -216,6 +216,16 @@ impl Source {
     }
 }
 
+/// Returns whether bytes that begin with a backslash are text of GameSpy: a key follows, and nothing moves the cursor. One of
+/// 256 datagrams of anything begins so.
+pub(super) fn is_gamespy(text: &[u8]) -> bool {
+    let Some((b'\\', rest)) = text.split_first() else { return false };
+    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let key = rest.iter().take_while(|byte| is_key(byte)).count();
+    let is_closed = rest.get(key) == Some(&b'\\') && key > 0 || key == rest.len() && key > 3;
+    is_closed && !text.iter().any(u8::is_ascii_control)
+}
+
 /// Returns a datagram that a log tells of.
 pub(super) fn logged(
     number: u64,

@@ -33,7 +33,7 @@ impl<W: Write> Summary<W> {
                 .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
         });
         let traffic = sides.map(|side| talk.traffic(side));
-        self.traffic(&sides.map(|side| short_name(talk, side)), traffic, Some(trips))
+        self.traffic(&sides.map(|side| short_name(talk, side)), traffic, Some((talk, trips)))
     }
 
     fn totals(&mut self, totals: &Totals) -> io::Result<()> {
@@ -45,7 +45,7 @@ impl<W: Write> Summary<W> {
         &mut self,
         names: &[String; 2],
         [one, other]: [&Traffic; 2],
-        trips: Option<[String; 2]>,
+        talk: Option<(&Conversation<'_>, [String; 2])>,
     ) -> io::Result<()> {
         writeln!(self.out, "  {:<28}{:>22}{:>22}", "sent by", names[0], names[1])?;
         let mut row = |title: &str, cells: [String; 2]| {
@@ -57,13 +57,13 @@ impl<W: Write> Summary<W> {
         row("ACKs, of all bytes", both(&|traffic| share(traffic.acks, traffic)))?;
         row("  stale", both(&|traffic| share(traffic.stale_acks, traffic)))?;
         row("  of parts", both(&|traffic| share(traffic.fragment_acks, traffic)))?;
-        for (title, cells) in lives::rows(talk) {
+        for (title, cells) in talk.iter().flat_map(|(talk, _)| lives::rows(talk)) {
             row(&title, cells)?;
         }
         row("retransmissions", both(&|traffic| share(traffic.retransmissions, traffic)))?;
         row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
         row("control messages", both(&|traffic| share(traffic.control, traffic)))?;
-        if let Some(trips) = trips {
+        if let Some((_, trips)) = talk {
             row("round trip, at the capture", trips)?;
         }
         row("game data", both(&|traffic| share(traffic.data, traffic)))?;
@@ -102,7 +102,7 @@ impl<W: Write> Summary<W> {
                 continue;
             }
             writeln!(self.out, "\n{title}")?;
-            for Tallied { kind, count, first, place, who } in list {
+            for Tallied { kind, count, first, place, who, .. } in list {
                 writeln!(self.out, "  {:>9}  {}", thousands(*count), kind.title)?;
                 let time = first.at.as_micros().saturating_sub(start) as f64 / 1e6;
                 let place = place.map_or_else(String::new, |Evidence { number, offset }| {

@@ -1,5 +1,7 @@
 //! Findings by their kind: how often each was found, where first, and what it means.
 
+use std::time::Duration;
+
 use bcnet_observe::{Finding, Observer, RetransmitCause, What};
 
 use super::Evidence;
@@ -33,7 +35,7 @@ impl FindingKind {
             What::StuckFragments { .. } => Self::new(
                 9,
                 "stuck split messages",
-                "A large message is sent again and again, up to six minutes. The receiver answers in a form that the sender does not accept.",
+                "A large message is sent again and again, {}. The receiver answers in a form that the sender does not accept.",
             ),
             What::SequenceGap { .. } => Self::new(
                 8,
@@ -90,7 +92,7 @@ impl FindingKind {
             RetransmitCause::AckNeverSent => Self::new(
                 5,
                 "retransmissions, no ACK sent",
-                "A message was lost on the way and sent again, a second or more later. The player sees a lag.",
+                "A message was lost on the way and sent again, {}. The player sees a lag.",
             ),
             RetransmitCause::AckLost => Self::new(
                 4,
@@ -100,7 +102,7 @@ impl FindingKind {
             RetransmitCause::AckLate => Self::new(
                 4,
                 "retransmissions, ACK late",
-                "The acknowledgement needed more than a second. The connection is slow or the game was busy.",
+                "The acknowledgement came too late: the message was sent again {}. The connection is slow or the game was busy.",
             ),
             RetransmitCause::ReceiverLeft => Self::new(
                 0,
@@ -109,6 +111,11 @@ impl FindingKind {
             ),
         }
     }
+}
+
+/// Returns how several findings of this kind are called.
+pub(super) const fn title(what: &What) -> &'static str {
+    FindingKind::of(what).title
 }
 
 /// A kind of finding with how often it was found, and where first.
@@ -120,6 +127,43 @@ pub(super) struct Tallied {
     pub(super) place: Option<Evidence>,
     /// Who did it first.
     pub(super) who: String,
+    /// The shortest and the longest time that was measured, if it is of a kind that takes time.
+    times: Option<[Duration; 2]>,
+}
+
+impl Tallied {
+    /// Returns what it means, with what was measured.
+    pub(super) fn meaning(&self) -> String {
+        let [least, most] = self.times.unwrap_or_default().map(|time| time.as_secs_f64());
+        let measured = if most - least < 0.005 {
+            format!("after {least:.2} s")
+        } else {
+            format!("after {least:.2} to {most:.2} s")
+        };
+        self.kind.meaning.replace("{}", &measured)
+    }
+}
+
+/// Returns how long it took, if it is of a kind that takes time: of a message that is sent again, until the first repeat.
+const fn time_of(what: &What) -> Option<Duration> {
+    match what {
+        What::Retransmission { times: 2, after, .. } => Some(*after),
+        What::StuckFragments { age, .. } => Some(*age),
+        What::Retransmission { .. }
+        | What::StaleAck { .. }
+        | What::RepeatedAck { .. }
+        | What::ClosedGate { .. }
+        | What::DuplicateDelivery { .. }
+        | What::Starvation { .. }
+        | What::SequenceGap { .. }
+        | What::UnknownType(_)
+        | What::Malformed(_)
+        | What::NonStock(_)
+        | What::AcksOnce
+        | What::Silence { .. }
+        | What::Timeout { .. }
+        | What::CaptureLoss(_) => None,
+    }
 }
 
 /// All findings by kind. There are few kinds, and the commonest comes early.
@@ -131,11 +175,16 @@ impl Tally {
         let kind = FindingKind::of(&finding.what);
         if let Some(known) = self.0.iter_mut().find(|known| known.kind.title == kind.title) {
             known.count += 1;
+            if let Some(time) = time_of(&finding.what) {
+                let [least, most] = known.times.unwrap_or([time; 2]);
+                known.times = Some([least.min(time), most.max(time)]);
+            }
             return;
         }
         let conversation = observer.conversation(finding.conversation);
         let who = conversation.map(|conversation| side_name(&conversation, finding.side)).unwrap_or_default();
-        self.0.push(Tallied { kind, count: 1, first: *finding, place, who });
+        let times = time_of(&finding.what).map(|time| [time; 2]);
+        self.0.push(Tallied { kind, count: 1, first: *finding, place, who, times });
     }
 
     /// Returns the heaviest first.

@@ -1,28 +1,30 @@
-//! Every message on its own line, for a person or as JSON, with what was found in it.
+//! Every datagram, for a person or as JSON, with what was found in it.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, NO_MARK, NonStock, Parsed, What};
-use bcnet_transport::wire::{PeerId, Role, WireError};
+use bcnet_observe::{Finding, Joined, NO_MARK, PartJoiner, What};
+use bcnet_transport::wire::Role;
 
 use super::filter::Filter;
 use super::hold::{self, Loose, Shown, Shows};
+use super::lines::{Lines, Style};
 use super::{End, Evidence, Packet, role};
 use crate::inspect::json::{self, Json, Word};
-use crate::inspect::{Decoded, Entry, Position, explain, human, latin1};
+use crate::inspect::{Decoded, Entry, Position};
 
 /// How messages are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
-    Lines,
+    Lines(Style),
     Json,
 }
 
 pub(super) struct View<W> {
     out: W,
-    form: Form,
+    /// None for JSON.
+    lines: Option<Lines>,
+    parts: PartJoiner,
     filter: Filter,
     /// Whether each datagram is to be seen at once.
     at_once: bool,
@@ -34,7 +36,20 @@ pub(super) struct View<W> {
 
 impl<W: Write> View<W> {
     pub(super) fn new(out: W, form: Form, filter: Filter, at_once: bool) -> Self {
-        Self { out, form, filter, at_once, start: None, json: Json::default(), explain: false }
+        let lines = match form {
+            Form::Lines(style) => Some(Lines::new(style)),
+            Form::Json => None,
+        };
+        Self {
+            out,
+            lines,
+            parts: PartJoiner::default(),
+            filter,
+            at_once,
+            start: None,
+            json: Json::default(),
+            explain: false,
+        }
     }
 
     /// Names each field, if that is wanted.
@@ -53,89 +68,53 @@ impl<W: Write> View<W> {
         micros.saturating_sub(self.start.unwrap_or(micros)) as f64 / 1e6
     }
 
-    fn datagram(&mut self, packet: &Packet, datagram: &Parsed<'_>) -> io::Result<()> {
-        if self.form == Form::Json {
-            let decoded = Decoded::Datagram(*datagram);
-            return self.json(packet, Some(role(datagram.sender())), decoded);
-        }
-        let head = self.head(packet, datagram.sender());
-        let odd = human::odd(NonStock::of_datagram(datagram.datagram()));
-        let mut comment = comment(packet);
-        let mut next = explain::DATAGRAM_HEADER;
-        for message in datagram.messages() {
-            let at = next;
-            next += message.wire_len();
-            if self.filter.wants_message(message) {
-                writeln!(self.out, "{head}{}{odd}{comment}", human::message(message))?;
-                human::fields(&mut self.out, message, at, self.explain)?;
-                comment.clear();
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns what stands in front of each message.
-    fn head(&self, packet: &Packet, sender: PeerId) -> String {
-        let mark = if sender == PeerId::HOST { "S>" } else { "C>" };
-        let Packet { number, from, to, time, .. } = packet;
-        let time = self.since(time.as_micros());
-        format!("{number:>6} {time:>11.6} {mark} {from} > {to}  ")
-    }
-
-    fn json(&mut self, packet: &Packet, sent_by: Option<Role>, decoded: Decoded<'_>) -> io::Result<()> {
-        let entry = Entry { position: Position::Packet(packet), sent_by, comment: None, decoded };
+    fn json(
+        &mut self,
+        packet: &Packet,
+        sent_by: Option<Role>,
+        decoded: Decoded<'_>,
+        joined: &[Joined],
+    ) -> io::Result<()> {
+        let entry = Entry { position: Position::Packet(packet), sent_by, comment: None, decoded, joined };
         let filter = &self.filter;
         json::add(&mut self.json, &entry, self.explain, |message| filter.wants_message(message));
         self.json.write_many(&mut self.out)
     }
 
-    fn gamespy(&mut self, packet: &Packet, text: &[u8]) -> io::Result<()> {
-        if self.form == Form::Json {
-            return self.json(packet, None, Decoded::GameSpy(text));
-        }
-        let (size, shown) = (human::count(text), human::printable(&latin1(text)));
-        self.line(packet, format_args!("gamespy {size}: {shown}"))
-    }
-
-    fn malformed(&mut self, packet: &Packet, error: WireError) -> io::Result<()> {
-        if self.form == Form::Json {
-            return self.json(packet, None, Decoded::Malformed(error));
-        }
-        self.line(packet, format_args!("error: {error}"))
-    }
-
-    /// A packet of which nothing tells who sent it.
-    fn line(&mut self, packet: &Packet, shown: fmt::Arguments<'_>) -> io::Result<()> {
-        let Packet { number, from, to, time, .. } = packet;
-        let time = self.since(time.as_micros());
-        writeln!(self.out, "{number:>6} {time:>11.6}    {from} > {to}  {shown}{}", comment(packet))
-    }
-
-    fn finding(&mut self, finding: &Finding, place: Option<Evidence>) -> io::Result<()> {
-        if self.form == Form::Json {
-            self.json.line(|json| add_finding(json, finding, place));
-            return self.json.write_many(&mut self.out);
-        }
-        let time = self.since(finding.at.as_micros());
-        let number = if finding.mark == NO_MARK { String::new() } else { finding.mark.to_string() };
-        writeln!(self.out, "{number:>6} {time:>11.6} ! {}: {}", finding.by, finding.what)
+    fn json_finding(&mut self, finding: &Finding, place: Option<Evidence>) -> io::Result<()> {
+        self.json.line(|json| add_finding(json, finding, place));
+        self.json.write_many(&mut self.out)
     }
 }
 
 impl<W: Write> Shows for View<W> {
-    fn show(&mut self, Shown { packet, what, findings }: &Shown<'_>) -> io::Result<()> {
+    fn show(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+        let Shown { packet, what, findings } = shown;
         let start = *self.start.get_or_insert(packet.time.as_micros());
+        let mut joined = Vec::new();
+        if let hold::What::Datagram(datagram, talk) = what {
+            let add = |message| self.parts.add(talk.id, talk.side, message);
+            joined.extend(datagram.messages().iter().filter_map(add));
+        }
         if !self.filter.wants_shown(packet, what, findings, start) {
             return Ok(());
         }
-        match what {
-            hold::What::Datagram(datagram, _) => self.datagram(packet, datagram)?,
-            hold::What::GameSpy(text) => self.gamespy(packet, text)?,
-            hold::What::Malformed(error, _) => self.malformed(packet, *error)?,
-        }
-        let place = Evidence { number: packet.number, offset: packet.offset };
-        for finding in *findings {
-            self.finding(finding, Some(place))?;
+        let since = self.since(packet.time.as_micros());
+        if let Some(lines) = &mut self.lines {
+            lines.datagram(&mut self.out, shown, &joined, since, (&self.filter, self.explain))?;
+        } else {
+            match what {
+                hold::What::Datagram(datagram, _) => {
+                    let decoded = Decoded::Datagram(**datagram);
+                    self.json(packet, Some(role(datagram.sender())), decoded, &joined)?;
+                }
+                hold::What::GameSpy(text) => self.json(packet, None, Decoded::GameSpy(text), &[])?,
+                hold::What::Malformed(error, _) => {
+                    self.json(packet, None, Decoded::Malformed(*error), &[])?;
+                }
+            }
+            let place = Evidence { number: packet.number, offset: packet.offset };
+            findings.iter().try_for_each(|finding| self.json_finding(finding, Some(place)))?;
         }
         if self.at_once { self.flush() } else { Ok(()) }
     }
@@ -144,24 +123,23 @@ impl<W: Write> Shows for View<W> {
         if !self.filter.wants_loose(loose, self.start.unwrap_or(0)) {
             return Ok(());
         }
-        self.finding(&loose.finding, loose.place)?;
+        let since = self.since(loose.finding.at.as_micros());
+        match &self.lines {
+            Some(lines) => lines.loose(&mut self.out, loose, since)?,
+            None => self.json_finding(&loose.finding, loose.place)?,
+        }
         if self.at_once { self.flush() } else { Ok(()) }
     }
 
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
         for text in end.left_out() {
-            match self.form {
-                Form::Json => self.json.line(|json| json.member("left_out", text.as_str())),
-                Form::Lines => writeln!(self.out, "left out: {text}")?,
+            match &self.lines {
+                None => self.json.line(|json| json.member("left_out", text.as_str())),
+                Some(_) => writeln!(self.out, "left out: {text}")?,
             }
         }
         self.flush()
     }
-}
-
-/// Returns what stands behind the first message of a packet that has a comment.
-fn comment(packet: &Packet) -> String {
-    packet.comment.as_deref().map(|text| format!("  # {}", human::printable(text))).unwrap_or_default()
 }
 
 /// The members of a finding.

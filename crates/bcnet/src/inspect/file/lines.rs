@@ -1,0 +1,278 @@
+//! Datagrams for a person who reads: a line for each message, the ACKs of a datagram on one, what was found in it together.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write};
+use std::net::SocketAddrV4;
+
+use bcnet_observe::{Finding, Joined, NO_MARK, NonStock, Parsed};
+use bcnet_transport::wire::{Body, Message, MessageId, PeerId};
+
+use super::filter::Filter;
+use super::hold::{Loose, Shown, What};
+use super::tally::title;
+use super::{Evidence, Packet};
+use crate::inspect::{explain, human, latin1};
+
+/// Whether lines have colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::inspect) enum Color {
+    /// If they go to a terminal, and NO_COLOR is not set.
+    Auto,
+    Always,
+    Never,
+}
+
+/// What is to be known of where lines go.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Style {
+    pub(super) color: bool,
+    /// As many columns as a line may have.
+    pub(super) width: Option<usize>,
+}
+
+impl Style {
+    /// Returns how lines look where standard output goes.
+    pub(super) fn of(color: Color) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let color = match color {
+            Color::Auto => is_terminal && !no_color,
+            Color::Always => true,
+            Color::Never => false,
+        };
+        let size = terminal_size::terminal_size().filter(|_| is_terminal);
+        Self { color, width: size.map(|(terminal_size::Width(columns), _)| columns.into()) }
+    }
+}
+
+/// Writes lines.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    style: Style,
+    /// The names of players, by their host and their id.
+    names: BTreeMap<(SocketAddrV4, u8), String>,
+}
+
+impl Lines {
+    pub(super) fn new(style: Style) -> Self {
+        Self { style, names: BTreeMap::new() }
+    }
+
+    /// Writes one datagram with what was found in it; `since` is its time from the beginning.
+    pub(super) fn datagram(
+        &mut self,
+        out: &mut impl Write,
+        shown: &Shown<'_>,
+        joined: &[Joined],
+        since: f64,
+        (filter, explain): (&Filter, bool),
+    ) -> io::Result<()> {
+        let Shown { packet, what, findings } = shown;
+        match what {
+            What::Datagram(datagram, _) => {
+                let head = self.head(packet, Some(datagram.sender()), since);
+                self.messages(out, &head, packet, datagram, (filter, explain))?;
+                for Joined { seq, parts, payload } in joined {
+                    let said = human::payload(payload);
+                    self.line(
+                        out,
+                        &head,
+                        &format!("joined game {seq}, {} bytes in {parts} parts{said}", payload.len()),
+                        PLAIN,
+                    )?;
+                }
+                self.learn(packet, datagram);
+            }
+            What::GameSpy(text) => {
+                let (size, said) = (human::count(text), human::printable(&latin1(text)));
+                let head = self.head(packet, None, since);
+                self.line(out, &head, &format!("gamespy {size}: {said}{}", comment(packet)), PLAIN)?;
+            }
+            What::Malformed(error, _) => {
+                let head = self.head(packet, None, since);
+                self.line(out, &head, &format!("error: {error}{}", comment(packet)), FAULT)?;
+            }
+        }
+        for group in grouped(findings) {
+            self.found(out, &group, since)?;
+        }
+        Ok(())
+    }
+
+    fn messages(
+        &self,
+        out: &mut impl Write,
+        head: &str,
+        packet: &Packet,
+        datagram: &Parsed<'_>,
+        (filter, explain): (&Filter, bool),
+    ) -> io::Result<()> {
+        let odd = human::odd(NonStock::of_datagram(datagram.datagram()));
+        let mut comment = comment(packet);
+        let mut next = explain::DATAGRAM_HEADER;
+        let places = datagram.messages().iter().map(|message| {
+            let at = next;
+            next += message.wire_len();
+            (at, message)
+        });
+        let wanted: Vec<_> = places.filter(|(_, message)| filter.wants_message(message)).collect();
+        // Whoever wants every field wants every ACK.
+        let acks: Vec<MessageId> =
+            wanted.iter().filter(|_| !explain).filter_map(|(_, message)| plain_ack(message)).collect();
+        let mut folded = false;
+        for (at, message) in wanted {
+            let text = match plain_ack(message) {
+                Some(_) if acks.len() > 1 && folded => continue,
+                Some(_) if acks.len() > 1 => {
+                    folded = true;
+                    format!("{} acks: {}", acks.len(), ranges(&acks))
+                }
+                _ => human::message(message),
+            };
+            self.line(out, head, &format!("{text}{odd}{comment}"), PLAIN)?;
+            human::fields(out, message, at, explain)?;
+            comment.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes something that stands at no datagram.
+    pub(super) fn loose(
+        &self,
+        out: &mut impl Write,
+        Loose { finding, place, .. }: &Loose,
+        since: f64,
+    ) -> io::Result<()> {
+        let number = place.map_or(finding.mark, |Evidence { number, .. }| number);
+        self.found(out, &[&Finding { mark: number, ..*finding }], since)
+    }
+
+    /// Writes findings of one kind by one side.
+    fn found(&self, out: &mut impl Write, group: &[&Finding], since: f64) -> io::Result<()> {
+        let [first, rest @ ..] = group else { return Ok(()) };
+        let number = if first.mark == NO_MARK { String::new() } else { first.mark.to_string() };
+        let head = format!("{number:>6} {since:>11.6} ! ");
+        let ids: Vec<MessageId> = group.iter().filter_map(|finding| finding.what.message()).collect();
+        let text = match rest {
+            [] => format!("{}: {}", first.by, first.what),
+            _ => format!("{}: {} {}: {}", first.by, group.len(), title(&first.what), ranges(&ids)),
+        };
+        self.line(out, &head, &text, if first.what.is_fault() { FAULT } else { QUIET })
+    }
+
+    /// Returns what stands in front of each message.
+    fn head(&self, packet: &Packet, sender: Option<PeerId>, since: f64) -> String {
+        let mark = match sender {
+            Some(PeerId::HOST) => "S>",
+            Some(_) => "C>",
+            None => "  ",
+        };
+        let Packet { number, from, to, .. } = packet;
+        let (host, id) = if sender == Some(PeerId::HOST) { (from, None) } else { (to, sender) };
+        let name = id.and_then(|id| self.names.get(&(*host, id.0)));
+        let name = name.map(|name| format!("{name} ")).unwrap_or_default();
+        format!("{number:>6} {since:>11.6} {mark} {name}{from} > {to}  ")
+    }
+
+    /// A host tells the names of its players.
+    fn learn(&mut self, packet: &Packet, datagram: &Parsed<'_>) {
+        let host = if datagram.sender() == PeerId::HOST { packet.from } else { packet.to };
+        for message in datagram.messages() {
+            if let Message::Control(control) = message
+                && let Body::Identity { peer, name, .. } = control.body
+                && self.names.len() < MAX_NAMES
+            {
+                self.names.insert((host, peer.0), human::printable(&name.to_string()));
+            }
+        }
+    }
+
+    /// Writes one line, no wider than it may be.
+    fn line(&self, out: &mut impl Write, head: &str, text: &str, color: &str) -> io::Result<()> {
+        let whole = format!("{head}{text}");
+        let end = self.style.width.and_then(|width| whole.char_indices().nth(width.max(MIN_WIDTH)));
+        let (shown, more) = match end {
+            Some((_, _)) => {
+                let width = self.style.width.unwrap_or(MIN_WIDTH).max(MIN_WIDTH);
+                (whole.chars().take(width - 1).collect::<String>(), "…")
+            }
+            None => (whole, ""),
+        };
+        if !self.style.color {
+            return writeln!(out, "{shown}{more}");
+        }
+        let (dim, bright) = shown.split_at_checked(head.len()).unwrap_or((&shown, ""));
+        writeln!(out, "{QUIET}{dim}{RESET}{color}{bright}{more}{RESET}")
+    }
+}
+
+/// Findings by kind and by who did it, each kind where its first was.
+fn grouped(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for finding in findings {
+        let same = |group: &&mut Vec<&Finding>| {
+            group.first().is_some_and(|first| {
+                first.by == finding.by
+                    && title(&first.what) == title(&finding.what)
+                    && finding.what.message().is_some()
+            })
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
+}
+
+/// Returns what an ACK acknowledges, if there is nothing else to say of it.
+fn plain_ack(message: &Message<'_>) -> Option<MessageId> {
+    match message {
+        Message::Ack(ack) if NonStock::of(message).is_empty() => Some(ack.id),
+        Message::Ack(_) | Message::Keepalive | Message::Control(_) | Message::Data(_) => None,
+    }
+}
+
+/// `control 0, game 3-7 9, 12/0-2`: numbers in a row are told together, parts of one number too.
+fn ranges(ids: &[MessageId]) -> String {
+    let mut text = String::new();
+    let mut rest = ids;
+    let mut channel = None;
+    while let [first, ..] = rest {
+        let next = |a: &MessageId, b: &MessageId| {
+            let of_parts =
+                a.part.zip(b.part).is_some_and(|(one, other)| a.seq == b.seq && one.wrapping_add(1) == other);
+            let whole = a.part.is_none() && b.part.is_none() && a.seq.next() == b.seq;
+            a.channel == b.channel && (of_parts || whole)
+        };
+        let run = 1 + rest.windows(2).take_while(|pair| next(&pair[0], &pair[1])).count();
+        let gap = if text.is_empty() { "" } else { " " };
+        if channel != Some(first.channel) {
+            let _ = write!(text, "{gap}{}", first.channel);
+        }
+        channel = Some(first.channel);
+        let _ = match first.part {
+            Some(part) => write!(text, " {}/{part}", first.seq.0),
+            None => write!(text, " {}", first.seq.0),
+        };
+        if let Some(last) = rest.get(run - 1).filter(|_| run > 1) {
+            let _ = write!(text, "-{}", last.part.map_or(last.seq.0, u16::from));
+        }
+        rest = &rest[run..];
+    }
+    text
+}
+
+/// Returns what stands behind the first message of a packet that has a comment.
+fn comment(packet: &Packet) -> String {
+    packet.comment.as_deref().map(|text| format!("  # {}", human::printable(text))).unwrap_or_default()
+}
+
+const PLAIN: &str = "";
+const QUIET: &str = "\x1b[2m";
+const FAULT: &str = "\x1b[31m";
+const RESET: &str = "\x1b[0m";
+/// Narrower terminals wrap.
+const MIN_WIDTH: usize = 60;
+const MAX_NAMES: usize = 4096;
