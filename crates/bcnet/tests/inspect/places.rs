@@ -67,7 +67,9 @@ fn in_text(text: &str) -> BTreeMap<u64, usize> {
         };
         assert_eq!(packet, Some(last), "{line}");
         let told = told.split_once(": ").expect("who").1;
-        let count = told.split_once(' ').and_then(|(count, _)| count.parse().ok());
+        // Several share a line that ends with their numbers; the text of one may begin with a number as well.
+        let is_group = [": game ", ": control "].iter().any(|numbers| told.contains(numbers));
+        let count = told.split_once(' ').filter(|_| is_group).and_then(|(count, _)| count.parse().ok());
         *found.entry(last).or_default() += count.unwrap_or(1);
     }
     found
