@@ -220,4 +220,4 @@ impl<S: Shows> Sink for HoldBack<S> {
 /// seconds is missing.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// So much may wait.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 2 << 20;
