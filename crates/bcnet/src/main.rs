@@ -14,6 +14,7 @@ mod ctl;
 mod double_click;
 mod event_loop;
 mod file;
+mod histogram;
 mod inspect;
 mod join;
 mod lab;

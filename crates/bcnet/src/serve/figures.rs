@@ -6,65 +6,8 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
-/// How many of a kind took how long, to within an eighth. Its memory does not grow.
-#[derive(Debug, Clone)]
-pub(super) struct Histogram {
-    counts: [u32; BUCKETS],
-    all: u64,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { counts: [0; BUCKETS], all: 0 }
-    }
-}
-
-impl Histogram {
-    /// So many took so long.
-    pub(super) fn add(&mut self, time: Duration, count: u32) {
-        let bucket = bucket(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        self.counts[bucket] = self.counts[bucket].saturating_add(count);
-        self.all += u64::from(count);
-    }
-
-    /// Returns what this share of all did not exceed, if there were any.
-    pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
-        let wanted = ((self.all as f64 * share).ceil() as u64).clamp(1, self.all.max(1));
-        let mut seen = 0;
-        let reaches = |count: &u32| {
-            seen += u64::from(*count);
-            seen >= wanted
-        };
-        self.counts.iter().position(reaches).map(|bucket| Duration::from_micros(middle(bucket)))
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count = count.saturating_add(*more);
-        }
-        self.all += other.all;
-    }
-}
-
-/// Returns which of the buckets a number of microseconds belongs to: eight for each power of two.
-fn bucket(micros: u64) -> usize {
-    if micros < EIGHTHS {
-        return micros as usize;
-    }
-    let power = u64::from(micros.ilog2());
-    let eighth = (micros >> (power - 3)) % EIGHTHS;
-    (((power - 2) * EIGHTHS + eighth) as usize).min(BUCKETS - 1)
-}
-
-/// Returns the middle of a bucket, in microseconds.
-const fn middle(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    if bucket < EIGHTHS {
-        return bucket;
-    }
-    let width = 1 << (bucket / EIGHTHS - 1);
-    (EIGHTHS + bucket % EIGHTHS) * width + width / 2
-}
+/// How long things took, to within an eighth.
+type Histogram = crate::histogram::Histogram<3>;
 
 /// A histogram of the last one or two minutes, and one of all since it was asked for.
 #[derive(Debug, Default)]
@@ -77,7 +20,8 @@ struct Recent {
 impl Recent {
     fn turn_over(&mut self) {
         self.since_asked.merge(&self.latest);
-        self.before = std::mem::take(&mut self.latest);
+        std::mem::swap(&mut self.before, &mut self.latest);
+        self.latest.clear();
     }
 
     fn last(&self) -> Quantiles {
@@ -101,7 +45,7 @@ pub(super) struct Quantiles {
 
 impl Quantiles {
     fn of(histogram: &Histogram) -> Self {
-        let [p50, p99] = [0.5, 0.99].map(|share| histogram.quantile(share).filter(|_| histogram.all > 0));
+        let [p50, p99] = [0.5, 0.99].map(|share| (histogram.count() > 0).then(|| histogram.quantile(share)));
         Self { p50, p99 }
     }
 }
@@ -153,7 +97,7 @@ pub(super) struct Figures {
 impl Figures {
     /// So many datagrams were passed on so long after they had arrived.
     pub(super) fn add_delay(&mut self, delay: Duration, count: u32) {
-        self.delay.latest.add(delay, count);
+        self.delay.latest.add(delay, count.into());
     }
 
     /// Returns whether it is time for [`sample`](Self::sample).
@@ -230,9 +174,6 @@ impl Figures {
 
 /// The headers of IPv4 and UDP of each datagram, in bytes.
 const HEADERS: u64 = 28;
-const EIGHTHS: u64 = 8;
-/// Enough for a minute.
-const BUCKETS: usize = 200;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Those of a minute.
 const MAX_TRIPS: usize = 60;
@@ -241,20 +182,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_are_within_an_eighth_and_in_order() {
-        let mut last = 0;
-        for micros in (0..3000).chain([1 << 20, (1 << 26) - 1, 1 << 40, u64::MAX]) {
-            let bucket = bucket(micros);
-            assert!(bucket >= last && bucket < BUCKETS, "{micros}");
-            last = bucket;
-            if micros < 1 << 26 {
-                let apart = middle(bucket).abs_diff(micros);
-                assert!(apart * 16 <= micros.max(1), "{micros} is {}", middle(bucket));
-            }
-        }
-    }
 
     #[test]
     fn quantiles_are_those_of_what_was_added() {

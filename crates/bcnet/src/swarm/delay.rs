@@ -10,7 +10,7 @@ use bcnet_session::game::{Detail, EventNumber, Message, Opcode};
 use bcnet_transport::wire::{MessageId, Seq};
 use serde_json::{Value, json};
 
-use super::histogram::Histogram;
+use super::Histogram;
 
 /// From one player to another through the server, by what was said.
 #[derive(Debug, Default)]
@@ -110,12 +110,12 @@ impl Join {
             self.waited += at.saturating_sub(self.answered);
         }
         if step == Some(Opcode::GAME_INIT) {
-            joins.load.add(at.saturating_sub(asked));
+            joins.load.add(at.saturating_sub(asked), 1);
         }
         if is_listed {
             self.asked = None;
-            joins.lobby.add(at.saturating_sub(asked));
-            joins.waiting.add(self.waited);
+            joins.lobby.add(at.saturating_sub(asked), 1);
+            joins.waiting.add(self.waited, 1);
         }
     }
 }

@@ -232,7 +232,7 @@ impl Field {
         if is_frame {
             self.totals.frames += 1;
             self.totals.late_frames += u64::from(now.since(seat.frame) > LATE);
-            self.totals.lateness.add(now.since(seat.frame));
+            self.totals.lateness.add(now.since(seat.frame), 1);
             // A frame that comes late does not put off those behind it, unless it is very late.
             let start = if now.since(seat.frame) > LATE { now } else { seat.frame };
             let jittered = FRAME + JITTER.mul_f64(self.rng.share());

@@ -6,7 +6,6 @@
 mod check;
 mod delay;
 mod field;
-mod histogram;
 mod ledger;
 mod payload;
 mod plan;
@@ -32,11 +31,13 @@ use crate::lookup;
 use crate::query;
 use delay::Delays;
 use field::{Field, FrameMode, LinkConditions};
-use histogram::Histogram;
 use plan::TrafficProfile;
 use player::{Player, PlayerOptions};
 use report::{Cpu, Live, Usage};
 use yardstick::Echoed;
+
+/// How long things took, to within three in a hundred.
+type Histogram = crate::histogram::Histogram<5>;
 
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -8,9 +8,9 @@ use bcnet_transport::Time;
 use serde_json::{Value, json};
 
 use super::Args;
+use super::Histogram;
 use super::delay::Joins;
 use super::field::Field;
-use super::histogram::Histogram;
 use super::totals::SwarmTotals;
 use super::yardstick::Echoed;
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::Histogram;
 use super::delay::{Delays, Joins};
-use super::histogram::Histogram;
 
 /// Counts of all players together.
 #[derive(Debug, Default)]

@@ -11,8 +11,8 @@ use bcnet_lab::Rng;
 use bcnet_transport::Time;
 use bcnet_udp::{Batch, Head, Received, wall_now};
 
+use super::Histogram;
 use super::field::Field;
-use super::histogram::Histogram;
 use super::totals::Datagrams;
 
 /// What came of it.
@@ -56,7 +56,7 @@ pub(super) fn run(
                 echoed.received += 1;
                 if let Some((left, arrived)) = bytes.first_chunk().zip(noted) {
                     let left = Duration::from_nanos(u64::from_le_bytes(*left));
-                    echoed.delays.add(arrived.saturating_sub(left));
+                    echoed.delays.add(arrived.saturating_sub(left), 1);
                 }
             }
             if !matches!(received, Ok(Received::More)) {

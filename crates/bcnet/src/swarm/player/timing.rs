@@ -80,7 +80,7 @@ impl Player {
                         None => ledger.left(&playing.1, slot, payload),
                     });
                     if let Some((left, opcode)) = left.zip(Opcode::of(payload)) {
-                        totals.delays.of(opcode).add(at.saturating_sub(left));
+                        totals.delays.of(opcode).add(at.saturating_sub(left), 1);
                     }
                 }
                 State::Away(_) | State::Leaving | State::Gone => {}

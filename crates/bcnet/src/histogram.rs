@@ -1,0 +1,134 @@
+//! How often which time was measured, in bounded memory.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Counts of times: each power of two of microseconds has two to the power of `BITS` buckets of one width.
+///
+/// It takes as many as the longest time needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Histogram<const BITS: u32> {
+    buckets: Vec<u64>,
+    count: u64,
+    max: Duration,
+}
+
+impl<const BITS: u32> Histogram<BITS> {
+    /// So many took so long.
+    pub(crate) fn add(&mut self, time: Duration, count: u64) {
+        let place = place(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), BITS);
+        if self.buckets.len() <= place {
+            self.buckets.resize(place + 1, 0);
+        }
+        self.buckets[place] += count;
+        self.count += count;
+        self.max = self.max.max(time);
+    }
+
+    /// Adds all that another has counted.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if self.buckets.len() < other.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (count, others) in self.buckets.iter_mut().zip(&other.buckets) {
+            *count += others;
+        }
+        self.count += other.count;
+        self.max = self.max.max(other.max);
+    }
+
+    /// Forgets all, and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        self.buckets.fill(0);
+        (self.count, self.max) = (0, Duration::ZERO);
+    }
+
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) const fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// Returns the time that this share of all did not exceed, to within the width of a bucket; zero if there is none.
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
+        let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        let place = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        place.map_or(Duration::ZERO, |place| Duration::from_micros(upper(place, BITS)).min(self.max))
+    }
+
+    /// For scripts: microseconds.
+    pub(crate) fn json(&self) -> Value {
+        let micros = |time: Duration| time.as_micros() as u64;
+        json!({
+            "count": self.count,
+            "p50": micros(self.quantile(0.5)),
+            "p95": micros(self.quantile(0.95)),
+            "p99": micros(self.quantile(0.99)),
+            "max": micros(self.max),
+        })
+    }
+}
+
+/// Returns the bucket of a number: itself if it is small, otherwise its length in bits and its leading ones.
+const fn place(micros: u64, bits: u32) -> usize {
+    let shift = (u64::BITS - micros.leading_zeros()).saturating_sub(bits + 1);
+    ((shift as u64) << bits) as usize + (micros >> shift) as usize
+}
+
+/// Returns the largest number of a bucket.
+const fn upper(place: usize, bits: u32) -> u64 {
+    let place = place as u64;
+    let shift = (place >> bits).saturating_sub(1);
+    let lead = place - (shift << bits);
+    (lead << shift) + ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_bucket_that_is_not_far_from_it() {
+        let large = (13..64).flat_map(|bits| [(1 << bits) - 1, 1 << bits, 3 << (bits - 1)]);
+        let numbers: Vec<u64> = (0..5000).chain(large).collect();
+        for bits in [3, 5] {
+            let mut last = 0;
+            for &micros in &numbers {
+                let place = place(micros, bits);
+                assert!(place >= last, "{micros}");
+                last = place;
+                let upper = upper(place, bits);
+                assert!(
+                    upper >= micros && upper - micros <= micros >> bits,
+                    "{micros} is in a bucket up to {upper}"
+                );
+            }
+            assert_eq!(upper(place(u64::MAX, bits), bits), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_a_sorted_list() {
+        let mut histogram = Histogram::<5>::default();
+        assert_eq!((histogram.quantile(0.5), histogram.max()), (Duration::ZERO, Duration::ZERO));
+        (1..=1000).for_each(|millis| histogram.add(Duration::from_millis(millis), 1));
+        for (share, millis) in [(0.5, 500.0), (0.95, 950.0), (0.99, 990.0), (1.0, 1000.0)] {
+            let found = histogram.quantile(share).as_secs_f64() * 1e3;
+            assert!((millis..=millis * 1.032).contains(&found), "{share}: {found}");
+        }
+        let mut both = Histogram::<5>::default();
+        both.add(Duration::from_secs(3), 1);
+        both.merge(&histogram);
+        assert_eq!((both.count(), both.max()), (1001, Duration::from_secs(3)));
+        assert_eq!(both.quantile(1.0), Duration::from_secs(3));
+        both.clear();
+        assert_eq!((both.count(), both.quantile(0.5)), (0, Duration::ZERO));
+    }
+}
