@@ -235,6 +235,39 @@ impl What {
         }
     }
 
+    /// Returns how long it took or lasted and how that time is called, if it is of a kind that takes time.
+    #[must_use]
+    pub const fn time(&self) -> Option<(&'static str, Duration)> {
+        match self {
+            Self::StaleAck { age, .. } | Self::StuckFragments { age, .. } => Some(("age", *age)),
+            Self::Retransmission { after, .. } => Some(("after", *after)),
+            Self::ClosedGate { waited, .. } => Some(("waited", *waited)),
+            Self::Silence { lasted } | Self::Timeout { lasted } => Some(("lasted", *lasted)),
+            Self::RepeatedAck { .. }
+            | Self::DuplicateDelivery { .. }
+            | Self::Starvation { .. }
+            | Self::SequenceGap { .. }
+            | Self::UnknownType(_)
+            | Self::Malformed(_)
+            | Self::NonStock(_)
+            | Self::AcksOnce
+            | Self::CaptureLoss(_) => None,
+        }
+    }
+
+    /// Returns which sending it is about, or how many there were, if it is about sendings.
+    #[must_use]
+    pub const fn times(&self) -> Option<u32> {
+        if let Self::StaleAck { times, .. }
+        | Self::Retransmission { times, .. }
+        | Self::RepeatedAck { times, .. } = self
+        {
+            Some(*times)
+        } else {
+            None
+        }
+    }
+
     /// Returns whether the message that it names is that of an ACK which its side has sent.
     #[must_use]
     pub const fn is_about_ack(&self) -> bool {

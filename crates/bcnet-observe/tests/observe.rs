@@ -179,8 +179,10 @@ fn silence_and_timeouts_are_told_once_and_not_after_a_goodbye() {
     for second in 1..60 {
         tap.see(f64::from(second), "02 01 02");
     }
-    let names: Vec<&str> = tap.found().iter().map(What::name).collect();
-    assert_eq!(names, ["silence", "timeout"]);
+    let found = tap.found();
+    assert_eq!(found.iter().map(What::name).collect::<Vec<_>>(), ["silence", "timeout"]);
+    let times: Vec<_> = found.iter().filter_map(What::time).collect();
+    assert!(times.iter().all(|(name, _)| *name == "lasted") && times[0].1 < times[1].1, "{times:?}");
     let mut tap = Tap::new();
     tap.see(0.1, "01 01 02");
     tap.see(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02");

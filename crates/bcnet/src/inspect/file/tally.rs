@@ -145,25 +145,9 @@ impl Tallied {
 }
 
 /// Returns how long it took, if it is of a kind that takes time: of a message that is sent again, until the first repeat.
-const fn time_of(what: &What) -> Option<Duration> {
-    match what {
-        What::Retransmission { times: 2, after, .. } => Some(*after),
-        What::StuckFragments { age, .. } => Some(*age),
-        What::Retransmission { .. }
-        | What::StaleAck { .. }
-        | What::RepeatedAck { .. }
-        | What::ClosedGate { .. }
-        | What::DuplicateDelivery { .. }
-        | What::Starvation { .. }
-        | What::SequenceGap { .. }
-        | What::UnknownType(_)
-        | What::Malformed(_)
-        | What::NonStock(_)
-        | What::AcksOnce
-        | What::Silence { .. }
-        | What::Timeout { .. }
-        | What::CaptureLoss(_) => None,
-    }
+fn time_of(what: &What) -> Option<Duration> {
+    let is_later_repeat = matches!(what, What::Retransmission { times: 3.., .. });
+    what.time().filter(|_| !is_later_repeat).map(|(_, time)| time)
 }
 
 /// All findings by kind. There are few kinds, and the commonest comes early.

@@ -156,32 +156,17 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>) {
         json.member("part", id.part);
         json.member("opcode", finding.what.about().and_then(|about| about.opcode));
     }
-    match finding.what {
-        What::StaleAck { age, times, .. } => {
-            json.seconds("age", micros(age));
-            json.member("times", times);
-        }
-        What::Retransmission { times, after, cause, .. } => {
-            json.member("cause", Word(cause.name()));
-            json.seconds("after", micros(after));
-            json.member("times", times);
-        }
-        What::RepeatedAck { times, .. } => json.member("times", times),
-        What::ClosedGate { acks, waited } => {
-            json.member("acks", acks);
-            json.seconds("waited", micros(waited));
-        }
-        What::DuplicateDelivery { .. }
-        | What::StuckFragments { .. }
-        | What::Starvation { .. }
-        | What::SequenceGap { .. }
-        | What::UnknownType(_)
-        | What::Malformed(_)
-        | What::NonStock(_)
-        | What::AcksOnce
-        | What::Silence { .. }
-        | What::Timeout { .. }
-        | What::CaptureLoss(_) => {}
+    if let What::Retransmission { cause, .. } = finding.what {
+        json.member("cause", Word(cause.name()));
+    }
+    if let What::ClosedGate { acks, .. } = finding.what {
+        json.member("acks", acks);
+    }
+    if let Some((name, time)) = finding.what.time() {
+        json.seconds(name, micros(time));
+    }
+    if let Some(times) = finding.what.times() {
+        json.member("times", times);
     }
     json.shown("text", finding.what);
 }

@@ -9,12 +9,12 @@ mod shown;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-use bcnet_observe::{ConversationId, Finding, HandledAck, Observer, Side};
+use bcnet_observe::{ConversationId, HandledAck, Observer, Side};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Role};
 
 use self::difference::Difference;
-use super::super::{End, Evidence, Sight, Sink};
+use super::super::{End, Sight, Sink};
 use super::dump_log::{DumpLog, Node, Record, Written};
 use super::{Span, Stage, check_peer};
 
@@ -230,10 +230,6 @@ impl<W: Write> Sink for DumpComparison<W> {
         if wanted && self.handled.len() < MAX_HANDLED && self.is_near(handled.at.as_micros()) {
             self.handled.push(handled.clone());
         }
-        Ok(())
-    }
-
-    fn find(&mut self, _: &Finding, _: Option<Evidence>, _: &Observer) -> io::Result<()> {
         Ok(())
     }
 

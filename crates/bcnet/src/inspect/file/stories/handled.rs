@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, HandledAck, Observer};
+use bcnet_observe::{HandledAck, Observer};
 use bcnet_transport::Time;
 use serde_json::json;
 
 use super::super::summary::short_name;
-use super::super::{End, Evidence, Sight, Sink};
+use super::super::{End, Sink};
 use super::{Span, Stage, check_peer};
 use crate::queue_dump::{handled_line, message_id};
 
@@ -83,14 +83,6 @@ impl<W: Write> Sink for HandledAcks<W> {
             self.count += 1;
             self.waiting.insert((handled.at, self.count), text);
         }
-        Ok(())
-    }
-
-    fn see(&mut self, _: &Sight<'_>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn find(&mut self, _: &Finding, _: Option<Evidence>, _: &Observer) -> io::Result<()> {
         Ok(())
     }
 

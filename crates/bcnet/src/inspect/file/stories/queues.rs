@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, Observer, Side};
+use bcnet_observe::{Observer, Side};
 use bcnet_transport::Time;
 
 use super::super::filter::Moment;
-use super::super::{End, Evidence, Sight, Sink};
+use super::super::{End, Sink};
 use super::{Span, Stage, check_peer};
 use crate::queue_dump::QueueDump;
 
@@ -92,14 +92,6 @@ impl<W: Write> Sink for QueueDumps<W> {
         }
         self.catch_up(next, observer)?;
         self.span.note(next);
-        Ok(())
-    }
-
-    fn see(&mut self, _: &Sight<'_>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn find(&mut self, _: &Finding, _: Option<Evidence>, _: &Observer) -> io::Result<()> {
         Ok(())
     }
 
