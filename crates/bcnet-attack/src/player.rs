@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, End, Event, Options};
+use bcnet_session::client::{Client, End, Event, Milestone, Options};
 use bcnet_session::game::{ObjectId, Ship, Species, Text8};
 use bcnet_transport::{Config, Connect, Time, cipher};
 use bcnet_udp::Clock;
@@ -190,35 +190,15 @@ impl Player {
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
             // What cannot be sent now is not sent: then the server throws the player out, which is measured.
-            match &event {
-                Event::Connected { .. } => self.connected = Some(now),
-                Event::FileCheck(_) if self.plays => {
+            match event.milestone() {
+                Some(Milestone::Connected(_)) => self.connected = Some(now),
+                Some(Milestone::FileCheck(_)) if self.plays => {
                     let _ = self.client.answer_from(&Manifest::stand_in(), now);
                 }
-                Event::Load if self.plays => drop(self.client.enter(now)),
-                Event::Entered => self.entered = Some(now),
-                Event::Gone { end, .. } => self.over = Some(*end),
-                Event::FileCheck(_)
-                | Event::FilesDiffer { .. }
-                | Event::FilesPassed
-                | Event::Settings(_)
-                | Event::Load
-                | Event::Mission(_)
-                | Event::Named { .. }
-                | Event::Disconnected { .. }
-                | Event::Joined { .. }
-                | Event::Left { .. }
-                | Event::Chat { .. }
-                | Event::Score { .. }
-                | Event::TeamScore { .. }
-                | Event::Died { .. }
-                | Event::RoundEnded { .. }
-                | Event::RoundStarted
-                | Event::ShipCreated(_)
-                | Event::ShipExploding { .. }
-                | Event::ObjectDestroyed { .. }
-                | Event::Received { .. }
-                | Event::Nonsense { .. } => {}
+                Some(Milestone::Load) if self.plays => drop(self.client.enter(now)),
+                Some(Milestone::Entered) => self.entered = Some(now),
+                Some(Milestone::Gone(end)) => self.over = Some(end),
+                Some(Milestone::FileCheck(_) | Milestone::Settings(_) | Milestone::Load) | None => {}
             }
             hear(&event, &payload, now);
         }

@@ -72,7 +72,7 @@ use crate::game::{
 };
 use crate::manifest::Manifest;
 use crate::message::{self as messages, Score};
-pub use event::{CommandError, End, Event, FileCheck, GameSettings, Nonsense, PlayerShip, State};
+pub use event::{CommandError, End, Event, FileCheck, GameSettings, Milestone, Nonsense, PlayerShip, State};
 
 /// How a client behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]

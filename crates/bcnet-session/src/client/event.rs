@@ -327,6 +327,42 @@ impl Event {
             Self::Gone { .. } => "gone",
         }
     }
+
+    /// Returns the point on the client's way that it tells of. `None`: it tells of others, or of what is played.
+    #[must_use]
+    pub const fn milestone(&self) -> Option<Milestone<'_>> {
+        match self {
+            Self::Connected { id } => Some(Milestone::Connected(*id)),
+            Self::FileCheck(check) => Some(Milestone::FileCheck(check)),
+            Self::Settings(settings) => Some(Milestone::Settings(settings)),
+            Self::Load => Some(Milestone::Load),
+            Self::Entered => Some(Milestone::Entered),
+            Self::Gone { end, .. } => Some(Milestone::Gone(*end)),
+            Self::FilesDiffer { .. } | Self::FilesPassed | Self::Mission(_) => None,
+            Self::Named { .. } | Self::Joined { .. } | Self::Left { .. } | Self::Disconnected { .. } => None,
+            Self::Score { .. } | Self::TeamScore { .. } | Self::Died { .. } => None,
+            Self::RoundEnded { .. } | Self::RoundStarted => None,
+            Self::ShipCreated(_) | Self::ShipExploding { .. } | Self::ObjectDestroyed { .. } => None,
+            Self::Chat { .. } | Self::Received { .. } | Self::Nonsense { .. } => None,
+        }
+    }
+}
+
+/// A point on a client's way into the game and out of it. All that a caller must do on that way hangs on these.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Milestone<'a> {
+    /// [`Event::Connected`].
+    Connected(PeerId),
+    /// [`Event::FileCheck`].
+    FileCheck(&'a FileCheck),
+    /// [`Event::Settings`].
+    Settings(&'a GameSettings),
+    /// [`Event::Load`].
+    Load,
+    /// [`Event::Entered`].
+    Entered,
+    /// [`Event::Gone`].
+    Gone(End),
 }
 
 /// Why a command was not carried out. Nothing was sent.

@@ -70,14 +70,7 @@ impl<E: Engine> Session<E> {
                 }
                 Rank::Bulk
             }
-            Rule::StateUpdate => {
-                prepare_update(payload, slot)?;
-                if !self.may_be_lost(peer, payload, now) {
-                    return Err(Anomaly::Flood);
-                }
-                self.relay_update(peer, payload, now);
-                return Ok(None);
-            }
+            Rule::StateUpdate => return self.update((peer, slot), payload, now).map(|()| None),
             Rule::Create => {
                 self.clean_texts(peer, payload);
                 self.create(peer, payload, now)?;
@@ -106,6 +99,22 @@ impl<E: Engine> Session<E> {
             Rule::Absorb => return Ok(None),
         };
         Ok(Some(rank))
+    }
+
+    /// S-37: a player tells where its ship is. The hash is taken out, which only a host reads.
+    fn update(
+        &mut self,
+        (peer, slot): (PeerId, u8),
+        payload: &mut Vec<u8>,
+        now: Time,
+    ) -> Result<(), Anomaly> {
+        check_own(game::state_head(payload)?.object, slot)?;
+        game::strip_hash(payload);
+        if !self.may_be_lost(peer, payload, now) {
+            return Err(Anomaly::Flood);
+        }
+        self.relay_update(peer, payload, now);
+        Ok(())
     }
 
     /// Returns whether what came unreliably may be passed on so: what is too large for one message may not (T-67), nor what
@@ -283,13 +292,6 @@ impl From<Cut> for Anomaly {
     fn from(_: Cut) -> Self {
         Self::TooShort
     }
-}
-
-/// S-37: takes the hash out of a state update, which only a host reads.
-fn prepare_update(payload: &mut Vec<u8>, slot: u8) -> Result<(), Anomaly> {
-    check_own(game::state_head(payload)?.object, slot)?;
-    game::strip_hash(payload);
-    Ok(())
 }
 
 /// Returns how much of a player's messages is passed on, in bytes.

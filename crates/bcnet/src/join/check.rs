@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use bcnet_session::client::{Event, State};
+use bcnet_session::client::{Event, Milestone, State};
 use bcnet_transport::Time;
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use super::Guest;
 use super::input::Input;
 use super::show::millis;
 use crate::Verdict;
+use crate::number::counted;
 
 /// A step that worked.
 struct Step {
@@ -104,21 +105,20 @@ struct Progress {
 impl Progress {
     /// Returns the step that ends with this event, if one does, and what there is to say of it.
     fn step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
-        if let Event::Connected { id } = event {
-            return Some(("connect", id.to_string()));
+        match event.milestone()? {
+            Milestone::Connected(id) => Some(("connect", id.to_string())),
+            Milestone::FileCheck(_) => {
+                self.checks += 1;
+                None
+            }
+            Milestone::Settings(settings) => {
+                self.game = format!("{}, slot {}", settings.mission, settings.slot);
+                Some(("files", counted(self.checks, "check")))
+            }
+            Milestone::Load => Some(("load", std::mem::take(&mut self.game))),
+            Milestone::Entered => Some(("enter", others(players.saturating_sub(1)))),
+            Milestone::Gone(_) => None,
         }
-        if let Event::FileCheck(_) = event {
-            self.checks += 1;
-        }
-        if let Event::Settings(settings) = event {
-            self.game = format!("{}, slot {}", settings.mission, settings.slot);
-            let checks = self.checks;
-            return Some(("files", format!("{checks} check{}", if checks == 1 { "" } else { "s" })));
-        }
-        if let Event::Load = event {
-            return Some(("load", std::mem::take(&mut self.game)));
-        }
-        matches!(event, Event::Entered).then(|| ("enter", others(players.saturating_sub(1))))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bcnet_lab::Rng;
 use bcnet_lab::stock::{Params, Stock};
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, End, Event, Options};
+use bcnet_session::client::{Client, End, Event, Milestone, Options};
 use bcnet_session::game::{ObjectId, Opcode};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Quality, Time};
@@ -230,8 +230,16 @@ impl Player {
         now: Time,
         totals: &mut SwarmTotals,
     ) {
-        match event {
-            Event::FileCheck(check) => {
+        if let Event::ShipCreated(ship) = event
+            && ledger.knows(ship.slot)
+            && !ledger.was_said(ship.slot, payload)
+        {
+            // What was said before the player came is told again.
+            totals.changed += 1;
+            return;
+        }
+        match event.milestone() {
+            Some(Milestone::FileCheck(check)) => {
                 let thinking = match check.index {
                     _ if self.options.quick => 0,
                     2 => self.rng.between(12, 700),
@@ -240,36 +248,13 @@ impl Player {
                 };
                 self.answers.push((now + Duration::from_millis(thinking), Answer::Files));
             }
-            Event::Settings(settings) => self.slot = Some(settings.slot),
-            Event::Load => {
+            Some(Milestone::Settings(settings)) => self.slot = Some(settings.slot),
+            Some(Milestone::Load) => {
                 let loading = if self.options.quick { Duration::ZERO } else { LOADING };
                 self.answers.push((now + loading, Answer::Loaded));
             }
-            Event::Entered => self.enter(ledger, now, totals),
-            // What was said before the player came is told again.
-            Event::ShipCreated(ship) if ledger.knows(ship.slot) && !ledger.was_said(ship.slot, payload) => {
-                totals.changed += 1
-            }
-            Event::Connected { .. }
-            | Event::FilesDiffer { .. }
-            | Event::FilesPassed
-            | Event::Mission(_)
-            | Event::Named { .. }
-            | Event::Disconnected { .. }
-            | Event::Joined { .. }
-            | Event::Left { .. }
-            | Event::Chat { .. }
-            | Event::Score { .. }
-            | Event::TeamScore { .. }
-            | Event::Died { .. }
-            | Event::RoundEnded { .. }
-            | Event::RoundStarted
-            | Event::ShipCreated(_)
-            | Event::ShipExploding { .. }
-            | Event::ObjectDestroyed { .. }
-            | Event::Received { .. }
-            | Event::Nonsense { .. }
-            | Event::Gone { .. } => totals.host_said += 1,
+            Some(Milestone::Entered) => self.enter(ledger, now, totals),
+            Some(Milestone::Connected(_) | Milestone::Gone(_)) | None => totals.host_said += 1,
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 
 use bcnet_lab::LabEngine;
 use bcnet_lab::stock::Dump;
-use bcnet_session::client::{Client, Event};
+use bcnet_session::client::{Client, Milestone};
 use bcnet_session::{Manifest, Session};
 use bcnet_transport::{Time, Transmit};
 
@@ -98,12 +98,11 @@ impl<E: LabEngine> Actor for Guest<E> {
     fn poll_news(&mut self, now: Time) -> Option<String> {
         let event = self.client.poll_event(&mut self.payload, now)?;
         // What goes wrong here shows in what the server does.
-        if let Event::FileCheck(_) = event {
-            let _ = self.client.answer_from(&self.files, now);
-        } else if let Event::Load = event {
-            let _ = self.client.enter(now);
-        } else if let Event::Gone { .. } = event {
-            self.gone = true;
+        match event.milestone() {
+            Some(Milestone::FileCheck(_)) => drop(self.client.answer_from(&self.files, now)),
+            Some(Milestone::Load) => drop(self.client.enter(now)),
+            Some(Milestone::Gone(_)) => self.gone = true,
+            Some(Milestone::Connected(_) | Milestone::Settings(_) | Milestone::Entered) | None => {}
         }
         Some(format!("{event:?}"))
     }
