@@ -24,6 +24,7 @@ mod manifest;
 mod manual;
 mod master;
 mod masters;
+mod number;
 mod proxy;
 mod query;
 mod queue_dump;

@@ -15,6 +15,7 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use crate::number::counted;
 use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems};
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
@@ -86,8 +87,7 @@ fn check(flags: &Flags, out: &mut impl Write) -> anyhow::Result<Verdict> {
             if bad {
                 return Ok(Verdict::Findings);
             }
-            let sessions = loaded.settings.sessions.len();
-            writeln!(out, "fine: {sessions} session{}", if sessions == 1 { "" } else { "s" })?;
+            writeln!(out, "fine: {}", counted(loaded.settings.sessions.len(), "session"))?;
             Ok(Verdict::Clean)
         }
         Err(error) => {

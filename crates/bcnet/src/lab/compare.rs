@@ -1,8 +1,6 @@
 //! `bcnet lab compare`: variants of a scenario side by side.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, ensure};
 use bcnet_lab::scenario::{Change, Comparison, Variant};
@@ -11,9 +9,11 @@ use serde_json::{Value as Json, json};
 
 use super::library::{self, Source};
 use super::number::number;
+use super::output::Output;
 use super::patience::{self, Workload};
 use super::{SEEDS, compare_page, work};
 use crate::Verdict;
+use crate::number::counted;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -44,13 +44,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    json: bool,
-
-    /// Also write a page with plots
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 
     /// Run it even if it takes minutes
     #[arg(long)]
@@ -144,16 +139,12 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
     let plan = plan(args)?;
     let sheets = plan.sheets(args)?;
     let left = left(&sheets);
-    if let Some(path) = &args.report {
-        let name = || path.display().to_string();
-        fs::write(path, compare_page::html(&plan, &sheets, &left)).with_context(name)?;
-        eprintln!("bcnet: report written to {}", name());
-    }
-    if args.json {
-        writeln!(out, "{}", summary(&plan, &sheets, &left))?;
-    } else {
-        tables(out, &plan, &sheets, &left)?;
-    }
+    args.output.write(
+        out,
+        || compare_page::html(&plan, &sheets, &left),
+        || summary(&plan, &sheets, &left),
+        |out| tables(out, &plan, &sheets, &left),
+    )?;
     Ok(Verdict::Clean)
 }
 
@@ -278,8 +269,7 @@ fn left(sheets: &[Sheet]) -> Vec<Option<f64>> {
 fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> io::Result<()> {
     let width = plan.variants.iter().map(|variant| variant.name.chars().count()).max().unwrap_or(0);
     for Sheet { name, title, seeds, rows } in sheets {
-        let plural = if *seeds == 1 { "" } else { "s" };
-        writeln!(out, "{name}: {title} ({seeds} seed{plural})")?;
+        writeln!(out, "{name}: {title} ({})", counted(*seeds, "seed"))?;
         write!(out, "  {:width$}", "")?;
         let titles = rows.first().map(VariantMetrics::columns).into_iter().flatten();
         titles.map(|(title, _)| title).try_for_each(|title| write!(out, " {title:>9}"))?;

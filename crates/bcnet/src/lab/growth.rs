@@ -1,8 +1,6 @@
 //! `bcnet lab growth`: does a session get dearer the longer it lasts? The table of seed 001, measured.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use bcnet_lab::scenario::{Change, DumpAt, PeerRef, Variant};
@@ -12,6 +10,7 @@ use bcnet_transport::Time;
 use serde_json::{Value as Json, json};
 
 use super::number::number;
+use super::output::Output;
 use super::patience::{self, Workload};
 use super::plot::{self, Axes, Series};
 use super::{library, page, work};
@@ -27,13 +26,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Print one JSON object instead of the tables
-    #[arg(long)]
-    json: bool,
-
-    /// Also write a page with plots
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 
     /// Run it even if it takes minutes
     #[arg(long)]
@@ -64,16 +58,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
     let hours = args.hours;
     ensure!((0.05..=720.0).contains(&hours), "--hours {hours}: 0.05 to 720 are possible");
     let rows = rows(args)?;
-    if let Some(path) = &args.report {
-        let name = || path.display().to_string();
-        fs::write(path, html(&rows, hours)).with_context(name)?;
-        eprintln!("bcnet: report written to {}", name());
-    }
-    if args.json {
-        writeln!(out, "{}", summary(&rows, hours))?;
-    } else {
-        tables(out, &rows)?;
-    }
+    args.output.write(out, || html(&rows, hours), || summary(&rows, hours), |out| tables(out, &rows))?;
     Ok(Verdict::Clean)
 }
 

@@ -9,6 +9,7 @@ mod json;
 mod library;
 mod live;
 mod number;
+mod output;
 mod page;
 mod patience;
 mod plot;
@@ -22,12 +23,11 @@ mod totals;
 mod tour;
 mod work;
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use bcnet_lab::scenario::EngineKind;
 use bcnet_lab::{Options, Outcome};
 use bcnet_transport::Time;
@@ -210,9 +210,7 @@ fn recorded(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
     let outcome = bcnet_lab::watch(&entry.scenario, &options, |seen| record.see(seen));
     let hops = record.finish()?;
     if let Some(path) = &args.report {
-        let name = || path.display().to_string();
-        fs::write(path, run_page::html(entry, &outcome, &hops)).with_context(name)?;
-        eprintln!("bcnet: report written to {}", name());
+        output::write_page(path, &run_page::html(entry, &outcome, &hops))?;
     }
     Ok(outcome)
 }

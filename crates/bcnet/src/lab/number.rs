@@ -1,4 +1,6 @@
-//! Numbers for people.
+//! Numbers of the laboratory.
+
+use crate::number::thousands;
 
 /// Returns a number with three digits, thousands apart.
 pub(super) fn number(value: f64) -> String {
@@ -6,15 +8,8 @@ pub(super) fn number(value: f64) -> String {
         let digits = if value.abs() < 10.0 { 2 } else { 1 };
         return format!("{value:.digits$}");
     }
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", thousands(value.abs().round_ties_even() as u64))
 }
 
 /// Returns a length of time in seconds, minutes or hours.

@@ -11,6 +11,7 @@ use bcnet_transport::wire::{Channel, Datagram, Message, PeerId};
 use bcnet_transport::{Time, cipher};
 
 use crate::capture::{Packet, Writer};
+use crate::number::counted;
 
 /// A part of the experiment, in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +164,7 @@ fn describe(bytes: &[u8]) -> (String, bool) {
     }
     let only_acks = states == 0 && others.is_empty();
     others.extend((states > 0).then(|| format!("{states} unreliable")));
-    others.extend((acks > 0).then(|| format!("{acks} ACK{}", if acks == 1 { "" } else { "s" })));
+    others.extend((acks > 0).then(|| counted(acks, "ACK")));
     (others.join(", "), only_acks)
 }
 

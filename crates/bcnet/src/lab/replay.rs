@@ -1,21 +1,22 @@
 //! `bcnet lab replay`: a captured session again, on either engine.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use bcnet_lab::scenario::EngineKind;
 use bcnet_lab::{Faults, NodeSample, Options, Outcome, Scenario};
 use serde_json::{Value as Json, json};
 
 use super::number::number;
+use super::output::Output;
 use super::page::{self, escape, section};
 use super::plot::{self, Axes, Series};
 use super::recording::Recording;
 use super::work;
 use crate::Verdict;
+use crate::number::counted;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -43,13 +44,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Print one JSON object instead of the table
-    #[arg(long)]
-    json: bool,
-
-    /// Also write a page with plots
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// What was run, and what came out.
@@ -63,16 +59,7 @@ struct Replay {
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let replay = Replay::run(args)?;
-    if let Some(path) = &args.report {
-        let name = || path.display().to_string();
-        fs::write(path, replay.html()).with_context(name)?;
-        eprintln!("bcnet: report written to {}", name());
-    }
-    if args.json {
-        writeln!(out, "{}", replay.json())?;
-    } else {
-        replay.table(out)?;
-    }
+    args.output.write(out, || replay.html(), || replay.json(), |out| replay.table(out))?;
     Ok(Verdict::Clean)
 }
 
@@ -100,10 +87,10 @@ impl Replay {
         let Recording { clients, messages, .. } = &self.recording;
         writeln!(
             out,
-            "{}: {} players, {} payloads",
+            "{}: {}, {}",
             self.name,
-            clients.len(),
-            number(messages.len() as f64)
+            counted(clients.len(), "player"),
+            counted(messages.len(), "payload")
         )?;
         writeln!(out, "{:.0} ms under way, {:.2} % of datagrams lost", self.delay * 1e3, self.loss * 100.0)?;
         let titles: Vec<&str> = TITLES.to_vec();
@@ -169,11 +156,11 @@ impl Replay {
     fn html(&self) -> String {
         let mut page = page::head("What this session would have been");
         let text = format!(
-            "<p class=\"lead\"><code>{}</code>: {} players, {} payloads, given again to the original engine and to bcnet's on a virtual network with {:.0} ms each \
+            "<p class=\"lead\"><code>{}</code>: {}, {}, given again to the original engine and to bcnet's on a virtual network with {:.0} ms each \
              way and {:.2} % loss.</p>",
             escape(&self.name),
-            self.recording.clients.len(),
-            number(self.recording.messages.len() as f64),
+            counted(self.recording.clients.len(), "player"),
+            counted(self.recording.messages.len(), "payload"),
             self.delay * 1e3,
             self.loss * 100.0
         );

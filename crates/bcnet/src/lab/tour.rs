@@ -1,17 +1,15 @@
 //! `bcnet lab tour`: every scenario on both engines, one table, one report.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use bcnet_lab::scenario::{Claim, EngineKind};
 use bcnet_lab::{Options, Outcome, Totals};
 use serde_json::{Value as Json, json};
 
 use super::library::{self, Entry};
 use super::number::number;
+use super::output::Output;
 use super::{SEEDS, json, report, work};
 use crate::Verdict;
 
@@ -21,13 +19,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Print one JSON object instead of the table
-    #[arg(long)]
-    json: bool,
-
-    /// Also write a report with plots
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A scenario with what came out of it on both engines.
@@ -122,31 +115,31 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> 
     let stops = travel(entries, args.seed);
     let (checked, missed) =
         stops.iter().map(Stop::checked).fold((0, 0), |(all, bad), (a, b)| (all + a, bad + b));
-    if let Some(path) = &args.report {
-        let name = || path.display().to_string();
-        let page = if own {
-            report::own_html(&stops, checked, missed)
-        } else {
-            report::html(&stops, checked, missed)
-        };
-        fs::write(path, page).with_context(name)?;
-        eprintln!("bcnet: report written to {}", name());
-    }
-    if args.json {
-        writeln!(out, "{}", summary(&stops, checked, missed))?;
-    } else {
-        if stops.iter().any(|stop| stop.row().is_some()) {
-            table(out, &stops)?;
-        }
-        if own {
-            plain_table(out, &stops)?;
-        }
-        complaints(out, &stops)?;
-        let runs = stops.iter().flat_map(Stop::runs).count();
-        writeln!(out, "* from {SEEDS} seeds together")?;
-        writeln!(out, "{} of {checked} expectations met in {runs} runs", checked - missed)?;
-    }
+    let page = || {
+        let html = if own { report::own_html } else { report::html };
+        html(&stops, checked, missed)
+    };
+    let tables = |out: &mut _| tables(out, &stops, own, (checked, missed));
+    args.output.write(out, page, || summary(&stops, checked, missed), tables)?;
     Ok(if missed == 0 { Verdict::Clean } else { Verdict::Findings })
+}
+
+fn tables(
+    out: &mut impl Write,
+    stops: &[Stop],
+    own: bool,
+    (checked, missed): (usize, usize),
+) -> io::Result<()> {
+    if stops.iter().any(|stop| stop.row().is_some()) {
+        table(out, stops)?;
+    }
+    if own {
+        plain_table(out, stops)?;
+    }
+    complaints(out, stops)?;
+    let runs = stops.iter().flat_map(Stop::runs).count();
+    writeln!(out, "* from {SEEDS} seeds together")?;
+    writeln!(out, "{} of {checked} expectations met in {runs} runs", checked - missed)
 }
 
 /// Runs everything on both engines, on all cores.

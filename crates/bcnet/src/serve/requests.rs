@@ -14,6 +14,7 @@ use super::coalescing::Coalescing;
 use super::event_log::Misfit;
 use super::session_host::{SessionHost, millis as precise_millis};
 use super::workers::Workers;
+use crate::number::counted;
 
 /// The sessions that a request is about.
 pub(super) struct Chosen<'a> {
@@ -140,7 +141,7 @@ impl<'a> Chosen<'a> {
                 tracing::info!(event = "say", port = host.address.port(), text);
                 host.session.say(&text, now);
             })?;
-            return Ok(json!({ "done": format!("said in {}", sessions(said.len())) }));
+            return Ok(json!({ "done": format!("said in {}", counted(said.len(), "session")) }));
         };
         let found = self.find(player)?;
         let (id, name) = (found.player.id, found.player.name.clone());
@@ -205,7 +206,7 @@ impl<'a> Chosen<'a> {
     pub(super) fn restart(&self) -> Result<Value, Refusal> {
         let restarted = self.each(|host, now| host.session.restart(now))?.len();
         let begin = if restarted == 1 { "begins" } else { "begin" };
-        let done = format!("{} {begin} the next round", sessions(restarted));
+        let done = format!("{} {begin} the next round", counted(restarted, "session"));
         Ok(json!({ "done": done, "server": self.name()? }))
     }
 
@@ -412,10 +413,6 @@ fn mismatches(host: &SessionHost, now: Time) -> Vec<Value> {
         })
     };
     host.event_log.misfits.iter().rev().map(show).collect()
-}
-
-fn sessions(count: usize) -> String {
-    if count == 1 { "1 session".into() } else { format!("{count} sessions") }
 }
 
 fn millis(duration: Duration) -> f64 {

@@ -121,7 +121,7 @@ fn bytes_of_anything_are_not_taken_for_gamespy() {
         packets.push(Packet { bytes, ..packet(2.0 + f64::from(number) / 1e3, "02 01 02") });
     }
     let run = inspect(&pcap(&packets, RAW), &["--summary"]);
-    assert!(run.stdout.contains(", 1 GameSpy datagrams"), "{}", &run.stdout[..200]);
+    assert!(run.stdout.contains(", 1 GameSpy datagram\n"), "{}", &run.stdout[..200]);
     for text in
         ["\\status\\", "\\info", "\\heartbeat\\22101\\gamename\\bcommander", "\\hostname\\K\u{f6}ln\\final\\"]
     {

@@ -2,7 +2,7 @@
 
 use bcnet_observe::{AckLives, Conversation};
 
-use super::summary::thousands;
+use crate::number::thousands;
 
 /// Returns rows for the two sides of a conversation: a title and a cell for each.
 pub(super) fn rows(talk: &Conversation<'_>) -> Vec<(String, [String; 2])> {

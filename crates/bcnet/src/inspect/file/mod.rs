@@ -44,6 +44,7 @@ use bcnet_transport::wire::{PeerId, Role};
 
 use super::{Args as InspectArgs, is_stdin, name};
 use crate::Verdict;
+use crate::number::thousands;
 pub(crate) use each::each_datagram;
 use filter::Filter;
 use hold::HoldBack;
@@ -152,7 +153,7 @@ impl End<'_> {
             ),
         ];
         let told = counts.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, what)| format!("{} {what}", summary::thousands(count))).collect()
+        told.map(|(count, what)| format!("{} {what}", thousands(count))).collect()
     }
 }
 
@@ -276,8 +277,8 @@ fn judge(args: &InspectArgs, name: &str, run: &Run<impl Sink>, source: &Source, 
     }
     let unread = source.skipped.unread();
     if unread > 0 && (run.datagrams == 0 || unread * NOTICEABLE > unread + run.datagrams) {
-        let read = summary::thousands(run.datagrams);
-        let unread = summary::thousands(unread);
+        let read = thousands(run.datagrams);
+        let unread = thousands(unread);
         eprintln!(
             "bcnet: {name}: {unread} packets could not be read, and {read} datagrams could: what is told is of a part"
         );

@@ -14,9 +14,10 @@ use bcnet_transport::wire::Message;
 use super::filter::Filter;
 use super::plot::{Line, escape, plot};
 use super::series::{Series, Step};
-use super::summary::{short_name, side_name, thousands};
+use super::summary::{short_name, side_name};
 use super::tally::{Tallied, Tally};
 use super::{End, Evidence, Sight, Sink};
+use crate::number::{counted, thousands};
 
 pub(super) struct Report {
     path: PathBuf,
@@ -67,11 +68,10 @@ impl Report {
         let count = talks.len() as u64 + rest.conversations;
         let _ = write!(
             page,
-            "<p>{} packets, {} conversation{}, {} bytes of game traffic.</p>",
-            thousands(end.packets),
-            thousands(count),
-            if count == 1 { "" } else { "s" },
-            thousands(total)
+            "<p>{}, {}, {} of game traffic.</p>",
+            counted(end.packets, "packet"),
+            counted(count, "conversation"),
+            counted(total, "byte")
         );
         if !end.skipped.is_empty() {
             let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape(&end.skipped.to_string()));

@@ -10,6 +10,7 @@ use bcnet_transport::wire::{PeerId, Role};
 use super::filter::Filter;
 use super::tally::{Tallied, Tally};
 use super::{End, Evidence, Sight, Sink, lives};
+use crate::number::{counted, thousands};
 
 pub(super) struct Summary<W> {
     out: W,
@@ -138,13 +139,12 @@ impl<W: Write> Sink for Summary<W> {
         let count = talks.len() as u64 + rest;
         writeln!(
             self.out,
-            "{}: {} packets in {} bytes, {} conversation{}, {} GameSpy datagrams",
+            "{}: {} in {}, {}, {}",
             end.name,
-            thousands(end.packets),
-            thousands(end.bytes),
-            thousands(count),
-            if count == 1 { "" } else { "s" },
-            thousands(self.gamespy)
+            counted(end.packets, "packet"),
+            counted(end.bytes, "byte"),
+            counted(count, "conversation"),
+            counted(self.gamespy, "GameSpy datagram")
         )?;
         if !end.skipped.is_empty() {
             writeln!(self.out, "not looked at: {}", end.skipped)?;
@@ -183,19 +183,6 @@ fn share(count: Count, traffic: &Traffic) -> String {
     }
     let percent = count.bytes as f64 * 100.0 / traffic.bytes.max(1) as f64;
     format!("{}, {percent:.1} %", thousands(count.messages))
-}
-
-/// `1,234,567`.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// The rest of the opcodes share a line.

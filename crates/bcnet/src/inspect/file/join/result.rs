@@ -6,12 +6,12 @@ use std::io::{self, Write};
 
 use bcnet_transport::wire::Role;
 
-use super::super::summary::thousands;
 use super::lost::Lost;
 use super::pairs::Pairs;
 use super::stays::{Stay, StayId};
 use super::{OneWay, STEP};
 use crate::inspect::json::Json;
+use crate::number::{counted, thousands};
 
 /// The result, with the clocks set right.
 pub(super) struct Joined<'a> {
@@ -122,7 +122,8 @@ impl<'a> Joined<'a> {
         });
         write_list(out, "in both", both)?;
         for (name, only) in self.names.iter().zip(&self.only) {
-            let messages = |stay: &&Stay| format!("{} with {}", Named(stay), counted(stay.messages));
+            let messages =
+                |stay: &&Stay| format!("{} with {}", Named(stay), counted(stay.messages, "message"));
             write_list(out, &format!("only in {name}"), only.iter().map(messages))?;
         }
         Ok(())
@@ -178,10 +179,6 @@ impl fmt::Display for Named<'_> {
         write!(f, "{}", self.0.client)?;
         self.0.peer.map_or(Ok(()), |peer| write!(f, " ({peer})"))
     }
-}
-
-fn counted(messages: u64) -> String {
-    if messages == 1 { "1 message".into() } else { format!("{} messages", thousands(messages)) }
 }
 
 /// Writes a line for each, but not for too many.

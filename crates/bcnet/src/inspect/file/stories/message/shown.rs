@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::Span;
 use super::{Event, Happened, Story};
+use crate::number::counted;
 
 /// Whose message it is: by whom, and for whom.
 pub(super) struct Title {
@@ -92,10 +93,6 @@ fn effect(by: &str, story: &Story, ack: &Event) -> String {
         Some(Happened::Handled { waiting, .. }) => format!("nothing to clear, retxQ={waiting}"),
         _ => format!("{by} did not look at it, or it was lost"),
     }
-}
-
-fn counted(number: u32, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 fn event_json(title: &Title, event: &Event) -> Value {

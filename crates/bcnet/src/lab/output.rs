@@ -1,0 +1,47 @@
+//! Where results go: paper, pages, JSON.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::Value as Json;
+
+#[derive(clap::Args)]
+pub(super) struct Output {
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+impl Output {
+    /// Writes the page if one is wanted, and prints either the JSON or the tables.
+    pub(super) fn write<W: Write>(
+        &self,
+        out: &mut W,
+        page: impl FnOnce() -> String,
+        json: impl FnOnce() -> Json,
+        tables: impl FnOnce(&mut W) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        if let Some(path) = &self.report {
+            write_page(path, &page())?;
+        }
+        if self.json {
+            writeln!(out, "{}", json())?;
+        } else {
+            tables(out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a page, and says so.
+pub(super) fn write_page(path: &Path, page: &str) -> anyhow::Result<()> {
+    fs::write(path, page).with_context(|| path.display().to_string())?;
+    eprintln!("bcnet: report written to {}", path.display());
+    Ok(())
+}
