@@ -117,7 +117,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
     look_up.fire();
     look_after.fire();
-    let (version, sessions, threads) = (env!("CARGO_PKG_VERSION"), hosted.len(), workers.len());
+    let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);
     tracing::info!(event = "started", version, sessions, threads, config, bans, control);

@@ -228,7 +228,7 @@ impl<'a> Chosen<'a> {
         })?;
         let uptime = sessions.iter().map(|(_, now)| now.since(Time::ZERO)).max().unwrap_or_default();
         Ok(json!({
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": crate::VERSION,
             "uptime_s": uptime.as_secs(),
             "capture_left_out": capture_left_out,
             "sessions": sessions.into_iter().map(|(status, _)| status).collect::<Vec<_>>(),

@@ -8,6 +8,8 @@ mod join;
 mod life;
 mod manifest;
 mod mistakes;
+#[cfg(unix)]
+mod panel;
 mod player;
 mod proxy;
 mod proxy_run;

@@ -1,0 +1,26 @@
+# A dedicated server in a container; docs/container.md tells how to run it. `.ci/container` does the same without a daemon.
+
+FROM rust:1.95-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+# Version, date and commit for `bcnet --version`; without it, the version alone.
+ARG BCNET_VERSION
+RUN cargo build --release --locked --package bcnet
+
+FROM debian:bookworm-slim
+COPY --from=build /src/target/release/bcnet /usr/bin/
+COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/bcnet/
+RUN install -d -o 10001 -g 10001 -m 750 /data
+USER 10001:10001
+# The only place that is written: configuration, bans, logs, captures and the socket of `bcnet ctl`.
+WORKDIR /data
+VOLUME /data
+ENV BCNET_CONTROL=/data/bcnet.sock
+EXPOSE 22101/udp
+STOPSIGNAL SIGTERM
+# Somebody joins and leaves. A game that has no place left is well, too.
+HEALTHCHECK --interval=5m --timeout=20s --start-period=5s --retries=2 CMD \
+    told=$(bcnet join "127.0.0.1:${BCNET_PORT:-22101}" --check ${BCNET_PASSWORD:+--password "$BCNET_PASSWORD"} 2>&1) \
+    || case $told in *'is full'*) ;; *) echo "$told"; exit 1 ;; esac
+ENTRYPOINT ["bcnet"]
+CMD ["serve"]
