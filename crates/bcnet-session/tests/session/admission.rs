@@ -4,14 +4,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::{Config, Network, PlayerState};
-use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Ids, Prove, Time, cipher};
+use bcnet_transport::{Ids, Prove, cipher};
 
 use crate::hostile::{UNDISTURBED, delay_during};
 use crate::play::playing;
 use crate::world::World;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// Makes the `n`th datagram of an attack.
 type Make = fn(u32) -> Vec<u8>;
 /// Returns where the `n`th player is.
@@ -42,16 +41,16 @@ fn identity(id: u8) -> Vec<u8> {
     [&[0x00, 0x0E, 0xC0, 1, 0, id, 10, 0, 0, 1][..], &[0x51, 0, 0, 0]].concat()
 }
 
-fn forged(n: u32) -> SocketAddrV4 {
+pub(crate) fn forged(n: u32) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(n), 22101)
 }
 
 /// Forged addresses of 65,536 networks, in turns.
-fn network(n: u32) -> SocketAddrV4 {
+pub(crate) fn network(n: u32) -> SocketAddrV4 {
     forged(0x0B00_0001 + ((n % 0x1_0000) << 8))
 }
 
-fn strict() -> Config {
+pub(crate) fn strict() -> Config {
     let mut config = Config::default();
     config.transport.prove = Prove::Ack;
     config
@@ -324,102 +323,6 @@ fn who_comes_back_from_another_port_takes_its_own_place() {
         assert!(world.session.players().any(|player| player.name == "Other"));
         let left = world.events.iter().filter(|event| event.name() == "left").count();
         assert_eq!(left, players, "{silence} s, {from}");
-    }
-}
-
-/// How many of a hundred newcomers, each from another network, are in the game within ten seconds while `attack` is called
-/// 200 times a second.
-fn newcomers_during(world: &mut World, mut attack: impl FnMut(&mut World, u32)) -> usize {
-    let (mut step, mut arrived) = (0, 0);
-    let mut tick = |world: &mut World| {
-        attack(world, step);
-        step += 1;
-        world.tick();
-        world.elsewhere.clear();
-        world.sent.clear();
-        world.events.truncate(world.events.len().min(100_000));
-    };
-    for _ in 0..600 {
-        tick(world);
-    }
-    for n in 0..100_u8 {
-        let newcomer = world.connect(&format!("Newcomer {n}"), "");
-        world.clients[newcomer].address = SocketAddrV4::new(Ipv4Addr::new(81, n, 7, 1), 22101);
-        let deadline = world.now + 10 * SECOND;
-        while !world.is_in_game(newcomer) && world.now < deadline {
-            tick(world);
-        }
-        arrived += usize::from(world.is_in_game(newcomer));
-        world.leave(newcomer);
-        (0..20).for_each(|_| tick(world));
-    }
-    arrived
-}
-
-/// S-13: forged requests of 40 networks that repeat, 100 a second.
-#[test]
-fn repeating_networks_keep_nobody_out() {
-    let mut world = World::new(Config::default());
-    let arrived = newcomers_during(&mut world, |world, step| {
-        if step % 2 == 0 {
-            world.inject(forged(0x0B00_0001 + ((step % 40) << 8)), &connect(step / 40));
-        }
-    });
-    assert!(arrived >= 95, "{arrived}");
-}
-
-/// S-13: 5,000 forged requests a second, of all networks.
-#[test]
-fn requests_of_all_networks_keep_nobody_out() {
-    for config in [Config::default(), strict()] {
-        let mut world = World::new(config);
-        let arrived = newcomers_during(&mut world, |world, step| {
-            for n in 0..25 {
-                world.inject(network(step * 25 + n), &connect(step));
-            }
-        });
-        assert!(arrived >= 95, "{arrived}");
-    }
-}
-
-/// S-13: one machine joins and leaves as fast as it can.
-#[test]
-fn joining_and_leaving_keeps_nobody_out() {
-    let mut world = World::new(Config::default());
-    let attacker = world.connect("Revolving", "");
-    world.clients[attacker].address = forged(0x0B00_0001);
-    let arrived = newcomers_during(&mut world, |world, step| {
-        if world.id(attacker) != PeerId::UNASSIGNED {
-            world.leave(attacker);
-        }
-        if step % 40 == 39 {
-            world.reconnect(attacker);
-            let port = 1024 + u16::try_from(step / 40 % 60_000).expect("a port");
-            world.clients[attacker].address = SocketAddrV4::new(Ipv4Addr::from(0x0B00_0001), port);
-        }
-    });
-    assert!(arrived >= 95, "{arrived}");
-    let joins = world.event_names().iter().filter(|name| **name == "joining").count() - 100;
-    let most = 16 + usize::try_from(world.now.since(Time::ZERO).as_secs()).expect("short") / 5 + 1;
-    assert!(joins <= most, "{joins} joins of one address where a person could have {most}");
-}
-
-/// S-13: many sockets of one address, and of one network, join and stay.
-#[test]
-fn many_sockets_of_one_address_or_network_keep_nobody_out() {
-    let socket = |n: u16| SocketAddrV4::new(Ipv4Addr::new(11, 0, 0, 1), 1000 + n);
-    let machine = |n: u16| SocketAddrV4::new(Ipv4Addr::new(11, 0, n.to_le_bytes()[0], 1), 22101);
-    for address in [socket, machine] {
-        let mut world = World::new(Config::default());
-        for n in 0..16 {
-            let at = world.connect(&format!("Sitting {n}"), "");
-            world.clients[at].address = address(n);
-        }
-        let arrived = newcomers_during(&mut world, |_, _| {});
-        assert!(arrived >= 95, "{arrived}");
-        let of_one = Network::around(Ipv4Addr::new(11, 0, 0, 0), 16);
-        let sitting = world.session.players().filter(|player| of_one.contains(*player.address.ip())).count();
-        assert_eq!(sitting, 6, "three quarters of eight");
     }
 }
 
