@@ -3,6 +3,7 @@
 mod admission;
 mod floods;
 mod lists;
+mod members;
 mod players;
 mod proxies;
 mod reflection;
@@ -116,6 +117,18 @@ pub(crate) const ATTACKS: &[Attack] = &[
         does: "a player who says as many tiny reliable messages as it may, while others chat",
         forges: false,
         run: players::bulk_sender,
+    },
+    Attack {
+        name: "silent-member",
+        does: "a player whose line is down while another says as much as it may, and who comes back",
+        forges: false,
+        run: members::silent_member,
+    },
+    Attack {
+        name: "member-flood",
+        does: "random datagrams from the address of a player, while seven others play",
+        forges: true,
+        run: members::member_flood,
     },
     Attack {
         name: "come-and-go",

@@ -82,17 +82,18 @@ pub(crate) fn unknown_opcode() -> Opcode {
     (0..=u8::MAX).rev().map(Opcode).find(|opcode| opcode.name().is_none()).unwrap_or(Opcode::CHAT)
 }
 
-/// Returns what a client says first that was given an id with this datagram: the ACKs of all that is in it.
-pub(crate) fn thanks(answer: &[u8]) -> Option<Vec<u8>> {
-    let mut plain = answer.to_vec();
+/// Returns the ACKs of all that is in a datagram, and under which id: the one that it gives, or else the one that is known.
+pub(crate) fn thanks(heard: &[u8], known: Option<PeerId>) -> Option<(PeerId, Vec<u8>)> {
+    let mut plain = heard.to_vec();
     cipher::decrypt(&mut plain);
-    let answer = Datagram::parse(&plain, Some(Role::Host)).ok()?;
-    let id = answer.messages().find_map(|message| match message {
+    let heard = Datagram::parse(&plain, Some(Role::Host)).ok()?;
+    let given = heard.messages().find_map(|message| match message {
         Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned),
         Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
-    })?;
-    let acks: Vec<_> = answer.messages().filter_map(|message| message.id()).map(Ack::new).collect();
-    Some(datagram(id, &acks.into_iter().map(Message::Ack).collect::<Vec<_>>()))
+    });
+    let id = given.or(known)?;
+    let acks = heard.messages().filter_map(|message| message.id()).map(|id| Message::Ack(Ack::new(id)));
+    Some((id, datagram(id, &acks.collect::<Vec<_>>())))
 }
 
 /// Returns everything that a client says between its connect request and the game, as datagrams, if it has this id.

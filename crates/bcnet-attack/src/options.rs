@@ -67,7 +67,8 @@ struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// Only the cases of an attack whose name has this in it, such as "40 networks"; `take-slots` and `keep-out` have cases
+    /// Only the cases of an attack whose name has this in it, such as "40 networks"; `replace-player`, `take-slots` and
+    /// `keep-out` have cases
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
 

@@ -67,7 +67,7 @@ pub(crate) struct Player {
     link: Link,
     /// When the link has carried all that it was given.
     link_free: Time,
-    /// What is under case to it, and when it arrives.
+    /// What is on its way to it, and when it arrives.
     in_flight: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
     payload: Vec<u8>,
 }
@@ -115,7 +115,7 @@ impl Player {
         [self.client.next_timeout(), arrival].into_iter().flatten().min()
     }
 
-    /// Takes what has arrived, does what a client does by itself on its case into the game, tells `hear` the rest, and sends
+    /// Takes what has arrived, does what a client does by itself on its way into the game, tells `hear` the rest, and sends
     /// what is to be sent.
     pub(crate) fn turn(&mut self, mut hear: impl FnMut(&Event, &[u8], Time)) {
         self.receive();

@@ -152,7 +152,7 @@ impl Process {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Returns names and ids of those who are in the game or on their case into it.
+    /// Returns names and ids of those who are in the game or on their way into it.
     pub(crate) fn players(&self) -> anyhow::Result<Vec<(String, u8)>> {
         let answer = self.control(&["players"])?;
         let players = answer["players"].as_array().context("no players in the answer")?;

@@ -3,6 +3,8 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use bcnet_transport::wire::{Channel, PeerId};
+
 use super::{PLAYERS, ROOMY, compare, cost};
 use crate::Environment;
 use crate::delays::sleep_until;
@@ -66,7 +68,7 @@ struct ReplaceCase {
 
 type Forged = (SocketAddrV4, Vec<u8>);
 
-const REPLACE_CASES: [ReplaceCase; 4] = [
+const REPLACE_CASES: [ReplaceCase; 5] = [
     ReplaceCase {
         label: "one each: ",
         options: &[ROOMY],
@@ -89,6 +91,13 @@ const REPLACE_CASES: [ReplaceCase; 4] = [
         rate: 5,
     },
     ReplaceCase {
+        label: "guesses, while idle: ",
+        options: &[ROOMY],
+        is_idle: true,
+        script: forge_guesses,
+        rate: 5000,
+    },
+    ReplaceCase {
         label: "every port: ",
         options: &[ROOMY],
         is_idle: false,
@@ -99,9 +108,9 @@ const REPLACE_CASES: [ReplaceCase; 4] = [
 
 pub(crate) fn replace_player(env: &Environment) -> anyhow::Result<Vec<Metric>> {
     let mut metrics = Vec::new();
-    for case in REPLACE_CASES {
+    for case in REPLACE_CASES.iter().filter(|case| env.is_chosen(case.label)) {
         env.progress("replace-player", case.label.trim_end_matches(": "));
-        metrics.extend(replace(env, &case)?);
+        metrics.extend(replace(env, case)?);
     }
     Ok(metrics)
 }
@@ -146,6 +155,19 @@ fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<Forged> {
     PORTS.flat_map(|port| victims.iter().map(move |victim| from(victim, port))).collect()
 }
 
+/// Connect requests from the addresses of players, and ACKs of numbers that may prove that the answers were heard, under ids
+/// that may be in them.
+fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<Forged> {
+    let guess = |number: u32| {
+        let id = PeerId(2 + (number % 125) as u8);
+        let seq = |n: u32| 0x4000 + ((4 * number + n) % 0x8000) as u16;
+        let acks: Vec<_> = (0..4).map(|n| forged::ack(Channel::Game, seq(n))).collect();
+        forged::datagram(id, &acks)
+    };
+    let say = |number: u32| if number.is_multiple_of(50) { forged::connect(number, "") } else { guess(number) };
+    (0..GUESSES).flat_map(|number| victims.iter().map(move |victim| (*victim, say(number)))).collect()
+}
+
 /// How long an attack may last beyond what its victims measure.
 const MARGIN: Duration = Duration::from_secs(60);
 /// As many as were removed in one go once.
@@ -154,3 +176,5 @@ const VICTIMS: u16 = 3;
 const IDLE: Duration = Duration::from_secs(12);
 /// What systems choose ports from.
 const PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+/// How often each player's address is guessed at.
+const GUESSES: u32 = 40_000;

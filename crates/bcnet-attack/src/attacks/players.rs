@@ -29,7 +29,7 @@ struct Bulk {
 }
 
 /// What somebody does at a server until it is told to stop.
-type Attacker = fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>;
+pub(super) type Attacker = fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>;
 
 const BULKS: [Bulk; 3] = [
     Bulk { label: "tiny, near: ", link: Link::UNLIMITED, send: send_tiny },
@@ -60,7 +60,7 @@ pub(crate) fn bulk_sender(env: &Environment) -> anyhow::Result<Vec<Metric>> {
     Ok(metrics)
 }
 
-fn send_tiny(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+pub(super) fn send_tiny(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     send_bulk(env, server, is_over, &[unknown_opcode().0], 1900)
 }
 
@@ -95,7 +95,7 @@ fn send_bulk(
 }
 
 /// Lets a group play while somebody else does what it likes.
-fn beside(
+pub(super) fn beside(
     env: &Environment,
     server: &Process,
     group: &mut PlayerGroup,
@@ -113,7 +113,7 @@ fn beside(
 }
 
 /// Joins from the attacker's own address.
-fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyhow::Result<Player> {
+pub(super) fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyhow::Result<Player> {
     let mut player = connect(env, server, name, env.seed as u32)?;
     let end = env.clock.now() + JOINING;
     while player.entered.is_none() && player.over.is_none() && env.clock.now() < end {
@@ -270,7 +270,7 @@ pub(crate) fn return_after_kick(env: &Environment) -> anyhow::Result<Vec<Metric>
     Ok(vec![Metric::new("back from another port at once", MetricUnit::Count, is_back).at_most(0.0)])
 }
 
-const HEAD_START: Duration = Duration::from_secs(2);
+pub(super) const HEAD_START: Duration = Duration::from_secs(2);
 const JOINING: Duration = Duration::from_secs(10);
 /// How long an attack may last beyond what its victims measure.
 const MARGIN: Duration = Duration::from_secs(60);

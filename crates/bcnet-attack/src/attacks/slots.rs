@@ -1,5 +1,6 @@
 //! Attacks on places: newcomers find none.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,10 +25,12 @@ pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<Metric>> {
         ("next ids guessed: ", Guesses::NextIds),
         ("all ids tried: ", Guesses::AllIds),
         ("all ACKs tried: ", Guesses::AllAcks),
+        ("without the password: ", Guesses::Password),
     ];
     for (label, guesses) in cases.into_iter().filter(|(label, _)| env.is_chosen(label)) {
         env.progress("take-slots", label.trim_end_matches(": "));
-        let server = Process::serve(env, &[])?;
+        let locked = ["session.password=engage"];
+        let server = Process::serve(env, if guesses == Guesses::Password { &locked } else { &[] })?;
         let forger = Forger::new(env.sandbox, server.address())?;
         let script = script(guesses);
         let flood_rate = FloodRate { rate: env.rate(2000), max: max_time(env) };
@@ -52,13 +55,15 @@ pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<Metric>> {
 }
 
 /// What a forger guesses, since it hears nothing.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guesses {
     /// That ids are given in turn.
     NextIds,
     AllIds,
     /// The same as the first, and every message that it may have been sent to prove itself.
     AllAcks,
+    /// The same at a server that lets in only those who know the password.
+    Password,
 }
 
 /// Returns what forged addresses say to join and stay, over and over.
@@ -69,7 +74,7 @@ fn script(guesses: Guesses) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let (ids, is_acked) = match guesses {
             Guesses::NextIds => (2 + player..3 + player, false),
             Guesses::AllIds => (2..127, false),
-            Guesses::AllAcks => (2 + player..3 + player, true),
+            Guesses::AllAcks | Guesses::Password => (2 + player..3 + player, true),
         };
         script.push((from, forged::connect(u32::from(player), "")));
         for id in ids {
@@ -88,17 +93,23 @@ enum KeepOut {
     FewNetworks,
     JoinAndLeave,
     EightConnections,
-    /// Many addresses that prove that they hear us once, and never again when they are asked once more.
+    /// Many addresses of one /16 that prove that they hear us once, and never again when they are asked once more.
     HoldIds,
+    /// The same, and they acknowledge whatever they are sent, but never say a word.
+    NoWord,
+    /// The same from networks everywhere.
+    NoWordAnywhere,
     /// Connect requests of 65,000 networks.
     ManyNetworks,
 }
 
-const KEEP_OUT: [(&str, KeepOut); 5] = [
+const KEEP_OUT: [(&str, KeepOut); 7] = [
     ("40 networks: ", KeepOut::FewNetworks),
     ("join and leave: ", KeepOut::JoinAndLeave),
     ("eight connections: ", KeepOut::EightConnections),
     ("ids held: ", KeepOut::HoldIds),
+    ("no word: ", KeepOut::NoWord),
+    ("no word, 65,000 networks: ", KeepOut::NoWordAnywhere),
     ("65,000 networks: ", KeepOut::ManyNetworks),
 ];
 
@@ -108,8 +119,8 @@ pub(crate) fn keep_out(env: &Environment) -> anyhow::Result<Vec<Metric>> {
     for (label, case) in KEEP_OUT.into_iter().filter(|(label, _)| env.is_chosen(label)) {
         env.progress("keep-out", label.trim_end_matches(": "));
         let joins = kept_out(env, case)?;
-        if case == KeepOut::ManyNetworks {
-            // Nobody can tell so many apart from newcomers: it is told, and has no bar.
+        if matches!(case, KeepOut::ManyNetworks | KeepOut::NoWordAnywhere) {
+            // Nobody can tell so many apart from newcomers, and who is in so many could play: it is told, and has no bar.
             let share = Metric::new(format!("{label}newcomers in"), MetricUnit::Share, joins.share());
             metrics.push(share.without(quiet.share()));
         } else {
@@ -130,6 +141,8 @@ fn kept_out(env: &Environment, case: KeepOut) -> anyhow::Result<Joins> {
         KeepOut::JoinAndLeave => from_one_machine(env, join_and_leave),
         KeepOut::EightConnections => from_one_machine(env, hold_eight),
         KeepOut::HoldIds => from_one_machine(env, hold_ids),
+        KeepOut::NoWord => from_one_machine(env, say_nothing),
+        KeepOut::NoWordAnywhere => from_one_machine(env, say_nothing_anywhere),
         KeepOut::ManyNetworks => from_many(env, 5000, |forger, number| {
             let from = SocketAddrV4::new(any_network(number), 4000);
             forger.push(from, &forged::connect(number as u32, ""));
@@ -137,24 +150,56 @@ fn kept_out(env: &Environment, case: KeepOut) -> anyhow::Result<Joins> {
     }
 }
 
-/// Asks from ever new addresses, 200 times a second, and acknowledges what each is answered, but nothing after that.
+/// Asks from ever new addresses of one network, 200 times a second, and acknowledges what each is answered, but nothing after
+/// that. As many requests of all networks, which are forged, have the server ask for more.
 fn hold_ids(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    prove_often(env, server, is_over, one_network, false)
+}
+
+/// The same with networks that are its own, and it acknowledges all.
+fn say_nothing(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    prove_often(env, server, is_over, one_network, true)
+}
+
+fn say_nothing_anywhere(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+    prove_often(env, server, is_over, any_network, true)
+}
+
+fn prove_often(
+    env: &Environment,
+    server: SocketAddrV4,
+    is_over: &AtomicBool,
+    place: fn(u64) -> Ipv4Addr,
+    goes_on: bool,
+) -> anyhow::Result<()> {
     let mut forger = Forger::new(env.sandbox, server)?;
     let mut tap = Tap::new(server)?;
-    let mut number = 0;
+    let (mut number, mut ids) = (0, HashMap::new());
     while !is_over.load(Ordering::Relaxed) {
         number += 1;
-        forger.push(SocketAddrV4::new(any_network(number), HOLDER), &forged::connect(number as u32, ""));
+        forger.push(SocketAddrV4::new(place(number), HOLDER), &forged::connect(number as u32, ""));
+        if !goes_on {
+            forger.push(SocketAddrV4::new(any_network(number), 4000), &forged::connect(number as u32, ""));
+        }
         forger.flush();
         tap.listen(env.clock, env.clock.now() + Duration::from_millis(5), |to, answer| {
+            let known = ids.get(&to).copied().filter(|_| goes_on);
             if to.port() == HOLDER
-                && let Some(thanks) = forged::thanks(answer)
+                && let Some((id, thanks)) = forged::thanks(answer, known)
             {
+                ids.insert(to, id);
                 forger.push(to, &thanks);
             }
         });
+        forger.flush();
     }
     Ok(())
+}
+
+/// Returns an address of one network (/16).
+fn one_network(number: u64) -> Ipv4Addr {
+    let [high, low] = (number as u16).to_be_bytes();
+    Ipv4Addr::new(91, 50, high, low)
 }
 
 /// What newcomers find when nothing happens is soon known.
