@@ -20,6 +20,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
+use crate::bans::Moment;
 use crate::file::directory;
 pub(crate) use limit::LineLimit;
 
@@ -67,8 +68,8 @@ where
 struct Daily {
     appender: RollingFileAppender,
     days: Days,
-    /// The day on which old files were deleted last, counted from 1970.
-    pruned: u64,
+    /// The day of the file, counted from 1970, on which old files were deleted.
+    day: u64,
 }
 
 impl Daily {
@@ -79,23 +80,24 @@ impl Daily {
         fs::create_dir_all(&days.directory)
             .and_then(|()| fs::read_dir(&days.directory))
             .with_context(name)?;
-        let appender = RollingFileAppender::builder()
-            .rotation(Rotation::DAILY)
-            .filename_prefix(&days.stem)
-            .filename_suffix(&days.extension)
-            .build(&days.directory)
-            .map_err(|error| anyhow!("{}: {}", name(), anyhow::Error::new(error).root_cause()))?;
+        let appender = days.open().map_err(|error| anyhow!("{}: {}", name(), error.root_cause()))?;
         days.prune();
-        Ok(Self { appender, days, pruned: today() })
+        Ok(Self { appender, days, day: today() })
     }
 }
 
 impl Write for Daily {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.appender.write(bytes);
         let today = today();
-        if self.pruned != today {
-            self.pruned = today;
+        // The appender goes on only; when the clock was set back it would stay in the file of a day to come.
+        if today < self.day
+            && let Ok(appender) = self.days.open()
+        {
+            self.appender = appender;
+        }
+        let written = self.appender.write(bytes);
+        if self.day != today {
+            self.day = today;
             self.days.prune();
         }
         written
@@ -125,13 +127,20 @@ impl Days {
         Self { directory: directory(path).to_owned(), stem, extension, keep }
     }
 
+    /// Opens the file of today, and each day the next.
+    fn open(&self) -> anyhow::Result<RollingFileAppender> {
+        let builder = RollingFileAppender::builder().rotation(Rotation::DAILY);
+        Ok(builder.filename_prefix(&self.stem).filename_suffix(&self.extension).build(&self.directory)?)
+    }
+
     /// Deletes the oldest files. The appender could do it too, but takes everything for a log that begins with the stem
-    /// and ends with the extension.
+    /// and ends with the extension. Files of days to come, of a clock that was set back since, do not count.
     fn prune(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
         let mut names: Vec<String> = files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.retain(|name| self.has(name));
+        let today = Moment(wall_now().as_secs()).to_string();
+        names.retain(|name| self.day(name).is_some_and(|day| today.get(..day.len()) >= Some(day)));
         names.sort();
         names.truncate(names.len().saturating_sub(self.keep));
         for name in names {
@@ -140,10 +149,11 @@ impl Days {
         }
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Returns the day in the name of a file of the log.
+    fn day<'a>(&self, name: &'a str) -> Option<&'a str> {
         let end = if self.extension.is_empty() { String::new() } else { format!(".{}", self.extension) };
         let day = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('.'));
-        day.and_then(|rest| rest.strip_suffix(&end)).is_some_and(is_date)
+        day.and_then(|rest| rest.strip_suffix(&end)).filter(|day| is_date(day))
     }
 }
 
@@ -157,10 +167,14 @@ fn is_date(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn is_of(log: &Days, name: &str) -> bool {
+        log.day(name).is_some()
+    }
+
     #[test]
     fn only_files_with_a_date_between_stem_and_extension_are_of_the_log() {
         let log = Days::new(Path::new("logs/server.log"), 1);
-        assert!(log.has("server.2026-11-16.log"));
+        assert!(is_of(&log, "server.2026-11-16.log"));
         for name in [
             "server.log",
             "server.2026-11-16",
@@ -173,10 +187,14 @@ mod tests {
             "server.2026-11-16log",
             "myserver.2026-11-16.log",
         ] {
-            assert!(!log.has(name), "{name}");
+            assert!(!is_of(&log, name), "{name}");
         }
         let bare = Days::new(Path::new("bcnet"), 1);
-        assert!(bare.has("bcnet.2026-11-16") && !bare.has("bcnet.toml") && !bare.has("bcnet.2026-11-16.log"));
+        assert!(
+            is_of(&bare, "bcnet.2026-11-16")
+                && !is_of(&bare, "bcnet.toml")
+                && !is_of(&bare, "bcnet.2026-11-16.log")
+        );
     }
 
     #[test]
@@ -193,11 +211,31 @@ mod tests {
         };
         log.write_all(b"the same day\n").expect("written");
         assert_eq!(left(&path).len(), 6);
-        log.pruned -= 1;
+        log.day -= 1;
         log.write_all(b"the next day\n").expect("written");
         let expected = ["server.toml", "server.1999-01-01.txt", "server.old.log", days[0], days[2]];
         let left = left(&path);
         drop(fs::remove_dir_all(&path));
         assert_eq!(left, expected, "and the file of today");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_opens_the_file_of_its_day_and_deletes_none_of_it() {
+        let path = std::env::temp_dir().join(format!("bcnet-log-back-{}", std::process::id()));
+        let mut log = Daily::start(&path.join("server.log"), 1).expect("a log");
+        let files = |path: &Path| -> Vec<String> {
+            let entries = fs::read_dir(path).expect("a directory").flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        };
+        let today = files(&path).pop().expect("a file");
+        // As if the clock had been ahead when the log began.
+        let ahead = path.join("server.9999-12-31.log");
+        fs::rename(path.join(&today), &ahead).expect("renamed");
+        log.day += 1;
+        log.write_all(b"set back\n").expect("written");
+        let written = fs::read_to_string(path.join(&today));
+        let count = files(&path).len();
+        drop(fs::remove_dir_all(&path));
+        assert_eq!((written.ok().as_deref(), count), (Some("set back\n"), 2));
     }
 }
