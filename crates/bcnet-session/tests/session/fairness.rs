@@ -303,7 +303,8 @@ fn one_player_cannot_delay_what_others_say_on_a_slow_line() {
     }
 }
 
-/// S-43: a line of 96 kbit/s takes a fifth of what the flood has. One message of 4,000 bytes is under way for 360 ms there.
+/// S-43: a line of 96 kbit/s takes a fifth of what the flood has. One message of 4,000 bytes is under way for 360 ms there. Its
+/// queue has room for twelve datagrams; where tiny messages fill that, a line is lost with them and comes again.
 #[test]
 fn one_player_cannot_delay_what_others_say_on_a_thin_line() {
     for kind in KINDS {
