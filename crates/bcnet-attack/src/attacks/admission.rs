@@ -164,7 +164,8 @@ fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<Forged> {
         let acks: Vec<_> = (0..4).map(|n| forged::ack(Channel::Game, seq(n))).collect();
         forged::datagram(id, &acks)
     };
-    let say = |number: u32| if number.is_multiple_of(50) { forged::connect(number, "") } else { guess(number) };
+    let say =
+        |number: u32| if number.is_multiple_of(50) { forged::connect(number, "") } else { guess(number) };
     (0..GUESSES).flat_map(|number| victims.iter().map(move |victim| (*victim, say(number)))).collect()
 }
 
