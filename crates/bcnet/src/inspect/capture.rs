@@ -1,15 +1,14 @@
 //! Writes the lines of an input as a capture file.
 
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bcnet_transport::cipher;
-use bcnet_transport::wire::{PeerId, Role};
+use bcnet_transport::wire::PeerId;
 
-use super::hex::Line;
+use super::hex::{self, Line};
 use crate::capture::{Packet, Writer};
 
 pub(super) struct Capture {
@@ -36,10 +35,10 @@ impl Capture {
         if plain && datagram.first() != Some(&PeerId::GAMESPY.0) {
             cipher::encrypt(wire.to_mut());
         }
-        let (from, to) = addresses(line.sent_by, datagram);
+        let [from, to] = hex::addresses(line.sent_by, datagram);
         let packet = Packet {
-            from: SocketAddrV4::new(from, PORT),
-            to: SocketAddrV4::new(to, PORT),
+            from,
+            to,
             time: Duration::from_millis(self.written.into()),
             bytes: &wire,
             comment: line.comment.as_deref(),
@@ -53,18 +52,3 @@ impl Capture {
         self.out.flush()
     }
 }
-
-/// Hex lines carry no addresses: the host and each client id get one.
-fn addresses(sent_by: Option<Role>, datagram: &[u8]) -> (Ipv4Addr, Ipv4Addr) {
-    let sender = datagram.first().map_or(PeerId::UNASSIGNED, |byte| PeerId(*byte));
-    let role = sent_by.unwrap_or(if sender == PeerId::HOST { Role::Host } else { Role::Client });
-    match role {
-        Role::Host => (HOST, FIRST_CLIENT),
-        Role::Client if sender.is_assignable() => (Ipv4Addr::new(10, 0, 0, sender.0), HOST),
-        Role::Client => (FIRST_CLIENT, HOST),
-    }
-}
-
-const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const PORT: u16 = 22101;

@@ -1,17 +1,31 @@
-//! Lines of hex: `C> 02 01 32 07 …  # a comment`.
+//! Lines of hex: `C> 02 01 32 07 …  # a comment`, or dumps with offsets.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_transport::wire::Role;
+use bcnet_transport::wire::{PeerId, Role};
 
-/// One line that holds something.
+use super::dump::{Assembler, BadDump, Dump, Fed};
+
+/// One line that holds something, or a dump of several.
 pub(super) struct Line {
     /// Counted from 1, over all lines of the input.
     pub(super) number: u64,
     pub(super) sent_by: Option<Role>,
     pub(super) bytes: Result<Vec<u8>, BadHex>,
     pub(super) comment: Option<String>,
+    /// Whether it was a dump, which may be of a whole packet.
+    pub(super) is_dump: bool,
+}
+
+impl From<Dump> for Line {
+    fn from(dump: Dump) -> Self {
+        let comment = (!dump.head.is_empty()).then_some(dump.head);
+        let bytes = dump.bytes.map_err(|bad| BadHex { at: 0, cause: Cause::Dump(bad) });
+        Self { number: dump.line, sent_by: None, bytes, comment, is_dump: true }
+    }
 }
 
 /// Why a line is no hex, and at which byte of the line.
@@ -26,6 +40,7 @@ pub(super) enum Cause {
     NoDigit(u8),
     HalfByte,
     TooLong,
+    Dump(BadDump),
 }
 
 impl fmt::Display for BadHex {
@@ -34,41 +49,85 @@ impl fmt::Display for BadHex {
             Cause::NoDigit(byte) => write!(f, "'{}' is not a hex digit", byte.escape_ascii())?,
             Cause::HalfByte => f.write_str("half a byte")?,
             Cause::TooLong => write!(f, "longer than {MAX_LINE} characters")?,
+            Cause::Dump(bad) => return bad.fmt(f),
         }
         write!(f, " at column {}", self.at + 1)
     }
 }
 
-/// Reads lines, skipping those that are empty or only a comment.
+/// Reads lines and dumps, skipping lines that are empty or only a comment.
 pub(super) struct Lines<R> {
     input: R,
     number: u64,
+    /// How many bytes were read.
+    at: u64,
     buffer: Vec<u8>,
+    dumps: Assembler,
+    /// A line that is no hex, unless it stands in front of a dump.
+    title: Option<Line>,
+    ready: VecDeque<Line>,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, number: 0, buffer: Vec::new() }
+        Self {
+            input,
+            number: 0,
+            at: 0,
+            buffer: Vec::new(),
+            dumps: Assembler::default(),
+            title: None,
+            ready: VecDeque::new(),
+        }
     }
 
     pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
         loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Ok(Some(line));
+            }
             self.buffer.clear();
+            let at = self.at;
             let mut limited = self.input.by_ref().take(MAX_LINE);
-            if limited.read_until(b'\n', &mut self.buffer)? == 0 {
-                return Ok(None);
+            let read = limited.read_until(b'\n', &mut self.buffer)?;
+            self.at += read as u64;
+            if read == 0 {
+                let last = self.dumps.finish().map(Line::from);
+                self.ready.extend(self.title.take().into_iter().chain(last));
+                return Ok(self.ready.pop_front());
             }
             self.number += 1;
             if self.number == 1 && self.buffer.starts_with(BYTE_ORDER_MARK) {
                 self.buffer.drain(..BYTE_ORDER_MARK.len());
             }
             if limited.limit() == 0 && !self.buffer.ends_with(b"\n") && !self.input.fill_buf()?.is_empty() {
-                self.input.skip_until(b'\n')?;
+                self.at += self.input.skip_until(b'\n')? as u64;
                 let bytes = Err(BadHex { at: self.buffer.len(), cause: Cause::TooLong });
-                return Ok(Some(Line { number: self.number, sent_by: None, bytes, comment: None }));
+                let line = Line { number: self.number, sent_by: None, bytes, comment: None, is_dump: false };
+                self.ready.extend(self.title.take().into_iter().chain([line]));
+                continue;
             }
-            if let Some(line) = parse(&self.buffer, self.number) {
-                return Ok(Some(line));
+            self.take(at);
+        }
+    }
+
+    /// Sees what the line in the buffer is.
+    fn take(&mut self, at: u64) {
+        match self.dumps.feed(&self.buffer, self.number, at) {
+            Fed::Line(done) => {
+                // It was the title of this dump.
+                self.title = None;
+                self.ready.extend(done.map(Line::from));
+            }
+            Fed::Other(done) => {
+                self.ready.extend(done.map(Line::from));
+                let Some(line) = parse(&self.buffer, self.number) else { return };
+                self.ready.extend(self.title.take());
+                if line.bytes.is_err() {
+                    self.title = Some(line);
+                } else {
+                    self.ready.push_back(line);
+                }
             }
         }
     }
@@ -85,7 +144,7 @@ fn parse(line: &[u8], number: u64) -> Option<Line> {
         [b'C' | b'c', b'>', ..] => (Some(Role::Client), start + 2),
         _ => (None, start),
     };
-    Some(Line { number, sent_by, bytes: digits(content, start), comment })
+    Some(Line { number, sent_by, bytes: digits(content, start), comment, is_dump: false })
 }
 
 /// Returns the bytes that the hex digits of `line` from `start` on stand for.
@@ -113,6 +172,21 @@ fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     }
 }
 
+/// Hex carries no addresses: the host and each client id get one.
+pub(super) fn addresses(sent_by: Option<Role>, datagram: &[u8]) -> [SocketAddrV4; 2] {
+    let sender = datagram.first().map_or(PeerId::UNASSIGNED, |byte| PeerId(*byte));
+    let role = sent_by.unwrap_or(if sender == PeerId::HOST { Role::Host } else { Role::Client });
+    let (from, to) = match role {
+        Role::Host => (HOST, FIRST_CLIENT),
+        Role::Client if sender.is_assignable() => (Ipv4Addr::new(10, 0, 0, sender.0), HOST),
+        Role::Client => (FIRST_CLIENT, HOST),
+    };
+    [from, to].map(|address| SocketAddrV4::new(address, PORT))
+}
+
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PORT: u16 = 22101;
 /// What some editors put in front of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// More than the hex of the largest UDP datagram, with spaces and a comment.

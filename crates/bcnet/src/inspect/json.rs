@@ -30,6 +30,9 @@ impl Json {
         match position {
             Position::Line(line) => self.member("line", *line),
             Position::Packet(packet) => {
+                if let Some(file) = &packet.file {
+                    self.member("file", &**file);
+                }
                 self.member("packet", packet.number);
                 self.member("offset", packet.offset);
                 self.seconds("time", packet.time.as_micros());

@@ -5,6 +5,7 @@
 //! captures, and tells what goes wrong in them.
 
 mod capture;
+mod dump;
 mod explain;
 mod file;
 mod hex;
@@ -12,7 +13,7 @@ mod human;
 mod json;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -51,8 +52,8 @@ Examples:
   echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
   bcnet inspect --hex captures/join.hex --json | jq '.messages[]?.kind'")]
 pub(crate) struct Args {
-    /// A capture or a packet log, `-` for standard input; two of the same traffic are joined
-    #[arg(value_name = "FILE", num_args = 1..=2, required_unless_present = "hex", conflicts_with = "hex")]
+    /// Captures, packet logs or dumps, packed or not, or a directory; `-` is standard input. Two are joined, more are read as one
+    #[arg(value_name = "FILE", num_args = 1.., required_unless_present = "hex", conflicts_with = "hex")]
     files: Vec<PathBuf>,
 
     /// Read hex lines from FILE, or from standard input if it is `-`
@@ -141,7 +142,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
     let name = name(path);
-    let input = open(path).with_context(|| name.clone())?;
+    let (input, damage) =
+        open(path).and_then(|input| Ok(file::unpacked(input)?)).with_context(|| name.clone())?;
     let mut capture = match &args.write {
         Some(out) => Some(capture::Capture::create(out, path)?),
         None => None,
@@ -150,8 +152,13 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
     let mut json = Json::default();
     let (mut total, mut bad, mut left_out) = (0_u64, 0_u64, 0_u64);
     let mut lines = hex::Lines::new(input);
-    while let Some(line) = lines.next_line().with_context(|| name.clone())? {
+    while let Some(mut line) = lines.next_line().with_context(|| name.clone())? {
         total += 1;
+        if line.is_dump
+            && let Ok(bytes) = &mut line.bytes
+        {
+            file::keep_datagram(bytes);
+        }
         if let (Some(capture), Ok(bytes)) = (&mut capture, &line.bytes)
             && !capture.write(&line, bytes, args.plain)?
         {
@@ -172,7 +179,11 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
     if bad > 0 {
         eprintln!("bcnet: {name}: {bad} of {total} lines could not be decoded");
     }
-    Ok(if bad + left_out == 0 { Verdict::Clean } else { Verdict::Findings })
+    let damage = damage();
+    if let Some(damage) = &damage {
+        eprintln!("bcnet: {name}: {damage}");
+    }
+    Ok(if bad + left_out == 0 && damage.is_none() { Verdict::Clean } else { Verdict::Findings })
 }
 
 /// Standard output. If its reader has seen enough, that ends the run, unless there is a capture to finish.
@@ -243,13 +254,13 @@ fn decode<'a, 'b: 'a>(
     messages.read(bytes, sent_by).into()
 }
 
-fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead>> {
+fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if is_stdin(path) {
         return Ok(Box::new(io::stdin().lock()));
     }
     // Windows does not open one.
     ensure!(!path.is_dir(), "is a directory; name a file with one datagram per line");
-    Ok(Box::new(BufReader::new(File::open(path)?)))
+    Ok(Box::new(File::open(path)?))
 }
 
 /// Returns how an input is called in messages.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use bcnet_lab::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::captures::{
     COOKED, COOKED_2, ETHERNET, HOST, IPV4, LOOP, NULL, Packet, RAW, VLAN, datagrams, directory, inspect, ip,
@@ -41,9 +41,19 @@ fn what_is_not_the_games_is_counted_and_nothing_else() {
     record(&mut capture, 10.0, &fragment, &u32::to_le_bytes);
     record(&mut capture, 10.0, &ip(&packets[0])[..40], &u32::to_le_bytes);
     let run = inspect(&capture, &["--json"]);
-    assert_eq!(without_offsets(&run), without_offsets(&inspect(&pcap(&session(), RAW), &["--json"])));
-    let skipped = "bcnet: standard input: not looked at: 1 IPv4 fragments, which the game does not make, 1 packets cut short by the capture, 1 UDP datagrams of something else\n";
-    assert_eq!((run.code, run.stderr.as_str()), (0, skipped));
+    let mut lines = without_offsets(&run);
+    let told = lines.pop().expect("a last line");
+    assert_eq!(lines, without_offsets(&inspect(&pcap(&session(), RAW), &["--json"])));
+    let skipped = "1 IPv4 fragments, which the game does not make, 1 packets cut short by the capture, 1 UDP datagrams of something else";
+    assert_eq!(told, json!({"not_looked_at": skipped, "fragments": 1, "cut": 1, "foreign": 1}));
+    let said = format!("bcnet: standard input: not looked at: {skipped}\n");
+    assert_eq!((run.code, run.stderr), (0, said));
+    let words = format!("not looked at: {skipped}");
+    for (form, words) in [(&[][..], &words), (&["--summary"], &words), (&["--csv"], &words.replace(',', ""))]
+    {
+        let run = inspect(&capture, form);
+        assert!(run.stdout.contains(words.as_str()), "{form:?}: {}", run.stdout);
+    }
 }
 
 #[test]
@@ -133,10 +143,11 @@ fn what_cannot_be_read_is_told_in_one_line() {
     let empty = directory.join("empty.pcap");
     fs::write(&empty, b"").expect("written");
     let [directory, empty] = [&directory, &empty].map(|path| path.to_str().expect("UTF-8"));
+    let run = bcnet(&["inspect", directory, empty], b"");
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("is a directory; name a file, or read"), "{}", run.stderr);
     let missing = format!("{directory}/missing.pcap");
-    for (file, said) in
-        [(empty, "is empty"), (directory, "is a directory"), (missing.as_str(), "(os error 2)")]
-    {
+    for (file, said) in [(empty, "is empty"), (missing.as_str(), "(os error 2)")] {
         for form in [&["--summary"][..], &["--json"], &["--csv"], &[file]] {
             let run = bcnet(&[&["inspect", file], form].concat(), b"");
             assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{file} {form:?}: {}", run.stderr);

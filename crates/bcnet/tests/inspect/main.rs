@@ -5,6 +5,7 @@ mod dump_logs;
 mod findings;
 mod follow;
 mod formats;
+mod inputs;
 mod joining;
 mod many;
 mod places;

@@ -107,7 +107,8 @@ fn a_capture_of_ipv6_is_not_read_and_says_so() {
     frame.extend([0x56, 0x55, 0x56, 0x55, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     (0..5).for_each(|at| record(&mut capture, f64::from(at), &frame, &u32::to_le_bytes));
     let run = inspect(&capture, &["--json"]);
-    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert_eq!((run.code, run.json().len()), (1, 1));
+    assert_eq!(run.json()[0]["ipv6"], 5);
     assert!(run.stderr.contains("5 packets of UDP over IPv6"), "{}", run.stderr);
 }
 

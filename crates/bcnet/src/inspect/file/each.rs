@@ -14,13 +14,13 @@ pub(crate) fn each_datagram(
     mut see: impl FnMut(Time, SocketAddrV4, SocketAddrV4, &[u8]),
 ) -> anyhow::Result<()> {
     let name = || path.display().to_string();
-    let mut source = super::open(path, false).with_context(name)?;
+    let mut source = super::reading::open(path, false).with_context(name)?;
     let mut batch = Batch::default();
     loop {
         batch.clear();
         let step = loop {
             match source.read(&mut batch).with_context(name)? {
-                Step::More if batch.len() < super::BATCH => {}
+                Step::More if batch.len() < super::reading::BATCH => {}
                 step => break step,
             }
         };

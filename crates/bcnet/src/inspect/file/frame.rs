@@ -108,6 +108,8 @@ fn number(bytes: &[u8], at: usize) -> Result<u16, Skip> {
     }
 }
 
+/// Links whose packets can be told from other bytes.
+pub(super) const TELLING_LINKS: [u16; 5] = [RAW, ETHERNET, LINUX_COOKED, LINUX_COOKED_2, NULL];
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
 const RAW_BSD: u16 = 12;

@@ -1,15 +1,19 @@
 //! Whatever bytes a file holds, it is read to an end.
 
+use std::io::Write as _;
+
 use bcnet_lab::Rng;
 use bcnet_observe::MessageBuffer;
 use bcnet_transport::cipher;
+use flate2::write::GzEncoder;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::source::{Batch, Source, Step};
 use super::{Run, Sink};
 
 #[test]
 fn any_bytes_are_read_to_an_end() {
-    let samples = [pcap(), pcapng(), LOG.as_bytes().to_vec()];
+    let samples = samples();
     for seed in 0..SEEDS {
         let mut random = Rng::new(seed);
         let mut bytes = samples[random.size(samples.len())].clone();
@@ -23,9 +27,30 @@ fn any_bytes_are_read_to_an_end() {
 /// What is left as it is must be understood, or nothing above is tried.
 #[test]
 fn the_samples_are_sound() {
-    for sample in [pcap(), pcapng(), LOG.as_bytes().to_vec()] {
+    for sample in samples() {
         assert!(read(sample, 0) >= 3);
     }
+}
+
+/// One of each kind that can be read, and packed ones.
+fn samples() -> [Vec<u8>; 6] {
+    let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&pcap()).expect("memory");
+    let zstd = compress_to_vec(pcapng().as_slice(), CompressionLevel::Fastest);
+    [pcap(), pcapng(), LOG.as_bytes().to_vec(), dumps(), gzip.finish().expect("memory"), zstd]
+}
+
+/// As `hexdump -C` and Wireshark write.
+fn dumps() -> Vec<u8> {
+    let mut text = String::new();
+    for frame in frames() {
+        text.push_str("12:00:00.5 IP\n");
+        for (row, bytes) in frame.chunks(16).enumerate() {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
+            text.push_str(&format!("{:04x}  {hex}  |..|\n", row * 16));
+        }
+    }
+    text.into_bytes()
 }
 
 /// Reads everything. How many datagrams were of the game.
@@ -34,8 +59,8 @@ fn read(bytes: Vec<u8>, seed: u64) -> u64 {
     let Ok(mut source) = Source::of(Box::new(std::io::Cursor::new(bytes)), None) else { return 0 };
     let sinks: Vec<Box<dyn Sink>> = Vec::new();
     let (mut run, mut batch) = (Run::new(sinks), Batch::default());
-    // The smallest packet has some bytes, so there are fewer packets than bytes.
-    for _ in 0..=length {
+    // The smallest packet has some bytes, so there are fewer packets than bytes, of what it may be unpacked to.
+    for _ in 0..=length * MAX_RATIO {
         batch.clear();
         let step = source.read(&mut batch).expect("memory can be read");
         batch.decipher();
@@ -45,7 +70,8 @@ fn read(bytes: Vec<u8>, seed: u64) -> u64 {
                 .expect("nobody is told");
         }
         if step != Step::More {
-            run.finish("memory", &source.skipped, source.packets, source.offset()).expect("nobody is told");
+            run.finish("memory", &[], &source.skipped, source.packets, source.offset())
+                .expect("nobody is told");
             return run.datagrams;
         }
     }
@@ -124,3 +150,5 @@ fn block(bytes: &mut Vec<u8>, kind: u32, head: &[u32], rest: &[u8]) {
 const LOG: &str = include_str!("../../../tests/packet-log.txt");
 const RAW: u32 = 101;
 const SEEDS: u64 = 20_000;
+/// What a byte of zstd can become, about: a block of four bytes 128 KiB.
+const MAX_RATIO: usize = 1 << 15;

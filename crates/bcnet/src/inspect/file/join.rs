@@ -23,8 +23,9 @@ use bcnet_transport::wire::{Kind, Message, MessageId, PeerId, Role};
 use self::pairs::{EARLY, Pairs, Standing};
 use self::stays::{MAX_STAYS, StayId, Stays};
 use super::pcap::Damage;
+use super::reading::open;
+use super::role;
 use super::source::{Batch, Source, Step};
-use super::{open, role};
 use crate::Verdict;
 use crate::inspect::{is_stdin, name};
 

@@ -11,7 +11,6 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use anyhow::ensure;
 use bcnet_transport::Time;
 
 use super::pcap::Window;
@@ -22,9 +21,27 @@ pub(super) struct Reader {
     line: Vec<u8>,
     offset: u64,
     entry: Option<Entry>,
+    pub(super) clock: Clock,
+}
+
+/// Times of day, over days.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Clock {
     /// Midnights that have passed.
     days: u64,
     last: u64,
+}
+
+impl Clock {
+    /// Returns microseconds since the first midnight.
+    pub(super) fn absolute(&mut self, time_of_day: u64) -> u64 {
+        // A little backwards is disorder, far back is midnight.
+        if time_of_day + DAY / 2 < self.last {
+            self.days += 1;
+        }
+        self.last = time_of_day;
+        self.days * DAY + time_of_day
+    }
 }
 
 /// A datagram that is being read.
@@ -52,19 +69,18 @@ enum Section {
 }
 
 impl Reader {
-    /// Begins to read if the beginning looks like a log.
-    pub(super) fn open(mut window: Window) -> anyhow::Result<Self> {
+    /// Begins to read if the beginning looks like a log. Otherwise gives the input back.
+    pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
         // No more than is needed: what is followed may stay short for long.
         while !is_log(window.rest())
             && window.rest().len() < SNIFFED
             && window.has(window.rest().len() + 1)?
         {}
-        ensure!(!window.rest().is_empty(), "is empty");
-        ensure!(
-            is_log(window.rest()),
-            "is neither pcap nor pcapng nor a packet log; hex lines are read with --hex"
-        );
-        Ok(Self { input: BufReader::new(window), line: Vec::new(), offset: 0, entry: None, days: 0, last: 0 })
+        if !is_log(window.rest()) {
+            return Ok(Err(window));
+        }
+        let (input, clock) = (BufReader::new(window), Clock::default());
+        Ok(Ok(Self { input, line: Vec::new(), offset: 0, entry: None, clock }))
     }
 
     pub(super) const fn offset(&self) -> u64 {
@@ -110,17 +126,12 @@ impl Reader {
     }
 
     fn begin(&mut self, head: Head, offset: u64) -> Entry {
-        // Logs have the time of day only. A little backwards is disorder, far back is midnight.
-        if head.micros + DAY / 2 < self.last {
-            self.days += 1;
-        }
-        self.last = head.micros;
         let host = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let (from, to) = if head.to_client { (host, head.peer) } else { (head.peer, host) };
         Entry {
             offset,
             number: head.number,
-            micros: self.days * DAY + head.micros,
+            micros: self.clock.absolute(head.micros),
             from,
             to,
             len: head.len,
@@ -249,7 +260,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 const UNKNOWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1);
 const DAY: u64 = 86_400 * 1_000_000;
 /// How much of a file is looked at to know what it is.
-const SNIFFED: usize = 64 * 1024;
-const MAX_LINE: u64 = 64 * 1024;
+pub(super) const SNIFFED: usize = 64 * 1024;
+pub(super) const MAX_LINE: u64 = 64 * 1024;
 /// The largest UDP payload.
 const MAX_DATAGRAM: usize = 65_507;

@@ -3,6 +3,7 @@
 //! [`source`] gives datagrams, an [`Observer`] follows the conversations, and what both tell goes to a [`Sink`]: lines
 //! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
 
+mod dump;
 mod each;
 mod filter;
 mod follow;
@@ -10,15 +11,18 @@ mod frame;
 mod hold;
 #[cfg(test)]
 mod hostile;
+mod inputs;
 mod join;
 mod lines;
 mod lives;
 mod log;
+mod packed;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pcap;
 mod plot;
 mod progress;
+mod reading;
 mod report;
 mod series;
 mod sink;
@@ -30,30 +34,27 @@ mod tally;
 mod view;
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::mem;
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use anyhow::{Context, ensure};
-use bcnet_observe::{Content, ConversationId, Finding, Limits, MessageBuffer, NO_MARK, Observed, Observer};
+use anyhow::ensure;
+use bcnet_observe::{Content, ConversationId, Finding, Limits, NO_MARK, Observed, Observer};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Role};
 
-use super::{Args as InspectArgs, is_stdin, name};
+use super::{Args as InspectArgs, is_stdin};
 use crate::Verdict;
 use crate::number::thousands;
 pub(crate) use each::each_datagram;
 use filter::Filter;
 use hold::HoldBack;
+use inputs::Inputs;
 pub(super) use lines::Color;
 use lines::Style;
-use progress::Progress;
 use sink::Sink;
 pub(super) use source::Packet;
-use source::{Batch, Skipped, Source, Step, is_gamespy};
+use source::{Skipped, is_gamespy};
 use stories::StoryOptions;
 
 #[derive(clap::Args)]
@@ -73,6 +74,10 @@ pub(super) struct Options {
     /// Write a page with plots that explains what was found, for a browser
     #[arg(long, value_name = "OUT.html", conflicts_with = "story")]
     report: Option<PathBuf>,
+
+    /// Read several captures as one, in the order of time, as rotated ones; so are more than two, and those of a directory
+    #[arg(long)]
+    merge: bool,
 
     /// Wait for more at the end of the file, as it is written, until SIGINT or SIGTERM
     #[arg(long, conflicts_with = "story")]
@@ -122,9 +127,19 @@ struct Evidence {
     offset: u64,
 }
 
+/// One of several files that are read as one.
+#[derive(Debug, Clone)]
+struct FilePart {
+    name: Arc<str>,
+    /// The number of its first packet, over all files.
+    first: u64,
+}
+
 /// What is known when everything was read.
 struct End<'a> {
     name: &'a str,
+    /// The files, if there are several.
+    files: &'a [FilePart],
     observer: &'a Observer,
     skipped: &'a Skipped,
     packets: u64,
@@ -136,6 +151,12 @@ struct End<'a> {
 }
 
 impl End<'_> {
+    /// Returns the file that a packet is in, if there are several.
+    fn file_of(&self, number: u64) -> Option<&str> {
+        let after = self.files.partition_point(|file| file.first <= number);
+        self.files.get(after.checked_sub(1)?).map(|file| &*file.name)
+    }
+
     /// Returns what there is to say of what is left out, or not certain.
     fn left_out(&self) -> Vec<String> {
         let counts = [
@@ -159,28 +180,33 @@ impl End<'_> {
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
     let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
-    let path = match args.files.as_slice() {
-        [a, b] => {
+    let inputs = match args.files.as_slice() {
+        [a, b] if !args.file.merge => {
             ensure!(
                 !is_stdin(a) || !is_stdin(b),
                 "standard input can be read only once; name a file for one of the two"
             );
             if let Some(option) = args.file.for_one_capture().or_else(|| args.explain.then_some("--explain"))
             {
-                anyhow::bail!("{option} is for one capture; two are joined, as text or with --json");
+                anyhow::bail!(
+                    "{option} is for one capture; two are joined, as text or with --json, or read as one with --merge"
+                );
             }
             return join::run([a, b], args.json, out);
         }
-        [path] => path,
-        _ => anyhow::bail!("name a capture"),
+        [path] if !path.is_dir() => Inputs::one(path),
+        paths => {
+            ensure!(!args.file.follow, "--follow is for one file");
+            Inputs::merged(paths)?
+        }
     };
-    inspect(args, path, sinks(args, path, out)?)
+    reading::inspect(args, &inputs, sinks(args, &inputs, out)?)
 }
 
 /// Everyone who is to be told.
 fn sinks<'a>(
     args: &InspectArgs,
-    path: &Path,
+    inputs: &Inputs,
     out: impl Write + 'a,
 ) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
     let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
@@ -189,7 +215,11 @@ fn sinks<'a>(
         return Ok(args.file.story.sink(out, &filter, args.json)?.into_iter().collect());
     }
     if let Some(report) = &args.file.report {
-        ensure!(report != path, "{}: is the input; name another file for --report", report.display());
+        ensure!(
+            !inputs.files.contains(report),
+            "{}: is the input; name another file for --report",
+            report.display()
+        );
         sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
     }
     #[cfg(not(feature = "parquet"))]
@@ -214,117 +244,6 @@ fn sinks<'a>(
         sinks.push(Box::new(HoldBack::new(view, args.file.follow)));
     }
     Ok(sinks)
-}
-
-fn inspect(args: &InspectArgs, path: &Path, sink: impl Sink) -> anyhow::Result<Verdict> {
-    let name = name(path);
-    let mut source = open(path, args.file.follow).with_context(|| name.clone())?;
-    let mut run = Run::new(sink);
-    // Followed files are shown as they grow; others are deciphered many at a time.
-    let max = if args.file.follow { 1 } else { BATCH };
-    let (mut batch, mut messages) = (Batch::default(), MessageBuffer::default());
-    let mut progress = Progress::new(source.size);
-    let mut failure = None;
-    let end = loop {
-        batch.clear();
-        let step = loop {
-            match source.read(&mut batch) {
-                Ok(Step::More) if batch.len() < max => {}
-                Ok(step) => break step,
-                // What was read before is shown first.
-                Err(error) => {
-                    failure = Some(error);
-                    break Step::End;
-                }
-            }
-        };
-        batch.decipher();
-        let mut buffer = mem::take(&mut messages).reuse();
-        for (packet, bytes) in batch.iter() {
-            run.look(packet, bytes, &buffer.read(bytes, None), &mut source.skipped)?;
-        }
-        messages = buffer.reuse();
-        progress.show(source.offset());
-        if step != Step::More {
-            break step;
-        }
-    };
-    progress.clear();
-    let bytes = source.offset();
-    let left_out = run.finish(&name, &source.skipped, source.packets, bytes)?;
-    if !args.file.summary {
-        left_out.iter().for_each(|text| eprintln!("bcnet: {name}: {text}"));
-    }
-    if let Some(error) = failure {
-        return Err(error)
-            .with_context(|| format!("{name}: {} packets before this were read", source.packets));
-    }
-    Ok(judge(args, &name, &run, &source, &end))
-}
-
-/// Says what is wrong with a capture that was read.
-fn judge(args: &InspectArgs, name: &str, run: &Run<impl Sink>, source: &Source, end: &Step) -> Verdict {
-    let as_said = run.malformed == 0 && !run.sink.differs();
-    let mut verdict = if as_said { Verdict::Clean } else { Verdict::Findings };
-    if run.malformed > 0 {
-        eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
-    }
-    if run.datagrams == 0 {
-        eprintln!("bcnet: {name}: no datagrams of the game in it");
-    }
-    if !source.skipped.is_empty() && !args.file.summary {
-        eprintln!("bcnet: {name}: not looked at: {}", source.skipped);
-    }
-    let unread = source.skipped.unread();
-    if unread > 0 && (run.datagrams == 0 || unread * NOTICEABLE > unread + run.datagrams) {
-        let read = thousands(run.datagrams);
-        let unread = thousands(unread);
-        eprintln!(
-            "bcnet: {name}: {unread} packets could not be read, and {read} datagrams could: what is told is of a part"
-        );
-        verdict = Verdict::Findings;
-    }
-    // Who writes a file that is followed is rarely between two packets.
-    if let Step::Damaged(damage) = end
-        && !source.stop.load(Ordering::Relaxed)
-    {
-        eprintln!("bcnet: {name}: {damage}; {} packets before it were read", source.packets);
-        verdict = Verdict::Findings;
-    }
-    verdict
-}
-
-/// Opens a file and sees what it is.
-fn open(path: &Path, follow: bool) -> anyhow::Result<Source> {
-    if is_stdin(path) {
-        return if follow {
-            follow_pipe(io::stdin())
-        } else {
-            Source::of(Box::new(io::stdin().lock()), None)
-        };
-    }
-    // Windows does not open one.
-    ensure!(!path.is_dir(), "is a directory; name a capture or a packet log");
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !follow {
-        return Source::of(Box::new(file), metadata.is_file().then_some(metadata.len()));
-    }
-    if !metadata.is_file() {
-        return follow_pipe(file);
-    }
-    let stop = follow::stop_on_signals()?;
-    let mut source = Source::of(Box::new(follow::Growing { file, stop: Arc::clone(&stop) }), None)?;
-    source.stop = stop;
-    Ok(source)
-}
-
-/// Reads a pipe until the user stops it; its end is the end.
-fn follow_pipe(input: impl Read + Send + 'static) -> anyhow::Result<Source> {
-    let stop = follow::stop_on_signals()?;
-    let mut source = Source::of(Box::new(follow::Pipe::start(input, Arc::clone(&stop))?), None)?;
-    source.stop = stop;
-    Ok(source)
 }
 
 /// One pass over a capture.
@@ -439,7 +358,14 @@ impl<S: Sink> Run<S> {
     }
 
     /// Tells the end. Returns what is left out.
-    fn finish(&mut self, name: &str, skipped: &Skipped, packets: u64, bytes: u64) -> io::Result<Vec<String>> {
+    fn finish(
+        &mut self,
+        name: &str,
+        files: &[FilePart],
+        skipped: &Skipped,
+        packets: u64,
+        bytes: u64,
+    ) -> io::Result<Vec<String>> {
         while !self.observer.finish(self.last) {
             self.tell_earlier(NO_MARK - 1)?;
         }
@@ -449,9 +375,23 @@ impl<S: Sink> Run<S> {
             all.into_iter().try_for_each(|conversation| self.tell_handled(conversation))?;
         }
         let (start, undecided) = (self.start.unwrap_or(0), self.undecided);
-        let end = End { name, observer: &self.observer, skipped, packets, bytes, start, undecided };
+        let end = End { name, files, observer: &self.observer, skipped, packets, bytes, start, undecided };
         self.sink.finish(&end)?;
         Ok(end.left_out())
+    }
+}
+
+/// Returns what an input holds, unpacked if it is packed, and what asks whether it was damaged when everything was read.
+pub(super) fn unpacked(input: Box<dyn Read>) -> io::Result<(impl BufRead, impl Fn() -> Option<String>)> {
+    let (window, unpacking) = packed::unpack(pcap::Window::new(input))?;
+    let damage = move || unpacking.as_ref().and_then(packed::Unpacking::damage);
+    Ok((window, move || damage().map(|damage| damage.to_string())))
+}
+
+/// Leaves only the datagram of a packet that was dumped whole.
+pub(super) fn keep_datagram(bytes: &mut Vec<u8>) {
+    if let Ok(udp) = dump::udp(bytes) {
+        *bytes = udp.payload.to_vec();
     }
 }
 
@@ -461,11 +401,12 @@ fn role(sender: PeerId) -> Role {
 }
 
 /// What has no meaning for lines of hex.
-pub(super) const OPTIONS: [&str; 18] = [
+pub(super) const OPTIONS: [&str; 19] = [
     "summary",
     "csv",
     "parquet",
     "report",
+    "merge",
     "follow",
     "peer",
     "kind",
@@ -481,10 +422,6 @@ pub(super) const OPTIONS: [&str; 18] = [
     "ladder",
     "dump_log",
 ];
-/// As many datagrams as are deciphered together.
-const BATCH: usize = 256;
-/// If more than one in so many packets could not be read, the exit code says so.
-const NOTICEABLE: u64 = 10;
 /// As many datagrams can be pointed to later.
 const PLACES: usize = 1 << 16;
 /// The room of the output's buffer.

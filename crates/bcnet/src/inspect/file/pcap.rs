@@ -3,7 +3,7 @@
 //! Memory is bounded: one packet at a time, and blocks that are of no use are skipped unread.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 /// A packet as a capture holds it.
 pub(super) struct Captured<'a> {
@@ -81,19 +81,19 @@ impl Window {
         self.offset
     }
 
-    fn consume(&mut self, count: usize) {
+    fn advance(&mut self, count: usize) {
         self.start += count;
         self.offset += count as u64;
     }
 
     /// Passes over `count` bytes. `false` if the file ends before.
-    fn skip(&mut self, mut count: usize) -> io::Result<bool> {
+    pub(super) fn skip(&mut self, mut count: usize) -> io::Result<bool> {
         while count > 0 {
             let step = count.min(WINDOW);
             if !self.has(step)? {
                 return Ok(false);
             }
-            self.consume(step);
+            self.advance(step);
             count -= step;
         }
         Ok(true)
@@ -106,8 +106,19 @@ impl Read for Window {
         self.has(1)?;
         let count = self.rest().len().min(into.len());
         into[..count].copy_from_slice(&self.rest()[..count]);
-        self.consume(count);
+        self.advance(count);
         Ok(count)
+    }
+}
+
+impl BufRead for Window {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.has(1)?;
+        Ok(self.rest())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.advance(count);
     }
 }
 
@@ -170,7 +181,7 @@ impl Reader {
             }
             link = (self.u32(20) & 0xFFFF) as u16;
             self.format = Format::Pcap { nanos, link };
-            self.window.consume(PCAP_HEADER);
+            self.window.advance(PCAP_HEADER);
         }
         if !self.window.has(1)? {
             return Ok(Next::End);
@@ -190,7 +201,7 @@ impl Reader {
         let micros = if nanos { fraction / 1000 } else { fraction };
         let micros = u64::from(seconds) * 1_000_000 + u64::from(micros);
         let start = self.window.start + PCAP_RECORD;
-        self.window.consume(PCAP_RECORD + kept);
+        self.window.advance(PCAP_RECORD + kept);
         let bytes = &self.window.buffer[start..start + kept];
         Ok(Next::Packet(Captured { offset, micros, link, bytes, comment: None }))
     }
@@ -237,7 +248,7 @@ impl Reader {
                 }
                 let interface = self.interface(length);
                 self.interfaces.push(interface);
-                self.window.consume(length);
+                self.window.advance(length);
                 continue;
             }
             return Ok(self.packet(kind, length));
@@ -284,7 +295,7 @@ impl Reader {
         let options = head + kept.next_multiple_of(4);
         let comment = if kind == PACKET { self.comment(options, length - 4) } else { None };
         let start = self.window.start + head;
-        self.window.consume(length);
+        self.window.advance(length);
         let bytes = &self.window.buffer[start..start + kept];
         Next::Packet(Captured { offset, micros: self.micros, link: interface.link, bytes, comment })
     }

@@ -10,21 +10,28 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(size: Option<u64>) -> Self {
-        Self { size: size.filter(|size| *size > 2 * PROGRESS_STEP && io::stderr().is_terminal()), shown: 0 }
+        Self { size: size.filter(|_| io::stderr().is_terminal()), shown: 0 }
     }
 
-    pub(super) fn show(&mut self, offset: u64) {
-        if let Some(size) = self.size
-            && offset >= self.shown + PROGRESS_STEP
-        {
-            self.shown = offset;
-            eprint!("\r{:3} % of {} MB", offset * 100 / size.max(1), size / 1_000_000);
+    /// Shows how many bytes were looked at, and how many of the file were read, which are fewer if it is packed.
+    pub(super) fn show(&mut self, offset: u64, file_offset: u64) {
+        let Some(size) = self.size else { return };
+        if offset < self.shown + PROGRESS_STEP || self.shown == 0 && offset == size {
+            return;
         }
+        self.shown = offset;
+        let unpacked = if offset == file_offset {
+            String::new()
+        } else {
+            format!(", {} MB unpacked", offset / 1_000_000)
+        };
+        let percent = file_offset.min(size) * 100 / size.max(1);
+        eprint!("\r{percent:3} % of {:.1} MB{unpacked}", size as f64 / 1e6);
     }
 
     pub(super) fn clear(&self) {
         if self.shown > 0 {
-            eprint!("\r{:30}\r", "");
+            eprint!("\r{:60}\r", "");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can be read as datagrams: captures and packet logs.
+//! What can be read as datagrams: captures, packet logs and dumps, packed or not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Time, cipher};
 
 use super::frame::{self, Skip};
-use super::log;
+use super::packed::{self, Unpacking};
 use super::pcap::{self, Damage, Next, Window};
+use super::{dump, log};
 
 /// One datagram, without its bytes.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub(in crate::inspect) struct Packet {
     pub(in crate::inspect) to: SocketAddrV4,
     /// What the capture's maker has noted about it.
     pub(in crate::inspect) comment: Option<Box<str>>,
+    /// The file, if there are several.
+    pub(in crate::inspect) file: Option<Arc<str>>,
     /// Whether its bytes are deciphered.
     pub(super) plain: bool,
     /// Whether the capture has not kept its bytes.
@@ -40,6 +43,8 @@ pub(in crate::inspect) struct Packet {
 pub(super) struct Batch {
     packets: Vec<Packet>,
     bytes: Vec<u8>,
+    /// Which file they are of, if there are several.
+    pub(super) file: Option<Arc<str>>,
 }
 
 impl Batch {
@@ -52,11 +57,11 @@ impl Batch {
         self.packets.len()
     }
 
-    /// Adds a datagram; the place of its bytes is set here.
+    /// Adds a datagram; its file and the place of its bytes are set here.
     pub(super) fn push(&mut self, packet: Packet, bytes: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.packets.push(Packet { bytes: start..self.bytes.len(), ..packet });
+        self.packets.push(Packet { file: self.file.clone(), bytes: start..self.bytes.len(), ..packet });
     }
 
     /// Deciphers everything that is not, except for GameSpy text.
@@ -92,7 +97,7 @@ pub(super) struct Skipped {
 }
 
 impl Skipped {
-    fn note(&mut self, skip: Skip) {
+    pub(super) fn note(&mut self, skip: Skip) {
         match skip {
             Skip::Other => self.other += 1,
             Skip::IpFragment => self.fragments += 1,
@@ -112,19 +117,25 @@ impl Skipped {
     }
 }
 
+impl Skipped {
+    /// Returns how many there are of each kind, with a name for programs and words for people.
+    pub(super) fn counts(&self) -> [(&'static str, u64, &'static str); 6] {
+        let links: u64 = self.links.values().sum();
+        [
+            ("fragments", self.fragments, "IPv4 fragments, which the game does not make"),
+            ("cut", self.cut, "packets cut short by the capture"),
+            ("ipv6", self.ipv6, "packets of UDP over IPv6, which the game does not speak"),
+            ("unknown_links", links, "packets of unknown links"),
+            ("foreign", self.foreign, "UDP datagrams of something else"),
+            ("not_udp", self.other, "packets that are not UDP over IPv4"),
+        ]
+    }
+}
+
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let links: u64 = self.links.values().sum();
-        let counts = [
-            (self.fragments, "IPv4 fragments, which the game does not make"),
-            (self.cut, "packets cut short by the capture"),
-            (self.ipv6, "packets of UDP over IPv6, which the game does not speak"),
-            (links, "packets of unknown links"),
-            (self.foreign, "UDP datagrams of something else"),
-            (self.other, "packets that are not UDP over IPv4"),
-        ];
         let mut first = true;
-        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        for (_, count, what) in self.counts().into_iter().filter(|(_, count, _)| *count > 0) {
             write!(f, "{}{count} {what}", if first { "" } else { ", " })?;
             first = false;
         }
@@ -138,8 +149,10 @@ impl fmt::Display for Skipped {
 /// A file that is read.
 pub(super) struct Source {
     kind: Kind,
-    /// How many bytes it has, if that is known and does not grow.
+    /// How many bytes the file has, if that is known and does not grow.
     pub(super) size: Option<u64>,
+    /// If it is packed.
+    packed: Option<Unpacking>,
     pub(super) skipped: Skipped,
     /// Packets so far, of whatever kind.
     pub(super) packets: u64,
@@ -150,6 +163,7 @@ pub(super) struct Source {
 enum Kind {
     Capture(pcap::Reader),
     Log(log::Reader),
+    Dump(dump::Reader),
 }
 
 /// How reading ended.
@@ -164,26 +178,58 @@ pub(super) enum Step {
 impl Source {
     /// Sees what an input is.
     pub(super) fn of(input: Box<dyn Read>, size: Option<u64>) -> anyhow::Result<Self> {
-        let window = Window::new(input);
-        let kind = match pcap::Reader::open(window).context("cannot be read")? {
-            Ok(reader) => Kind::Capture(reader),
-            Err(window) => Kind::Log(log::Reader::open(window)?),
+        let (window, packed) = packed::unpack(Window::new(input)).context("cannot be read")?;
+        let kind = match Kind::of(window).context("cannot be read")? {
+            Ok(kind) => kind,
+            Err(window) => return Err(unknown(window.rest(), packed.as_ref())),
         };
-        Ok(Self { kind, size, skipped: Skipped::default(), packets: 0, stop: Arc::default() })
+        Ok(Self { kind, size, packed, skipped: Skipped::default(), packets: 0, stop: Arc::default() })
     }
 
-    /// Returns how far reading has come.
+    /// Goes on where another file ended: packets are counted over all of them.
+    pub(super) fn go_on_after(&mut self, before: Self) {
+        self.skipped = before.skipped;
+        self.packets = before.packets;
+        if let (Kind::Log(reader), Kind::Log(before)) = (&mut self.kind, before.kind) {
+            reader.clock = before.clock;
+        }
+    }
+
+    /// Returns how far reading has come; of a packed file, in what it is unpacked to.
     pub(super) fn offset(&self) -> u64 {
         match &self.kind {
             Kind::Capture(reader) => reader.offset(),
             Kind::Log(reader) => reader.offset(),
+            Kind::Dump(reader) => reader.offset(),
+        }
+    }
+
+    /// Returns how far reading has come in the file itself.
+    pub(super) fn file_offset(&self) -> u64 {
+        self.packed.as_ref().map_or_else(|| self.offset(), Unpacking::offset)
+    }
+
+    /// Returns when the first packet was, of a capture: only these have dates.
+    pub(super) fn first_time(&mut self) -> Option<u64> {
+        let Kind::Capture(reader) = &mut self.kind else { return None };
+        match reader.next_packet() {
+            Ok(Next::Packet(captured)) => Some(captured.micros),
+            Ok(Next::End | Next::Damaged(_)) | Err(_) => Some(0),
         }
     }
 
     /// Reads the next packet, and adds it to `batch` if it holds a datagram.
     pub(super) fn read(&mut self, batch: &mut Batch) -> io::Result<Step> {
+        let step = self.read_any(batch)?;
+        // Where unpacking had to end, what is unpacked seems to be cut.
+        let damage = if step == Step::More { None } else { self.packed.as_ref().and_then(Unpacking::damage) };
+        Ok(damage.map_or(step, Step::Damaged))
+    }
+
+    fn read_any(&mut self, batch: &mut Batch) -> io::Result<Step> {
         let captured = match &mut self.kind {
             Kind::Log(reader) => return reader.read(batch, &mut self.skipped, &mut self.packets),
+            Kind::Dump(reader) => return reader.read(batch, &mut self.skipped, &mut self.packets),
             Kind::Capture(reader) => match reader.next_packet()? {
                 Next::End => return Ok(Step::End),
                 Next::Damaged(damage) => return Ok(Step::Damaged(damage)),
@@ -207,12 +253,42 @@ impl Source {
             from,
             to,
             comment: captured.comment,
+            file: None,
             plain: false,
             cut: payload.is_none(),
             bytes: 0..0,
         };
         batch.push(packet, payload.unwrap_or_default());
         Ok(Step::More)
+    }
+}
+
+impl Kind {
+    /// Sees what an input is. Gives it back if it is nothing that is known.
+    fn of(window: Window) -> io::Result<Result<Self, Window>> {
+        let window = match pcap::Reader::open(window)? {
+            Ok(reader) => return Ok(Ok(Self::Capture(reader))),
+            Err(window) => window,
+        };
+        let window = match log::Reader::open(window)? {
+            Ok(reader) => return Ok(Ok(Self::Log(reader))),
+            Err(window) => window,
+        };
+        Ok(dump::Reader::open(window)?.map(Self::Dump))
+    }
+}
+
+/// Returns what is wrong with an input that is none of those which can be read.
+fn unknown(beginning: &[u8], packed: Option<&Unpacking>) -> anyhow::Error {
+    if let Some(damage) = packed.and_then(Unpacking::damage) {
+        return anyhow!("{damage}");
+    }
+    match packed::foreign_packer(beginning) {
+        _ if beginning.is_empty() => anyhow!("is empty"),
+        Some(packer) => anyhow!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
+        None => anyhow!(
+            "is neither pcap nor pcapng nor a packet log nor a dump with offsets; hex lines are read with --hex"
+        ),
     }
 }
 
@@ -235,5 +311,5 @@ pub(super) fn logged(
     to: SocketAddrV4,
     plain: bool,
 ) -> Packet {
-    Packet { number, offset, time, from, to, comment: None, plain, cut: false, bytes: 0..0 }
+    Packet { number, offset, time, from, to, comment: None, file: None, plain, cut: false, bytes: 0..0 }
 }

@@ -95,7 +95,7 @@ impl<W: Write> Summary<W> {
         Ok(())
     }
 
-    fn faults(&mut self, start: u64) -> io::Result<()> {
+    fn faults(&mut self, end: &End<'_>) -> io::Result<()> {
         let (faults, others): (Vec<_>, Vec<_>) =
             self.tally.ranked().into_iter().partition(|tallied| tallied.kind.weight > 0);
         for (title, list) in [("faults, the worst first", faults), ("not a fault", others)] {
@@ -105,9 +105,10 @@ impl<W: Write> Summary<W> {
             writeln!(self.out, "\n{title}")?;
             for Tallied { kind, count, first, place, who, .. } in list {
                 writeln!(self.out, "  {:>9}  {}", thousands(*count), kind.title)?;
-                let time = first.at.as_micros().saturating_sub(start) as f64 / 1e6;
+                let time = first.at.as_micros().saturating_sub(end.start) as f64 / 1e6;
                 let place = place.map_or_else(String::new, |Evidence { number, offset }| {
-                    format!("packet {number} at byte {offset}, ")
+                    let of_file = end.file_of(number).map(|name| format!(" of {name}")).unwrap_or_default();
+                    format!("packet {number} at byte {offset}{of_file}, ")
                 });
                 writeln!(self.out, "{:13}first: {place}{time:.3} s, {who}: {}", "", first.what)?;
             }
@@ -146,6 +147,11 @@ impl<W: Write> Sink for Summary<W> {
             counted(count, "conversation"),
             counted(self.gamespy, "GameSpy datagram")
         )?;
+        let ends = end.files.iter().skip(1).map(|file| file.first - 1).chain([end.packets]);
+        for (file, last) in end.files.iter().zip(ends) {
+            let (first, last) = (thousands(file.first), thousands(last));
+            writeln!(self.out, "  packets {first} to {last}: {}", file.name)?;
+        }
         if !end.skipped.is_empty() {
             writeln!(self.out, "not looked at: {}", end.skipped)?;
         }
@@ -155,7 +161,7 @@ impl<W: Write> Sink for Summary<W> {
         for (number, talk) in talks.iter().enumerate() {
             self.conversation(number + 1, talk)?;
         }
-        self.faults(end.start)?;
+        self.faults(end)?;
         for text in end.left_out() {
             writeln!(self.out, "\n{text}")?;
         }

@@ -88,7 +88,8 @@ impl<R: Rows> Shows for Table<R> {
     }
 
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        for text in end.left_out() {
+        let skipped = (!end.skipped.is_empty()).then(|| format!("not looked at: {}", end.skipped));
+        for text in skipped.into_iter().chain(end.left_out()) {
             let findings = text.replace(',', "");
             self.rows.row(&Row { time: end.start, kind: LEFT_OUT, findings, ..Row::default() })?;
         }

@@ -1,6 +1,7 @@
 //! Every datagram, for a person or as JSON, with what was found in it.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bcnet_observe::{Finding, Joined, NO_MARK, PartJoiner, What};
@@ -9,6 +10,7 @@ use bcnet_transport::wire::Role;
 use super::filter::Filter;
 use super::hold::{self, Loose, Shown, Shows};
 use super::lines::{Lines, Style};
+use super::source::Skipped;
 use super::{End, Evidence, Packet, role};
 use crate::inspect::json::{self, Json, Word};
 use crate::inspect::{Decoded, Entry, Position};
@@ -32,6 +34,8 @@ pub(super) struct View<W> {
     json: Json,
     /// Whether each field is named.
     explain: bool,
+    /// The file that the last datagram was in, if there are several.
+    file: Option<Arc<str>>,
 }
 
 impl<W: Write> View<W> {
@@ -49,6 +53,7 @@ impl<W: Write> View<W> {
             start: None,
             json: Json::default(),
             explain: false,
+            file: None,
         }
     }
 
@@ -100,6 +105,10 @@ impl<W: Write> Shows for View<W> {
             return Ok(());
         }
         let since = self.since(packet.time.as_micros());
+        if self.lines.is_some() && self.file != packet.file {
+            self.file.clone_from(&packet.file);
+            writeln!(self.out, "{}:", packet.file.as_deref().unwrap_or_default())?;
+        }
         if let Some(lines) = &mut self.lines {
             lines.datagram(&mut self.out, shown, &joined, since, (&self.filter, self.explain))?;
         } else {
@@ -132,6 +141,12 @@ impl<W: Write> Shows for View<W> {
     }
 
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+        if !end.skipped.is_empty() {
+            match &self.lines {
+                None => self.json.line(|json| add_skipped(json, end.skipped)),
+                Some(_) => writeln!(self.out, "not looked at: {}", end.skipped)?,
+            }
+        }
         for text in end.left_out() {
             match &self.lines {
                 None => self.json.line(|json| json.member("left_out", text.as_str())),
@@ -140,6 +155,13 @@ impl<W: Write> Shows for View<W> {
         }
         self.flush()
     }
+}
+
+/// What was not looked at, in words and by kind.
+fn add_skipped(json: &mut Json, skipped: &Skipped) {
+    json.member("not_looked_at", skipped.to_string().as_str());
+    let counts = skipped.counts().into_iter().filter(|(_, count, _)| *count > 0);
+    counts.for_each(|(name, count, _)| json.member(name, count));
 }
 
 /// The members of a finding.

@@ -1,0 +1,132 @@
+//! Packets as dumps in a text: what `tcpdump -x`, `tshark -x` and others print.
+//!
+//! A dump is of a whole packet if there is a UDP datagram in it, whatever the link; otherwise of the datagram alone. Its time
+//! is in the line in front of it, if there is one.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use bcnet_transport::Time;
+
+use super::frame::{self, Skip, Udp};
+use super::log::{Clock, MAX_LINE, SNIFFED, seconds, time_of_day};
+use super::pcap::Window;
+use super::source::{Batch, Skipped, Step, logged};
+use crate::inspect::dump::{Assembler, Dump, Fed};
+use crate::inspect::hex::addresses;
+
+pub(super) struct Reader {
+    input: BufReader<Window>,
+    line: Vec<u8>,
+    lines: u64,
+    offset: u64,
+    dumps: Assembler,
+    clock: Clock,
+    last: u64,
+    /// Whether the dumps are of whole packets, since one of them was.
+    are_packets: bool,
+}
+
+impl Reader {
+    /// Begins to read if the beginning looks like dumps. Otherwise gives the input back.
+    pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
+        while !is_dump(window.rest())
+            && window.rest().len() < SNIFFED
+            && window.has(window.rest().len() + 1)?
+        {}
+        if !is_dump(window.rest()) {
+            return Ok(Err(window));
+        }
+        Ok(Ok(Self {
+            input: BufReader::new(window),
+            line: Vec::new(),
+            lines: 0,
+            offset: 0,
+            dumps: Assembler::default(),
+            clock: Clock::default(),
+            last: 0,
+            are_packets: false,
+        }))
+    }
+
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads up to the end of the next dump, and adds it to `batch`.
+    pub(super) fn read(
+        &mut self,
+        batch: &mut Batch,
+        skipped: &mut Skipped,
+        packets: &mut u64,
+    ) -> io::Result<Step> {
+        loop {
+            self.line.clear();
+            let at = self.offset;
+            let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line)?;
+            self.offset += read as u64;
+            self.lines += 1;
+            // At the end the line is empty, which ends a dump.
+            let (Fed::Line(done) | Fed::Other(done)) = self.dumps.feed(&self.line, self.lines, at);
+            if let Some(dump) = done {
+                *packets += 1;
+                self.push(&dump, *packets, batch, skipped);
+                return Ok(Step::More);
+            }
+            if read == 0 {
+                return Ok(Step::End);
+            }
+        }
+    }
+
+    fn push(&mut self, dump: &Dump, number: u64, batch: &mut Batch, skipped: &mut Skipped) {
+        self.last = self.time(&dump.head).unwrap_or(self.last + UNTIMED_STEP);
+        let Ok(bytes) = &dump.bytes else { return skipped.note(Skip::Cut(None)) };
+        let time = Time::from_micros(self.last);
+        let (from, to, payload) = match udp(bytes) {
+            Ok(Udp { from, to, payload }) => {
+                self.are_packets = true;
+                (from, to, payload)
+            }
+            Err(Skip::Other) if !self.are_packets => {
+                let [from, to] = addresses(None, bytes);
+                (from, to, bytes.as_slice())
+            }
+            Err(skip) => return skipped.note(skip),
+        };
+        batch.push(logged(number, dump.at, time, from, to, false), payload);
+    }
+
+    /// Returns the time that the line in front of a dump tells, in microseconds.
+    fn time(&mut self, head: &str) -> Option<u64> {
+        head.split_whitespace().take(3).find_map(|word| match time_of_day(word) {
+            Some(time) => Some(self.clock.absolute(time)),
+            None => seconds(word).filter(|_| word.contains('.')),
+        })
+    }
+}
+
+/// Returns the datagram in a packet of whatever link; [`Skip::Other`] if it does not look like a packet.
+pub(in crate::inspect) fn udp(bytes: &[u8]) -> Result<Udp<'_>, Skip> {
+    let mut why = Skip::Other;
+    for link in frame::TELLING_LINKS {
+        match frame::udp(link, bytes) {
+            Ok(udp) => return Ok(udp),
+            // Lengths in the packet, or the place of its protocol, show that it is one.
+            Err(skip @ (Skip::Ipv6 | Skip::IpFragment | Skip::Cut(Some(_)))) if why == Skip::Other => {
+                why = skip
+            }
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+/// Returns whether a dump begins in whole lines.
+fn is_dump(bytes: &[u8]) -> bool {
+    let mut dumps = Assembler::default();
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    lines.into_iter().any(|line| matches!(dumps.feed(line, 0, 0), Fed::Line(_)))
+}
+
+/// Packets of which no time is told are so many microseconds apart.
+const UNTIMED_STEP: u64 = 1000;
