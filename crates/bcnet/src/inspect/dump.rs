@@ -8,6 +8,8 @@
 //! An offset of zero begins the next dump. What stands beside the bytes is told from them by the gap in front of it, and
 //! by the offset of the next line.
 
+use std::{fmt, mem};
+
 /// A dump that is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dump {
@@ -33,8 +35,8 @@ pub(super) enum BadDump {
     TooLong,
 }
 
-impl std::fmt::Display for BadDump {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BadDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Offset { line, found, expected } => {
                 write!(f, "line {line} of the dump has offset 0x{found:X} where 0x{expected:X} should be")
@@ -50,6 +52,7 @@ impl std::fmt::Display for BadDump {
 pub(super) struct Assembler {
     current: Option<Current>,
     head: String,
+    title: Option<String>,
     /// Whether the dumps have titles, as those of Wireshark do if it shows a packet in several ways.
     has_titles: bool,
 }
@@ -102,9 +105,8 @@ impl Assembler {
             return Fed::Other(done);
         }
         let done = self.finish();
-        let head = std::mem::take(&mut self.head);
-        let title = title(&head);
-        self.has_titles |= title == Some(PACKET_TITLE);
+        let (head, title) = (mem::take(&mut self.head), self.title.take());
+        self.has_titles |= title.as_deref() == Some(PACKET_TITLE);
         let is_other = self.has_titles && title.is_some_and(|title| title != PACKET_TITLE);
         let bytes = if row.is_words() { Err(BadDump::Words) } else { Ok(Vec::new()) };
         self.current = Some(Current {
@@ -132,8 +134,11 @@ impl Assembler {
 
     fn note_head(&mut self, line: &[u8]) {
         let line = line.trim_ascii();
-        if !line.is_empty() {
-            self.head = String::from_utf8_lossy(&line[..line.len().min(MAX_HEAD)]).into_owned();
+        let line = String::from_utf8_lossy(&line[..line.len().min(MAX_HEAD)]);
+        match title(&line) {
+            Some(title) => self.title = Some(title.to_owned()),
+            None if line.is_empty() => {}
+            None => self.head = line.into_owned(),
         }
     }
 }

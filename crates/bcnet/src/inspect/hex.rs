@@ -63,8 +63,8 @@ pub(super) struct Lines<R> {
     at: u64,
     buffer: Vec<u8>,
     dumps: Assembler,
-    /// A line that is no hex, unless it stands in front of a dump.
-    title: Option<Line>,
+    /// Lines that are no hex, unless they stand in front of a dump and tell of it.
+    titles: VecDeque<Line>,
     ready: VecDeque<Line>,
 }
 
@@ -76,7 +76,7 @@ impl<R: BufRead> Lines<R> {
             at: 0,
             buffer: Vec::new(),
             dumps: Assembler::default(),
-            title: None,
+            titles: VecDeque::new(),
             ready: VecDeque::new(),
         }
     }
@@ -93,7 +93,7 @@ impl<R: BufRead> Lines<R> {
             self.at += read as u64;
             if read == 0 {
                 let last = self.dumps.finish().map(Line::from);
-                self.ready.extend(self.title.take().into_iter().chain(last));
+                self.ready.extend(self.titles.drain(..).chain(last));
                 return Ok(self.ready.pop_front());
             }
             self.number += 1;
@@ -104,7 +104,7 @@ impl<R: BufRead> Lines<R> {
                 self.at += self.input.skip_until(b'\n')? as u64;
                 let bytes = Err(BadHex { at: self.buffer.len(), cause: Cause::TooLong });
                 let line = Line { number: self.number, sent_by: None, bytes, comment: None, is_dump: false };
-                self.ready.extend(self.title.take().into_iter().chain([line]));
+                self.ready.extend(self.titles.drain(..).chain([line]));
                 continue;
             }
             self.take(at);
@@ -115,22 +115,27 @@ impl<R: BufRead> Lines<R> {
     fn take(&mut self, at: u64) {
         match self.dumps.feed(&self.buffer, self.number, at) {
             Fed::Line(done) => {
-                // It was the title of this dump.
-                self.title = None;
+                self.titles.clear();
                 self.ready.extend(done.map(Line::from));
             }
             Fed::Other(done) => {
                 self.ready.extend(done.map(Line::from));
                 let Some(line) = parse(&self.buffer, self.number) else { return };
-                self.ready.extend(self.title.take());
-                if line.bytes.is_err() {
-                    self.title = Some(line);
+                if line.bytes.is_err() && may_be_title(&self.buffer) && self.titles.len() < MAX_TITLES {
+                    self.titles.push_back(line);
                 } else {
-                    self.ready.push_back(line);
+                    self.ready.extend(self.titles.drain(..).chain([line]));
                 }
             }
         }
     }
+}
+
+/// Returns whether a line that is no hex is hardly meant to be.
+fn may_be_title(line: &[u8]) -> bool {
+    let is_byte = |word: &[u8]| word.len() == 2 && word.iter().all(u8::is_ascii_hexdigit);
+    let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.take(2).filter(|word| is_byte(word)).count() < 2
 }
 
 fn parse(line: &[u8], number: u64) -> Option<Line> {
@@ -189,5 +194,7 @@ const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 22101;
 /// What some editors put in front of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// As many lines in front of a dump are taken for what tells of it.
+const MAX_TITLES: usize = 8;
 /// More than the hex of the largest UDP datagram, with spaces and a comment.
 const MAX_LINE: u64 = 1 << 20;

@@ -28,12 +28,15 @@ use json::Json;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Captures are pcap or pcapng files of any common link type, or packet logs of the community's tools. Datagrams of the \
-game are found by their content, whatever their ports. With two captures of the same traffic, taken at both ends, \
-messages are joined by what they are: lost, late, and how long each way takes.
+Captures are pcap or pcapng files of any common link type, packet logs of the community's tools, or dumps with offsets \
+(tcpdump -x, tshark -x, xxd, hexdump -C), packed with gzip or zstd or not. Datagrams of the game are found by their \
+content, whatever their ports. With two captures of the same traffic, taken at both ends, messages are joined by what \
+they are: lost, late, and how long each way takes. More than two, those of a directory, and two with --merge are read as \
+one capture, in the order of time.
 
 With --hex each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` \
-in front says that the client or the server sent it. A datagram that begins with a backslash is GameSpy text.
+in front says that the client or the server sent it. Dumps of several lines with offsets are one datagram each. A \
+datagram that begins with a backslash is GameSpy text.
 
 Exit codes: 0 everything was decoded, 1 something was not, or the file is damaged, 2 the input could not be read.
 
@@ -48,6 +51,9 @@ Examples:
   bcnet inspect game.pcapng --ladder --peer 2 --to 5
   bcnet inspect game.pcapng --dump-log ack-diag.log --dump-offset -3600
   bcnet inspect client.pcap server.pcap
+  bcnet inspect --merge game.1.pcapng.gz game.pcapng --summary
+  bcnet inspect captures-of-today/ --report today.html
+  xxd datagram.bin | bcnet inspect --hex -
   bcnet inspect --hex captures/join.hex
   echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
   bcnet inspect --hex captures/join.hex --json | jq '.messages[]?.kind'")]

@@ -157,9 +157,10 @@ pub(crate) fn inspect(capture: &[u8], flags: &[&str]) -> Run {
     bcnet(&[&["inspect", "-"], flags].concat(), capture)
 }
 
-/// Without findings: what nothing has explained by the end of a capture is told there.
+/// Without findings and what is told at the end: what nothing has explained by the end of a capture is told there.
 pub(crate) fn datagrams(run: &Run) -> Vec<Value> {
-    run.json().into_iter().filter(|entry| entry.get("finding").is_none()).collect()
+    let is_datagram = |entry: &Value| entry.get("finding").is_none() && entry.get("packet").is_some();
+    run.json().into_iter().filter(is_datagram).collect()
 }
 
 /// Formats have their packets in different places, and not all have comments.

@@ -176,10 +176,10 @@ fn several_files_are_one_capture_in_the_order_of_time() {
     assert_eq!((merged.code, anywhere(&merged)), (0, anywhere(&both)));
     let run = bcnet(&["inspect", &third, &first, &second, "--summary"], b"");
     let told = [
-        "3 files: 23 packets in ",
+        "3 files: 24 packets in ",
         &format!("  packets 1 to 5: {first}\n"),
         &format!("  packets 6 to 14: {second}\n"),
-        &format!("  packets 15 to 23: {third}\n"),
+        &format!("  packets 15 to 24: {third}\n"),
         &format!(" of {third}, "),
     ];
     told.iter().for_each(|words| assert!(run.stdout.contains(words), "{words}: {}", run.stdout));
@@ -272,7 +272,8 @@ fn hexdump(text: &mut String, bytes: &[u8], _: f64) {
 }
 
 fn tcpdump(text: &mut String, bytes: &[u8], at: f64) {
-    let _ = writeln!(text, "23:59:{:09.6} IP 10.0.0.2.4711 > 10.0.0.1.26000: UDP, length 17", at + 59.0);
+    let (minute, second) = if at < 0.5 { ("23:59", at + 59.5) } else { ("00:00", at - 0.5) };
+    let _ = writeln!(text, "{minute}:{second:09.6} IP 10.0.0.2.4711 > 10.0.0.1.26000: UDP, length 17");
     rows(text, bytes, |at, hex, letters| {
         format!("\t0x{at:04x}:  {:<39}  {letters}\n", pairs(&hex).trim_end())
     });
@@ -322,7 +323,7 @@ fn dumps_of_packets_show_what_the_capture_shows() {
         }
     }
     // Times are those of the lines in front, over midnight.
-    for (style, first) in [(tcpdump as Style, 86_399.0), (tshark, 0.0)] {
+    for (style, first) in [(tcpdump as Style, 86_399.5), (tshark, 0.0)] {
         let times = inspect(of_session(&[], style).as_bytes(), &["--json"]);
         let times: Vec<f64> = datagrams(&times).iter().filter_map(|line| line["time"].as_f64()).collect();
         let right = times.iter().zip(&early).all(|(time, packet)| (time - packet.at - first).abs() < 1e-4);
@@ -332,8 +333,9 @@ fn dumps_of_packets_show_what_the_capture_shows() {
 
 #[test]
 fn a_dump_of_several_lines_is_one_datagram_of_hex() {
-    let long = "02 01 32 26 80 00 00 2C 02 00 00 00 1A 00 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61";
+    let long = "02 01 32 26 80 00 00 2C 02 00 00 00 1A 00 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61 61";
     let plain = bcnet(&["inspect", "--hex", "-", "--plain", "--json"], long);
+    assert_eq!(plain.code, 0, "{}", plain.stdout);
     let bytes: Vec<u8> = long.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
     for style in [xxd as Style, hexdump] {
         let mut dump = String::new();
