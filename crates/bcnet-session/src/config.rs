@@ -73,6 +73,8 @@ pub struct Config {
     pub trusted: Vec<Network>,
     /// Replies to queries per second, to all networks together (S-07).
     pub query_rate: u32,
+    /// Chat lines of one player that are passed on per second, after ten at once (S-42).
+    pub chat_rate: u32,
     /// Bytes that one player may have passed on per second; each message counts 32 more than it has (S-33).
     pub relay_rate: u32,
     /// How long a client may take from its connect request to the game.
@@ -114,6 +116,7 @@ impl Default for Config {
             advertise_port: 22101,
             trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
             query_rate: 100,
+            chat_rate: 3,
             relay_rate: 64 << 10,
             handshake_timeout: Duration::from_secs(60),
             round_timeout: Duration::from_secs(20),

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Seq};
 
-use crate::config::MAX_SLOTS;
+use crate::config::{Config, MAX_SLOTS};
 use crate::game::{ObjectId, ROUNDS, Species};
 use crate::limit::{Bucket, Rate};
 use crate::line::Line;
 use crate::message::Score;
+use crate::session::{EXPLANATIONS, chat_rate, relay_rate};
 use crate::stats::Anomalies;
 use crate::window::Window;
 
@@ -25,6 +26,8 @@ pub(crate) enum State {
     InGame,
     /// It was told that its files differ, and is thrown out when it has read that.
     Refused { until: Time },
+    /// S-55: it was told why it is thrown out, and is when it has read that.
+    Dismissed { until: Time },
 }
 
 /// A client that was let in.
@@ -45,6 +48,10 @@ pub(crate) struct Member {
     pub(crate) loose: Bucket,
     pub(crate) chat: Bucket,
     pub(crate) ships: Bucket,
+    /// S-44: nobody hears its chat.
+    pub(crate) is_muted: bool,
+    /// How often it is told why others do not hear it.
+    pub(crate) explanations: Bucket,
     pub(crate) anomalies: Anomalies,
     /// State updates for it that were dropped, because newer ones replace them (S-33).
     pub(crate) outdated: u64,
@@ -71,7 +78,8 @@ pub(crate) struct Ship {
 }
 
 impl Member {
-    pub(crate) fn new(id: PeerId, address: SocketAddrV4, state: State, relay_rate: Rate, now: Time) -> Self {
+    pub(crate) fn new(id: PeerId, address: SocketAddrV4, state: State, config: &Config, now: Time) -> Self {
+        let relay_rate = relay_rate(config);
         Self {
             id,
             address,
@@ -84,8 +92,10 @@ impl Member {
             team: None,
             relay: Bucket::new(relay_rate, now),
             loose: Bucket::new(relay_rate, now),
-            chat: Bucket::new(CHAT_RATE, now),
+            chat: Bucket::new(chat_rate(config), now),
             ships: Bucket::new(SHIP_RATE, now),
+            is_muted: false,
+            explanations: Bucket::new(EXPLANATIONS, now),
             anomalies: Anomalies::default(),
             outdated: 0,
             names: Vec::new(),
@@ -101,6 +111,7 @@ impl Member {
         let due = match self.state {
             State::Checking { until, .. } => until.min(handshake),
             State::Refused { until } => until.min(handshake),
+            State::Dismissed { until } => return Some(until),
             State::Loading { .. } => handshake,
             State::InGame => return None,
         };
@@ -109,7 +120,10 @@ impl Member {
 
     /// Returns whether something happens once it has acknowledged something.
     pub(crate) fn waits(&self) -> bool {
-        let state = matches!(self.state, State::Loading { ready: true } | State::Refused { .. });
+        let state = matches!(
+            self.state,
+            State::Loading { ready: true } | State::Refused { .. } | State::Dismissed { .. }
+        );
         state || self.line.is_some() || !self.names.is_empty()
     }
 
@@ -164,7 +178,5 @@ impl Roster {
 
 /// Ships at once, and per second after that: each makes the server say something that goes first.
 pub(crate) const SHIP_RATE: Rate = Rate::per_second(1, 8);
-/// Chat lines at once, and per second after that.
-pub(crate) const CHAT_RATE: Rate = Rate::per_second(3, 10);
 /// How long an address may stay that has never answered.
 pub(crate) const UNPROVEN: Duration = Duration::from_secs(10);

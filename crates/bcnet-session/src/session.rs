@@ -3,6 +3,7 @@
 mod introduce;
 mod join;
 mod leave;
+mod moderate;
 mod play;
 mod queries;
 mod relay;
@@ -27,6 +28,9 @@ use crate::network::{Network, any_contains};
 use crate::query_limiter::QueryLimiter;
 use crate::stats::{Anomaly, Counters};
 use leave::KeptOut;
+pub(crate) use moderate::EXPLANATIONS;
+use moderate::Muted;
+pub(crate) use play::{chat_rate, relay_rate};
 use round::Round;
 pub use view::{Player, PlayerState, Status};
 
@@ -44,6 +48,10 @@ pub struct Session<E: Engine = Endpoint> {
     /// S-33: who gets copies, in the order of arrival.
     in_game: Roster,
     bans: Vec<Network>,
+    /// S-15: who may come, if not everyone.
+    whitelist: Option<Vec<Network>>,
+    /// S-44: who may not chat, should it come back.
+    muted: VecDeque<Muted>,
     /// S-52: who was thrown out lately, and until when it stays out.
     kicked: VecDeque<KeptOut>,
     round: Round,
@@ -95,6 +103,8 @@ impl<E: Engine> Session<E> {
             members: Vec::new(),
             in_game: Roster::default(),
             bans: Vec::new(),
+            whitelist: None,
+            muted: VecDeque::new(),
             kicked: VecDeque::new(),
             round: Round::new(config.system),
             rules: config.rules(),

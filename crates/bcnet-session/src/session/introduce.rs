@@ -67,10 +67,14 @@ impl<E: Engine> Session<E> {
             let peer = member.id;
             match member.state {
                 State::Loading { ready: true } if self.may_enter(member) => self.enter(peer, now),
-                State::Refused { .. } if self.has_everything(peer) => {
+                State::Refused { .. } | State::Dismissed { .. } if self.has_everything(peer) => {
                     self.boot(peer, BootReason::KICKED, now);
                 }
-                State::Checking { .. } | State::Loading { .. } | State::InGame | State::Refused { .. } => {}
+                State::Checking { .. }
+                | State::Loading { .. }
+                | State::InGame
+                | State::Refused { .. }
+                | State::Dismissed { .. } => {}
             }
         }
         self.waiting = self.members.iter().flatten().any(|member| member.waits());

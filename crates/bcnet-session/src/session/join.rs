@@ -7,6 +7,7 @@ use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Engine, Leave, Time};
 
 use super::Session;
+use super::moderate::READING;
 use crate::config::Checksums;
 use crate::event::Event;
 use crate::game::{Opcode, ROUNDS};
@@ -43,7 +44,7 @@ impl<E: Engine> Session<E> {
             self.epoch = now;
         }
         let state = State::Checking { round: 0, until: now + self.config.round_timeout };
-        let member = Member::new(peer, address, state, super::play::relay_rate(&self.config), now);
+        let member = Member::new(peer, address, state, &self.config, now);
         if self.members.len() <= usize::from(peer.0) {
             self.members.resize_with(usize::from(peer.0) + 1, || None);
         }
@@ -81,6 +82,9 @@ impl<E: Engine> Session<E> {
     fn may_join(&mut self, from: SocketAddrV4, password: Option<&[u8]>, now: Time) -> Result<(), BootReason> {
         if any_contains(&self.bans, *from.ip()) {
             return Err(BootReason::BANNED);
+        }
+        if !self.is_welcome(from) {
+            return Err(BootReason::DEFAULT);
         }
         self.kicked.retain(|kicked| kicked.until > now);
         if self.kicked.iter().any(|kicked| kicked.is(from)) {
@@ -175,6 +179,7 @@ impl<E: Engine> Session<E> {
             self.tell(Event::Joined { peer, name, address, slot });
             self.await_name(peer);
         }
+        self.mute_again(peer);
     }
 
     /// S-04: a client has answered, so it gets the lowest free slot. `false` if there is none.
@@ -216,7 +221,7 @@ impl<E: Engine> Session<E> {
                 Some(Opcode::CHECKSUM_RESPONSE | Opcode::FILE_TRANSFER_ACK | Opcode::NEW_PLAYER_IN_GAME),
                 State::Loading { .. },
             ) => {}
-            (Some(_), State::Refused { .. }) => {}
+            (Some(_), State::Refused { .. } | State::Dismissed { .. }) => {}
             (Some(Opcode::FILE_TRANSFER_ACK), State::Checking { .. }) => {}
             (Some(_), _) => self.odd(peer, Anomaly::TooEarly),
         }
@@ -311,6 +316,7 @@ impl<E: Engine> Session<E> {
             }
             let (peer, state) = (member.id, member.state);
             match state {
+                State::Dismissed { .. } => self.boot(peer, BootReason::KICKED, now),
                 _ if now >= member.joined + handshake || member.slot.is_none() => {
                     self.boot(peer, BootReason::TIMED_OUT, now);
                 }
@@ -370,6 +376,3 @@ impl<E: Engine> Session<E> {
         }
     }
 }
-
-/// How long a client may take to read why it is turned away.
-const READING: Duration = Duration::from_secs(3);

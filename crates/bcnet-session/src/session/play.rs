@@ -10,7 +10,7 @@ use crate::game::field::Cut;
 use crate::game::{self, Check, Creation, EventClass, ObjectClass, ObjectId, Opcode, Rule};
 use crate::limit::Rate;
 use crate::line::{self, Rank, Said, Source};
-use crate::member::{CHAT_RATE, Member, SHIP_RATE};
+use crate::member::{Member, SHIP_RATE};
 use crate::message::{self, MAX_TEXT};
 use crate::stats::Anomaly;
 use crate::text::{self, latin1};
@@ -176,9 +176,15 @@ impl<E: Engine> Session<E> {
         if claimed != len || len > MAX_CHAT {
             return Err(Anomaly::BadChat);
         }
+        let rate = chat_rate(&self.config);
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
-        if !member.chat.take(1, CHAT_RATE, now) {
+        if !member.chat.take(1, rate, now) {
+            self.explain(peer, TOO_FAST, now);
             return Err(Anomaly::Flood);
+        }
+        if member.is_muted {
+            self.explain(peer, MUTED, now);
+            return Ok(());
         }
         let (name, own_team, source) = (member.shown_name(), member.team, Source::of(member.slot));
         let said = game::chat_from(peer.0, payload);
@@ -295,8 +301,13 @@ impl From<Cut> for Anomaly {
 }
 
 /// Returns how much of a player's messages is passed on, in bytes.
-pub(super) const fn relay_rate(config: &Config) -> Rate {
+pub(crate) const fn relay_rate(config: &Config) -> Rate {
     Rate::per_second(config.relay_rate, config.relay_rate.saturating_mul(4))
+}
+
+/// Returns how many of a player's lines of chat are passed on.
+pub(crate) const fn chat_rate(config: &Config) -> Rate {
+    Rate::per_second(config.chat_rate, CHAT_AT_ONCE)
 }
 
 /// Returns how much of that is passed on unreliably: an eighth, and little at once, for no line is known to take it.
@@ -305,6 +316,11 @@ fn loose_rate(config: &Config) -> Rate {
     Rate::per_second(rate, rate / 4)
 }
 
+/// What a player reads of whose chat nobody hears some or all (S-42, S-44).
+const TOO_FAST: &str = "You write too fast: some lines were not passed on.";
+const MUTED: &str = "You are muted: nobody reads what you write.";
+/// Lines of chat that a player may say at once.
+const CHAT_AT_ONCE: u32 = 10;
 /// Enough for sixty state updates a second.
 const MIN_LOOSE: u32 = 8 << 10;
 

@@ -25,6 +25,8 @@ pub enum PlayerState {
     InGame,
     /// Its files differ and it is about to be thrown out.
     Refused,
+    /// It is about to be thrown out, when it has read why.
+    Dismissed,
 }
 
 /// One client, as consoles show it.
@@ -50,6 +52,8 @@ pub struct Player {
     pub joined: Time,
     /// The round trip to it, once measured.
     pub round_trip: Option<Duration>,
+    /// Nobody hears its chat (S-44).
+    pub muted: bool,
     /// What it did wrong.
     pub anomalies: Anomalies,
     /// State updates for it that were dropped before they left, because newer ones of the same ship replace them: its line
@@ -91,6 +95,7 @@ impl<E: Engine> Session<E> {
     fn player(&self, member: &Member) -> Player {
         let state = match member.state {
             State::Refused { .. } => PlayerState::Refused,
+            State::Dismissed { .. } => PlayerState::Dismissed,
             _ if member.slot.is_none() => PlayerState::Connecting,
             State::Checking { round, .. } => PlayerState::Checking(round),
             State::Loading { .. } => PlayerState::Loading,
@@ -107,6 +112,7 @@ impl<E: Engine> Session<E> {
             team: member.team,
             joined: member.joined,
             round_trip: self.endpoint.round_trip(member.id),
+            muted: member.is_muted,
             anomalies: member.anomalies,
             outdated: member.outdated,
         }

@@ -10,6 +10,7 @@ mod introduce;
 mod join;
 mod leave;
 mod lines;
+mod moderate;
 mod newcomers;
 mod play;
 mod queries;

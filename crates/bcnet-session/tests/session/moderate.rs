@@ -1,0 +1,137 @@
+//! What the people of a host do about players.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use bcnet_session::{Config, Event, Network, PlayerState};
+use bcnet_transport::Leave;
+use bcnet_transport::wire::{BootReason, PeerId};
+
+use crate::play::playing;
+use crate::vectors::bytes;
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a player has read since it was last asked, as text.
+fn read(world: &mut World, player: usize) -> Vec<String> {
+    world.take(player).iter().map(|chat| String::from_utf8_lossy(&chat[7..]).into_owned()).collect()
+}
+
+fn chatted(world: &World) -> usize {
+    world.events.iter().filter(|event| matches!(event, Event::Chat { .. })).count()
+}
+
+/// S-44
+#[test]
+fn who_is_muted_is_told_so_and_heard_by_nobody_under_any_name() {
+    let mut world = playing(Config::default(), 2);
+    let muted = world.id(0);
+    assert!(world.session.mute(muted));
+    assert!(!world.session.mute(PeerId(99)), "there is nobody");
+    let line = bytes("chat-real");
+    for _ in 0..3 {
+        world.send(0, &line);
+        world.run(SECOND);
+    }
+    assert_eq!(read(&mut world, 0), ["[server] You are muted: nobody reads what you write."], "once");
+    assert_eq!((read(&mut world, 1).len(), chatted(&world)), (0, 0));
+    world.send(1, &line);
+    world.run(SECOND);
+    assert_eq!(read(&mut world, 1).len(), 1, "others are heard");
+    assert!(world.session.players().any(|player| player.id == muted && player.muted));
+    // It comes back, and stays muted; then it is heard.
+    world.reconnect(0);
+    world.run(20 * SECOND);
+    let back = world.session.players().find(|player| player.name == "Player 0").expect("it is back");
+    assert!(back.muted && back.state == PlayerState::InGame);
+    read(&mut world, 1);
+    assert!(world.session.unmute(back.id));
+    assert!(!world.session.unmute(back.id), "it may already");
+    world.send(0, &line);
+    world.run(SECOND);
+    assert_eq!(read(&mut world, 1).len(), 1);
+}
+
+/// S-42
+#[test]
+fn who_writes_too_fast_is_told_so_once() {
+    let mut world = playing(Config { chat_rate: 1, ..Config::default() }, 2);
+    for _ in 0..15 {
+        world.send(0, &bytes("chat-real"));
+    }
+    world.run(SECOND / 2);
+    assert_eq!(read(&mut world, 1).len(), 10);
+    let told = read(&mut world, 0);
+    assert_eq!(told.len(), 11, "its own lines, and why some are missing");
+    assert_eq!(told.iter().filter(|line| line.contains("too fast")).count(), 1);
+}
+
+/// S-55
+#[test]
+fn who_is_thrown_out_for_a_reason_has_read_it_first() {
+    let mut world = playing(Config::default(), 2);
+    let id = world.id(0);
+    assert!(world.session.dismiss(id, "No ramming", world.now));
+    let states: Vec<_> = world.session.players().map(|player| player.state).collect();
+    assert_eq!(states, [PlayerState::Dismissed, PlayerState::InGame]);
+    world.send(0, &bytes("chat-real"));
+    world.run(SECOND);
+    assert_eq!(read(&mut world, 0), ["[server] No ramming"]);
+    assert_eq!(world.clients[0].gone, [(id, Leave::Booted(BootReason::KICKED))]);
+    assert_eq!(chatted(&world), 0, "it has had its say");
+    assert!(!world.session.dismiss(id, "again", world.now));
+    // Not at once again.
+    world.reconnect(0);
+    world.run(SECOND);
+    assert_eq!(world.clients[0].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::KICKED))]);
+}
+
+/// S-55: whoever acknowledges nothing goes all the same, long after the time that joining may take.
+#[test]
+fn who_does_not_read_why_goes_after_three_seconds() {
+    let mut world = playing(Config::default(), 2);
+    for _ in 0..20 {
+        world.run(5 * SECOND);
+    }
+    world.clients[0].silent = true;
+    assert!(world.session.dismiss(world.id(0), "No ramming", world.now));
+    world.run(2 * SECOND);
+    assert_eq!(world.session.players().count(), 2);
+    world.run(2 * SECOND);
+    assert_eq!(world.session.players().count(), 1);
+    let left = world.events.iter().rev().find_map(|event| match event {
+        Event::Left { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    assert_eq!(left, Some(Leave::Booted(BootReason::KICKED)));
+}
+
+/// S-15
+#[test]
+fn with_a_whitelist_only_who_is_on_it_comes_in_and_nobody_goes() {
+    let mut world = playing(Config::default(), 1);
+    world.session.set_whitelist(Some(vec![Network::around(Ipv4Addr::new(192, 0, 2, 0), 24)]));
+    let stranger = world.connect("Stranger", "");
+    world.run(3 * SECOND);
+    assert_eq!(world.clients[stranger].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::DEFAULT))]);
+    assert_eq!(world.session.status(world.now).in_game, 1, "who is in stays");
+    let address = *world.clients[stranger].address.ip();
+    world.session.set_whitelist(Some(vec![Network::around(address, 32)]));
+    world.reconnect(stranger);
+    world.run(3 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 2);
+    world.session.set_whitelist(None);
+    world.connect("Anyone", "");
+    world.run(3 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 3);
+    // The host's own machine and its proxies are let in, as they are everywhere.
+    let mut trusting = World::new(Config {
+        trusted: vec![Network::around(Ipv4Addr::new(10, 0, 0, 0), 8)],
+        ..Config::default()
+    });
+    trusting.session.set_whitelist(Some(Vec::new()));
+    trusting.connect("Neighbour", "");
+    trusting.run(3 * SECOND);
+    assert_eq!(trusting.session.status(trusting.now).in_game, 1);
+}
