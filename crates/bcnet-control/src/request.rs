@@ -27,6 +27,20 @@ pub enum Request {
     Kick {
         /// Name or peer id ('#2' if a player is called 2)
         player: String,
+        /// Why: the player reads it before it is out
+        #[arg(long, value_name = "TEXT")]
+        #[serde(default)]
+        reason: Option<String>,
+    },
+    /// Have nobody hear what a player chats, also if it comes back
+    Mute {
+        /// Name or peer id ('#2' if a player is called 2)
+        player: String,
+    },
+    /// Let a player chat again
+    Unmute {
+        /// Name or peer id ('#2' if a player is called 2)
+        player: String,
     },
     /// Keep an address out, and throw out who has it
     Ban {
@@ -40,10 +54,6 @@ pub enum Request {
         #[arg(long, value_name = "TEXT")]
         #[serde(default)]
         reason: Option<String>,
-        /// Who decides it; else who runs this command
-        #[arg(long, value_name = "NAME")]
-        #[serde(default)]
-        by: Option<String>,
         /// Even if others play from the address of the player who is meant
         #[arg(long)]
         #[serde(default)]
@@ -56,6 +66,19 @@ pub enum Request {
     },
     /// All bans
     Bans,
+    /// Who alone may join; without arguments, show it
+    ///
+    /// Without any address everyone may join. Whoever is in stays. It holds until the configuration is read again.
+    Whitelist {
+        /// Let this address, network or player join
+        #[arg(long, value_name = "TARGET", conflicts_with = "remove")]
+        #[serde(default)]
+        add: Option<String>,
+        /// No longer this one
+        #[arg(long, value_name = "TARGET")]
+        #[serde(default)]
+        remove: Option<String>,
+    },
     /// Look for a name, address or reason among players, those who have left, and bans
     Search {
         /// A part of it, in any case
@@ -63,6 +86,39 @@ pub enum Request {
     },
     /// Begin the next round
     Restart,
+    /// What the settings are
+    Get {
+        /// A part of the keys, as `session.1.welcome`; else all
+        key: Option<String>,
+    },
+    /// Change a setting until the configuration is read again
+    Set {
+        /// As `session.1.welcome`, `server.ban_expiry`, `log.level`; with --session also `welcome`
+        key: String,
+        /// As in the configuration, without the quotes
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Who did what: kicks, bans, settings
+    History {
+        /// Only what has this in it
+        text: Option<String>,
+        /// How many of the last
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        #[serde(default = "fifty")]
+        count: usize,
+    },
+    /// What happened last, as the log has it, in JSON lines
+    Events {
+        /// How many of the last
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        #[serde(default = "fifty")]
+        count: usize,
+        /// And then whatever happens, as it does
+        #[arg(long)]
+        #[serde(default)]
+        follow: bool,
+    },
     /// How the server is doing
     Status,
     /// What waits for and from each player
@@ -74,8 +130,10 @@ pub enum Request {
     ///
     /// A new system or time limit begins with the next round, a new mission when the last player has left.
     Reload,
-    /// Say goodbye to everyone and end the server
+    /// Say goodbye to everyone and end the server, or only one session with --session
     Stop,
+    /// Begin sessions again that were stopped, all or one with --session
+    Start,
     /// Have sessions panic, to see that nothing else does
     #[cfg(debug_assertions)]
     #[command(hide = true)]
@@ -83,14 +141,50 @@ pub enum Request {
 }
 
 impl Request {
+    /// Returns whether it changes something, and so belongs in the history.
+    pub const fn is_change(&self) -> bool {
+        match self {
+            Self::Whitelist { add, remove } => add.is_some() || remove.is_some(),
+            Self::Say { .. }
+            | Self::Kick { .. }
+            | Self::Mute { .. }
+            | Self::Unmute { .. }
+            | Self::Ban { .. }
+            | Self::Unban { .. }
+            | Self::Restart
+            | Self::Set { .. }
+            | Self::Reload
+            | Self::Stop
+            | Self::Start => true,
+            Self::Players
+            | Self::Bans
+            | Self::Search { .. }
+            | Self::Get { .. }
+            | Self::History { .. }
+            | Self::Events { .. }
+            | Self::Status
+            | Self::Queues { .. } => false,
+            #[cfg(debug_assertions)]
+            Self::Panic => true,
+        }
+    }
+
     /// Returns the word for what concerns the whole server and cannot be done for one of its sessions.
     pub const fn of_server(&self) -> Option<&'static str> {
         match self {
             Self::Unban { .. } => Some("unban"),
             Self::Bans => Some("bans"),
             Self::Reload => Some("reload"),
-            Self::Stop => Some("stop"),
-            Self::Players
+            Self::History { .. } => Some("history"),
+            Self::Events { .. } => Some("events"),
+            Self::Get { .. }
+            | Self::Set { .. }
+            | Self::Mute { .. }
+            | Self::Unmute { .. }
+            | Self::Whitelist { .. }
+            | Self::Stop
+            | Self::Start
+            | Self::Players
             | Self::Say { .. }
             | Self::Kick { .. }
             | Self::Ban { .. }
@@ -104,12 +198,43 @@ impl Request {
     }
 }
 
-/// A request, and which session it is about.
+/// The command and what it is about, as people write it, but for passwords.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
+        f.write_str(keys.remove("command").as_ref().and_then(Value::as_str).unwrap_or_default())?;
+        let is_secret = matches!(self, Self::Set { key, .. } if key.ends_with("password"));
+        for (key, value) in keys {
+            match value {
+                Value::Null | Value::Bool(false) => {}
+                _ if is_secret && key == "value" => f.write_str(" …")?,
+                Value::Bool(true) => write!(f, " {key}")?,
+                Value::String(text) => write!(f, " {text}")?,
+                Value::Array(texts) => {
+                    for text in texts.iter().filter_map(Value::as_str) {
+                        write!(f, " {text}")?;
+                    }
+                }
+                other => write!(f, " {other}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fifty() -> usize {
+    50
+}
+
+/// A request, which session it is about, and who makes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// The name or port of a session; without it, all of them.
     #[serde(default)]
     pub session: Option<String>,
+    /// Who asks, for the history.
+    #[serde(default)]
+    pub by: Option<String>,
     /// What is asked.
     #[serde(flatten)]
     pub request: Request,
@@ -185,12 +310,12 @@ mod tests {
 
     #[test]
     fn requests_are_plain_json() {
-        let line = r#"{"session":"22101","command":"kick","player":"Bob"}"#;
-        let kick =
-            Envelope { session: Some("22101".into()), request: Request::Kick { player: "Bob".into() } };
+        let line = r#"{"session":"22101","by":"Ann","command":"kick","player":"Bob","reason":null}"#;
+        let request = Request::Kick { player: "Bob".into(), reason: None };
+        let kick = Envelope { session: Some("22101".into()), by: Some("Ann".into()), request };
         assert_eq!(Envelope::parse(line.as_bytes()).expect("valid"), kick);
         assert_eq!(serde_json::to_string(&kick).expect("JSON"), line);
-        let players = Envelope { session: None, request: Request::Players };
+        let players = Envelope { session: None, by: None, request: Request::Players };
         assert_eq!(Envelope::parse(br#"{"command":"players"}"#).expect("valid"), players);
         let say = r#"{"command":"say","text":["hello"]}"#;
         assert!(Envelope::parse(say.as_bytes()).is_ok(), "what may be left out is left out");
@@ -219,7 +344,7 @@ mod tests {
         for (line, error) in [
             (r#"{"command":"restart","sesion":"Two"}"#, "unknown key `sesion`; did you mean `session`?"),
             (r#"{"command":"stop","x":null}"#, "unknown key `x`"),
-            (r#"{"command":"kick","player":"Bob","reason":"-"}"#, "unknown key `reason`"),
+            (r#"{"command":"mute","player":"Bob","reason":"-"}"#, "unknown key `reason`"),
             (
                 r#"{"command":"ban","target":"10.0.0.1","expiri":"2h"}"#,
                 "unknown key `expiri`; did you mean `expiry`?",

@@ -12,7 +12,17 @@ pub fn show(answer: &Value) -> String {
             .map(|key| format!("{} {}", key.trim_end_matches("_s"), cell(answer, key)))
             .join("  ");
         let table = table(SESSIONS, sessions, "no sessions");
-        return format!("{head}\n{table}{}{}", waiting(sessions), mismatches(sessions));
+        let (masters, mismatches) = (masters(sessions), mismatches(sessions));
+        let unknown = list("unknown_masters").unwrap_or_default();
+        let unknown: String = unknown
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|name| format!("nobody knows the list server {}\n", shown(name)))
+            .collect();
+        return format!("{head}\n{table}{}{masters}{unknown}{mismatches}", waiting(sessions));
+    }
+    if let Some(events) = list("events") {
+        return events.iter().map(|event| shown(&event.to_string()) + "\n").collect();
     }
     if let Some(queues) = list("queues") {
         return if queues.is_empty() { "nobody is here\n".into() } else { dumps(queues) };
@@ -49,10 +59,13 @@ struct List {
     nothing: &'static str,
 }
 
-const LISTS: [List; 3] = [
+const LISTS: [List; 6] = [
     List { key: "players", columns: PLAYERS, nothing: "nobody is here" },
     List { key: "left", columns: LEAVERS, nothing: "nobody has left" },
     List { key: "bans", columns: BANS, nothing: "no bans" },
+    List { key: "whitelist", columns: WHITELIST, nothing: "everyone may join" },
+    List { key: "settings", columns: SETTINGS, nothing: "no such setting" },
+    List { key: "history", columns: HISTORY, nothing: "nothing was done" },
 ];
 
 /// Returns how long state updates wait, and why, if they do anywhere.
@@ -75,12 +88,21 @@ fn waiting(sessions: &[Value]) -> String {
     )
 }
 
+/// Returns which list servers were told, and when they were heard of, if there are any.
+fn masters(sessions: &[Value]) -> String {
+    part(sessions, "masters", "list servers", MASTERS)
+}
+
 /// Returns whose files did not match, if there was anybody.
 fn mismatches(sessions: &[Value]) -> String {
-    let lists = sessions.iter().filter_map(|session| session.get("mismatches")?.as_array());
+    part(sessions, "mismatches", "files did not match", MISMATCHES)
+}
+
+/// Returns what all sessions have of something, below a title; nothing if none has any.
+fn part(sessions: &[Value], key: &str, title: &str, columns: Columns) -> String {
+    let lists = sessions.iter().filter_map(|session| session.get(key)?.as_array());
     let rows: Vec<Value> = lists.flatten().cloned().collect();
-    let table = || format!("\nfiles did not match:\n{}", table(MISMATCHES, &rows, ""));
-    if rows.is_empty() { String::new() } else { table() }
+    if rows.is_empty() { String::new() } else { format!("\n{title}:\n{}", table(columns, &rows, "")) }
 }
 
 type Columns = &'static [(&'static str, &'static str)];
@@ -109,6 +131,12 @@ const LEAVERS: Columns = &[
     ("REASON", "reason"),
     ("AGO", "ago_s"),
 ];
+const WHITELIST: Columns = &[("SESSION", "session"), ("NETWORK", "network")];
+const SETTINGS: Columns = &[("KEY", "key"), ("VALUE", "value"), ("TAKES EFFECT", "effect")];
+const HISTORY: Columns =
+    &[("TIME", "time"), ("BY", "by"), ("SESSION", "session"), ("WHAT", "what"), ("OUTCOME", "outcome")];
+const MASTERS: Columns =
+    &[("SESSION", "session"), ("LIST SERVER", "address"), ("STATE", "state"), ("HEARD", "seen_s")];
 const MISMATCHES: Columns = &[
     ("SESSION", "session"),
     ("NAME", "name"),
@@ -132,6 +160,7 @@ const SESSIONS: Columns = &[
     ("LIMIT", "limit"),
     ("ROUND", "round"),
     ("SYSTEM", "system"),
+    ("STATE", "state"),
     ("IN", "datagrams_in"),
     ("OUT", "datagrams_out"),
     ("OUT B/s", "bytes_out_per_second"),

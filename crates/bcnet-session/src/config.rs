@@ -68,6 +68,8 @@ pub struct Config {
     pub masters: Vec<SocketAddrV4>,
     /// The UDP port that players reach this server at, for [`masters`](Self::masters).
     pub advertise_port: u16,
+    /// The only networks that are let in, besides [`trusted`](Self::trusted) ones; empty for all (S-15).
+    pub whitelist: Vec<Network>,
     /// Networks to which no limit by address applies, and whose clients are let in without proof (S-13): of proxies, and of
     /// whoever tests with many players.
     pub trusted: Vec<Network>,
@@ -114,6 +116,7 @@ impl Default for Config {
             friendly_fire: false,
             masters: Vec::new(),
             advertise_port: 22101,
+            whitelist: Vec::new(),
             trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
             query_rate: 100,
             chat_rate: 3,

@@ -105,8 +105,13 @@ pub enum Event {
         /// How it went.
         summary: Summary,
     },
-    /// A list server was heard of for the first time, or again after half an hour.
+    /// A list server was heard of for the first time, or again after it was lost.
     MasterSeen {
+        /// Which.
+        master: SocketAddrV4,
+    },
+    /// Nothing is heard of a list server any more, or never was.
+    MasterLost {
         /// Which.
         master: SocketAddrV4,
     },
@@ -129,6 +134,7 @@ impl Event {
             Self::RoundStarted { .. } => "round_started",
             Self::RoundEnded { .. } => "round_ended",
             Self::MasterSeen { .. } => "master_seen",
+            Self::MasterLost { .. } => "master_lost",
         }
     }
 }

@@ -15,6 +15,10 @@ struct Master {
     next: Time,
     pause: Duration,
     seen: Option<Time>,
+    /// When it was told for the first time.
+    since: Option<Time>,
+    /// Its silence was told.
+    is_lost: bool,
 }
 
 impl Masters {
@@ -23,7 +27,15 @@ impl Masters {
         self.0.retain(|master| addresses.contains(&master.address));
         for address in addresses {
             if !self.0.iter().any(|master| master.address == *address) {
-                self.0.push(Master { address: *address, next: Time::ZERO, pause: OFTEN, seen: None });
+                let (next, pause) = (Time::ZERO, OFTEN);
+                self.0.push(Master {
+                    address: *address,
+                    next,
+                    pause,
+                    seen: None,
+                    since: None,
+                    is_lost: false,
+                });
             }
         }
     }
@@ -38,6 +50,7 @@ impl Masters {
     pub fn beat(&mut self, now: Time) -> Option<SocketAddrV4> {
         let master = self.0.iter_mut().find(|master| master.next <= now)?;
         master.next = now + master.pause;
+        master.since.get_or_insert(now);
         let heard = master.seen.is_some_and(|seen| now.since(seen) < FORGOTTEN);
         master.pause = if heard { OFTEN } else { (master.pause * 2).min(RARELY) };
         Some(master.address)
@@ -49,12 +62,26 @@ impl Masters {
         let same = self.0.iter().position(|master| master.address == from);
         let near = || self.0.iter().position(|master| master.address.ip() == from.ip());
         let master = same.or_else(near).and_then(|at| self.0.get_mut(at))?;
-        let news = master.seen.is_none_or(|seen| now.since(seen) >= FORGOTTEN);
-        master.seen = Some(now);
+        let news = master.is_lost || master.seen.is_none_or(|seen| now.since(seen) >= FORGOTTEN);
+        (master.seen, master.is_lost) = (Some(now), false);
         master.pause = OFTEN;
         master.next = master.next.min(now + OFTEN);
         news.then_some(master.address)
     }
+
+    /// Returns a list server that was told and is not heard of any more, or never was. Each once, until it is heard again.
+    pub fn lost(&mut self, now: Time) -> Option<SocketAddrV4> {
+        let is_silent = |master: &Master| {
+            let heard = master.seen.max(master.since);
+            !master.is_lost && heard.is_some_and(|heard| now.since(heard) >= Self::LOST)
+        };
+        let master = self.0.iter_mut().find(|master| is_silent(master))?;
+        master.is_lost = true;
+        Some(master.address)
+    }
+
+    /// A list server is lost that was not heard of for so long: it asks after each of our heartbeats, or after some.
+    pub const LOST: Duration = Duration::from_secs(300);
 
     /// Returns whether a list server has this address.
     #[must_use]
@@ -100,6 +127,22 @@ mod tests {
         assert_eq!((masters.heard(address, now), masters.heard(address, now)), (Some(address), None));
         assert_eq!(masters.due(), Some(Time::from_micros(2_770_000_000)));
         assert_eq!(masters.heard(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900), now), None);
+    }
+
+    /// S-09
+    #[test]
+    fn a_list_server_that_falls_silent_is_told_once() {
+        let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), 27900);
+        let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
+        let mut masters = Masters::default();
+        masters.set(&[address]);
+        assert_eq!((masters.lost(at(0)), masters.beat(at(0))), (None, Some(address)));
+        assert_eq!(
+            (masters.lost(at(299)), masters.lost(at(300)), masters.lost(at(900))),
+            (None, Some(address), None)
+        );
+        assert_eq!(masters.heard(address, at(1000)), Some(address), "it is back");
+        assert_eq!((masters.lost(at(1299)), masters.lost(at(1300))), (None, Some(address)));
     }
 
     /// S-09

@@ -48,8 +48,6 @@ pub struct Session<E: Engine = Endpoint> {
     /// S-33: who gets copies, in the order of arrival.
     in_game: Roster,
     bans: Vec<Network>,
-    /// S-15: who may come, if not everyone.
-    whitelist: Option<Vec<Network>>,
     /// S-44: who may not chat, should it come back.
     muted: VecDeque<Muted>,
     /// S-52: who was thrown out lately, and until when it stays out.
@@ -103,7 +101,6 @@ impl<E: Engine> Session<E> {
             members: Vec::new(),
             in_game: Roster::default(),
             bans: Vec::new(),
-            whitelist: None,
             muted: VecDeque::new(),
             kicked: VecDeque::new(),
             round: Round::new(config.system),
@@ -209,7 +206,9 @@ impl<E: Engine> Session<E> {
             self.endpoint.withdraw_offers();
         }
         self.endpoint.mask_addresses(config.mask_addresses);
-        self.masters.set(&config.masters);
+        if !self.closing {
+            self.masters.set(&config.masters);
+        }
         self.config = config;
         self.take_over();
         self.arm_at(now);
@@ -251,6 +250,12 @@ impl<E: Engine> Session<E> {
         self.masters.set(&[]);
         self.endpoint.leave(now);
         self.pump(now);
+    }
+
+    /// Returns whether [`shutdown`](Self::shutdown) was called.
+    #[must_use]
+    pub const fn is_closing(&self) -> bool {
+        self.closing
     }
 
     /// Returns whether everyone has heard the goodbye of [`shutdown`](Self::shutdown), or was given up.

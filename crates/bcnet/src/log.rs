@@ -3,6 +3,7 @@
 //! Lines go to standard error and, if wanted, to a file that is begun anew every day. Threads of their own write
 //! them, and what they cannot keep up with is left out: a terminal that stands still must not stop the game.
 
+mod feed;
 mod limit;
 
 use std::fs;
@@ -12,16 +13,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use bcnet_udp::wall_now;
 use tracing::level_filters::LevelFilter;
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt, registry};
+use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::bans::Moment;
 use crate::file::directory;
+pub(crate) use feed::Feed;
 pub(crate) use limit::LineLimit;
 
 /// What the log shows, and where.
@@ -37,6 +39,22 @@ pub(crate) struct Options<'a> {
 #[must_use]
 pub(crate) struct Log {
     _writers: Vec<WorkerGuard>,
+    pub(crate) controls: Controls,
+}
+
+/// What can be done with the log while it is written.
+#[derive(Clone)]
+pub(crate) struct Controls {
+    level: reload::Handle<LevelFilter, Registry>,
+    pub(crate) feed: Feed,
+}
+
+impl Controls {
+    /// Shows lines of this importance from now on.
+    pub(crate) fn set_level(&self, level: LevelFilter) {
+        // It fails only when there is no log any more.
+        drop(self.level.reload(level));
+    }
 }
 
 /// Starts the log of this process.
@@ -51,14 +69,17 @@ pub(crate) fn start(options: &Options<'_>) -> anyhow::Result<Log> {
             Some(layer(file, options.json))
         }
     };
-    registry().with(options.level).with(layer(terminal, options.json)).with(file).try_init()?;
-    Ok(Log { _writers: writers })
+    let (filter, level) = reload::Layer::new(options.level);
+    let controls = Controls { level, feed: Feed::default() };
+    let feed = layer(controls.feed.clone(), true);
+    registry().with(filter).with(layer(terminal, options.json)).with(file).with(feed).try_init()?;
+    Ok(Log { _writers: writers, controls })
 }
 
-fn layer<S>(writer: NonBlocking, json: bool) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S, W>(writer: W, json: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
-    NonBlocking: for<'a> MakeWriter<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = fmt::layer().with_writer(writer).with_target(false).with_ansi(false);
     if json { Box::new(layer.json().flatten_event(true)) } else { Box::new(layer) }

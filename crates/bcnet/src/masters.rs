@@ -11,6 +11,8 @@ pub(crate) struct Resolved {
     addresses: BTreeSet<SocketAddrV4>,
     /// Whether every name is known.
     is_whole: bool,
+    /// Those that have no address.
+    pub(crate) unknown: Vec<String>,
 }
 
 impl Resolved {
@@ -23,7 +25,7 @@ impl Resolved {
 
 /// Returns the IPv4 addresses of the masters that have any. One that nobody knows must not keep players from playing.
 pub(crate) fn resolve(masters: &[Master]) -> Resolved {
-    let (mut addresses, mut is_whole) = (BTreeSet::new(), true);
+    let (mut addresses, mut is_whole, mut unknown) = (BTreeSet::new(), true, Vec::new());
     for master in masters {
         let found = lookup::all(master);
         is_whole &= !matches!(found, Err(Unknown::Name(_)));
@@ -31,11 +33,12 @@ pub(crate) fn resolve(masters: &[Master]) -> Resolved {
             Ok(found) => addresses.extend(found),
             Err(error) => {
                 let host = &master.host;
+                unknown.push(host.clone());
                 tracing::warn!(event = "master_unknown", host, %error, "it is looked up again in a minute");
             }
         }
     }
-    Resolved { addresses, is_whole }
+    Resolved { addresses, is_whole, unknown }
 }
 
 #[cfg(test)]
@@ -45,7 +48,7 @@ mod tests {
     #[test]
     fn nobody_is_given_up_because_names_cannot_be_looked_up() {
         let [old, new] = [1, 2].map(|n| SocketAddrV4::new([192, 0, 2, n].into(), 27900));
-        let resolved = |is_whole| Resolved { addresses: [new].into(), is_whole };
+        let resolved = |is_whole| Resolved { addresses: [new].into(), is_whole, unknown: Vec::new() };
         assert_eq!(resolved(true).or_keep(&[old, new]), [new]);
         assert_eq!(resolved(false).or_keep(&[new, old]), [old, new]);
     }

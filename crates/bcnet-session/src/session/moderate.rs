@@ -7,9 +7,10 @@ use bcnet_transport::wire::PeerId;
 use bcnet_transport::{Engine, Time};
 
 use super::Session;
+use crate::config::Config;
 use crate::limit::Rate;
 use crate::member::{Member, State};
-use crate::network::{Network, any_contains};
+use crate::network::any_contains;
 
 /// S-44: who may not chat, should it come back.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,15 +58,10 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Lets only these networks in, and those that are trusted; with `None`, everyone. Whoever is in stays (S-15).
-    pub fn set_whitelist(&mut self, whitelist: Option<Vec<Network>>) {
-        self.whitelist = whitelist;
-    }
-
     /// S-15: returns whether an address may come as far as the whitelist goes.
     pub(super) fn is_welcome(&self, from: SocketAddrV4) -> bool {
-        let is_listed = |list: &Vec<Network>| any_contains(list, *from.ip());
-        self.whitelist.as_ref().is_none_or(is_listed) || any_contains(&self.config.trusted, *from.ip())
+        let Config { whitelist, trusted, .. } = &self.config;
+        whitelist.is_empty() || [whitelist, trusted].iter().any(|list| any_contains(list, *from.ip()))
     }
 
     /// Throws a player out when it has read why, or after three seconds (S-55). `false` if it is not in the game.

@@ -109,6 +109,9 @@ impl<E: Engine> Session<E> {
 
     /// S-09
     pub(super) fn serve_masters(&mut self, now: Time) {
+        while let Some(master) = self.masters.lost(now) {
+            self.tell(Event::MasterLost { master });
+        }
         while self.texts.len() < MAX_TEXTS
             && let Some(master) = self.masters.beat(now)
         {

@@ -110,27 +110,26 @@ fn who_does_not_read_why_goes_after_three_seconds() {
 /// S-15
 #[test]
 fn with_a_whitelist_only_who_is_on_it_comes_in_and_nobody_goes() {
+    let listing = |whitelist: Vec<Network>| Config { whitelist, ..Config::default() };
     let mut world = playing(Config::default(), 1);
-    world.session.set_whitelist(Some(vec![Network::around(Ipv4Addr::new(192, 0, 2, 0), 24)]));
+    world.session.reconfigure(listing(vec![Network::around(Ipv4Addr::new(192, 0, 2, 0), 24)]), world.now);
     let stranger = world.connect("Stranger", "");
     world.run(3 * SECOND);
     assert_eq!(world.clients[stranger].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::DEFAULT))]);
     assert_eq!(world.session.status(world.now).in_game, 1, "who is in stays");
     let address = *world.clients[stranger].address.ip();
-    world.session.set_whitelist(Some(vec![Network::around(address, 32)]));
+    world.session.reconfigure(listing(vec![Network::around(address, 32)]), world.now);
     world.reconnect(stranger);
     world.run(3 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 2);
-    world.session.set_whitelist(None);
+    world.session.reconfigure(listing(Vec::new()), world.now);
     world.connect("Anyone", "");
     world.run(3 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 3);
     // The host's own machine and its proxies are let in, as they are everywhere.
-    let mut trusting = World::new(Config {
-        trusted: vec![Network::around(Ipv4Addr::new(10, 0, 0, 0), 8)],
-        ..Config::default()
-    });
-    trusting.session.set_whitelist(Some(Vec::new()));
+    let neighbours = vec![Network::around(Ipv4Addr::new(10, 0, 0, 0), 8)];
+    let strangers = vec![Network::around(Ipv4Addr::new(192, 0, 2, 0), 24)];
+    let mut trusting = World::new(Config { trusted: neighbours, whitelist: strangers, ..Config::default() });
     trusting.connect("Neighbour", "");
     trusting.run(3 * SECOND);
     assert_eq!(trusting.session.status(trusting.now).in_game, 1);

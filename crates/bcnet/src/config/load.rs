@@ -41,7 +41,7 @@ pub(crate) struct Flags {
 }
 
 /// The settings and where each comes from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     /// The file that was read, if there was one.
@@ -54,9 +54,14 @@ pub(crate) struct Loaded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
-    File { name: String, line: usize },
+    File {
+        name: String,
+        line: usize,
+    },
     Variable(String),
     Flag(String),
+    /// Who runs the server has changed it since.
+    Request,
 }
 
 impl fmt::Display for Origin {
@@ -65,6 +70,7 @@ impl fmt::Display for Origin {
             Self::Default => out.write_str("default"),
             Self::File { name, line } => write!(out, "{name}, line {line}"),
             Self::Variable(name) | Self::Flag(name) => out.write_str(name),
+            Self::Request => out.write_str("set"),
         }
     }
 }
@@ -91,7 +97,7 @@ pub(crate) fn load_control(
         Origin::Default => !problem.is_about(&["log", "capture", "session"]),
         // A variable that is misspelt.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
-        Origin::Variable(_) | Origin::Flag(_) => false,
+        Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
     });
     if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
 }
@@ -207,6 +213,16 @@ impl Loaded {
         self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
     }
 
+    /// Returns the same settings with other values of some keys, by their paths.
+    pub(crate) fn with(&self, changes: &[(String, String)]) -> Result<Self, Problems> {
+        let (mut changed, mut problems) = (self.clone(), Vec::new());
+        for (path, value) in changes {
+            changed.set(path, value, Origin::Request, &mut problems);
+        }
+        changed.check(&mut problems);
+        if problems.is_empty() { Ok(changed) } else { Err(Problems(problems)) }
+    }
+
     fn fill(&mut self, name: &str, document: &mut Document, file: &str, source: &DeTable<'_>) {
         let Some(table) = self.settings.table_mut(name) else { return };
         let origins = &mut self.origins;
@@ -302,6 +318,11 @@ impl Loaded {
         if is_placed(self.origin("server", "bans")) {
             let bans = &mut self.settings.server.bans;
             *bans = state.unwrap_or(&beside).join(&*bans);
+        }
+        if is_placed(self.origin("server", "history"))
+            && let Some(history) = self.settings.server.history.as_mut()
+        {
+            *history = state.unwrap_or(&beside).join(&*history);
         }
         if is_placed(self.origin("server", "control"))
             && let Some(control) = self.settings.server.control.as_mut().filter(|path| !is_bare(path))

@@ -72,6 +72,9 @@ table! {
         /// The file with the bans. The server writes it, so it is not this file. It is beside this file, or in the
         /// state directory of a service (`STATE_DIRECTORY`), unless the path begins with `/`.
         bans: PathBuf = "bans.toml".into(),
+        /// The file with who did what: kicks, bans, settings, one JSON object per line. At 1 MiB it is begun anew, and the
+        /// one before is kept. It is where the bans are.
+        history: Option<PathBuf> = Some("history.jsonl".into()),
         /// How long a ban lasts if the command does not say. Addresses change hands, so it should end some day.
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
@@ -182,12 +185,16 @@ table! {
         mask_addresses: bool = false,
         /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
         list_host_as_player: bool = false,
+        /// The only networks whose players may join, besides those that are `trusted`. Empty for everyone.
+        whitelist: Vec<Network> = Vec::new(),
         /// Networks to which no limit by address applies and whose players need not show where they are: of proxies, and
         /// of load tests.
         trusted: Vec<Network> = vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
         /// How many questions of browsers are answered per second, of all networks together. Beyond that only who asks
         /// again within five seconds is answered. One network (/24) gets 2,000 bytes of answers in ten seconds in any case.
         query_rate: Within<1, 1000> = Within::new(100),
+        /// How many lines of chat of one player are passed on per second, after ten at once. Its writer is told of others.
+        chat_rate: Within<1, 100> = Within::new(3),
         /// How much of one player's messages is passed on per second. Each counts 32 bytes more than it has.
         relay_rate: Size = Size(64 << 10),
         /// A player to whom nothing was sent for this long gets a sign of life. The stock game does the same.

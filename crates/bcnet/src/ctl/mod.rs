@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use bcnet_control::{Answer, Envelope, Request, show};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::Verdict;
 use crate::config::{self, Flags};
@@ -30,6 +30,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SESSION", global = true)]
     session: Option<String>,
 
+    /// Who decides, for the history; else who runs this command
+    #[arg(long, value_name = "NAME", global = true)]
+    by: Option<String>,
+
     /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
@@ -48,8 +52,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         None => configured(args.config.clone())?,
     };
     let (path, stream) = connect(&places)?;
-    let envelope = Envelope { session: args.session.clone(), request: signed(args.request.clone()) };
-    match ask(path, &stream, &envelope)? {
+    let by = args.by.clone().or_else(user);
+    let envelope = Envelope { session: args.session.clone(), by, request: args.request.clone() };
+    let mut answers = BufReader::new(&stream);
+    match ask(path, &stream, &mut answers, &envelope)? {
         Answer::Error(reason) => {
             eprintln!("bcnet: {reason}");
             Ok(Verdict::Findings)
@@ -59,12 +65,35 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
                 answer.insert("socket".into(), absolute(path).display().to_string().into());
             }
             let mut out = io::stdout().lock();
-            if args.json {
+            if args.json && !is_followed(&args.request) {
                 writeln!(out, "{value}")?;
             } else {
                 out.write_all(show(&value).as_bytes())?;
             }
+            if is_followed(&args.request) {
+                follow(&mut answers, &mut out)?;
+            }
             Ok(Verdict::Clean)
+        }
+    }
+}
+
+fn is_followed(request: &Request) -> bool {
+    matches!(request, Request::Events { follow: true, .. })
+}
+
+/// Prints what happens until the server ends, or nobody reads it.
+fn follow(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut line = String::new();
+    loop {
+        out.flush()?;
+        line.clear();
+        if answers.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        // Empty lines are signs of life.
+        if let Ok(event) = serde_json::from_str::<Value>(&line) {
+            out.write_all(show(&json!({ "events": [event] })).as_bytes())?;
         }
     }
 }
@@ -78,16 +107,11 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Puts the user's name under a ban that has none.
-fn signed(mut request: Request) -> Request {
-    if let Request::Ban { by, .. } = &mut request {
-        let user = || {
-            ["SUDO_USER", "USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok())
-        };
-        let number = || control::user().map(|number| format!("user {number}"));
-        *by = by.take().or_else(user).or_else(number);
-    }
-    request
+/// Returns who runs this command.
+fn user() -> Option<String> {
+    let names = ["SUDO_USER", "USER", "LOGNAME", "USERNAME"];
+    let name = names.into_iter().find_map(|name| std::env::var(name).ok());
+    name.or_else(|| control::user().map(|number| format!("user {number}")))
 }
 
 /// Returns where the server may listen.
@@ -119,14 +143,19 @@ fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, Stream)> {
 }
 
 /// Sends one request and waits for its answer.
-fn ask(path: &Path, mut stream: &Stream, envelope: &Envelope) -> anyhow::Result<Answer> {
+fn ask(
+    path: &Path,
+    mut stream: &Stream,
+    answers: &mut impl BufRead,
+    envelope: &Envelope,
+) -> anyhow::Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(envelope)?;
     line.push('\n');
     stream.write_all(line.as_bytes()).with_context(|| path.display().to_string())?;
     line.clear();
-    match BufReader::new(stream).read_line(&mut line) {
+    match answers.read_line(&mut line) {
         Ok(0) => bail!("{}: the server closed the connection", path.display()),
         Ok(_) => {
             serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))

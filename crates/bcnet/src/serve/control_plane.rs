@@ -1,29 +1,25 @@
 //! What is decided beside the event loop and needs files or names: bans, the configuration, masters.
 
 mod banning;
+mod settings;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::ensure;
 use bcnet_control::{Envelope, Refusal, Request};
-use bcnet_session::Config;
-use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
 use super::ban_list::BanList;
+use super::history::History;
 use super::requests::Chosen;
 use super::session_group::SessionGroup;
-use super::start;
 use super::workers::Workers;
 use crate::background::Trigger;
 use crate::bans::{Ban, Bans};
-use crate::config::table::Key;
-use crate::config::{self, Flags, Line, Loaded, Settings, Value as _};
-use crate::masters;
+use crate::config::{Flags, Line, Loaded, Settings, Value as _};
 use crate::recorder::LeftOut;
+use crate::{log, masters};
 
 /// Everything about the server that its sessions do not know.
 pub(super) struct ControlPlane {
@@ -36,6 +32,8 @@ pub(super) struct ControlPlane {
     started: Settings,
     state: Mutex<State>,
     triggers: Triggers,
+    history: History,
+    pub(super) log: log::Controls,
     /// Held during a reload, so that what was read last is in force last.
     reloading: Mutex<()>,
 }
@@ -49,30 +47,34 @@ pub(super) struct Triggers {
 }
 
 struct State {
-    settings: Settings,
-    /// The configuration that was read last. It must not vanish: the password would with it.
-    file: Option<PathBuf>,
+    /// The settings in force. The file that was read last must not vanish: the password would with it.
+    loaded: Loaded,
+    /// List servers whose names nobody knows.
+    unknown_masters: Vec<String>,
     bans: BanList,
 }
 
 impl ControlPlane {
     pub(super) fn new(
         flags: Flags,
-        Loaded { settings, file, .. }: Loaded,
+        loaded: Loaded,
         bans: BanList,
         workers: Workers,
         capture_left_out: Option<LeftOut>,
         triggers: Triggers,
+        log: log::Controls,
     ) -> Self {
-        let started = settings.clone();
+        let started = loaded.settings.clone();
         let plane = Self {
             flags,
             workers,
             capture_left_out,
             is_stopping: AtomicBool::new(false),
+            history: History::open(started.server.history.clone()),
             started,
-            state: Mutex::new(State { settings, file, bans }),
+            state: Mutex::new(State { loaded, unknown_masters: Vec::new(), bans }),
             triggers,
+            log,
             reloading: Mutex::new(()),
         };
         plane.enforce(&plane.state());
@@ -80,7 +82,17 @@ impl ControlPlane {
     }
 
     /// Does what `bcnet ctl` asks; but the end of the server comes with [`stop`](Self::stop), after the answer.
-    pub(super) fn dispatch(&self, Envelope { session, request }: Envelope) -> Result<Value, Refusal> {
+    pub(super) fn dispatch(&self, Envelope { session, by, request }: Envelope) -> Result<Value, Refusal> {
+        let by: Line<64> = line("by", by)?;
+        let what = request.is_change().then(|| request.to_string());
+        let result = self.answer(session.clone(), &by, request);
+        if let Some(what) = what {
+            self.history.record(&by.0, session.as_deref(), &what, &result);
+        }
+        result
+    }
+
+    fn answer(&self, session: Option<String>, by: &Line<64>, request: Request) -> Result<Value, Refusal> {
         if let (Some(_), Some(word)) = (&session, request.of_server()) {
             let problem =
                 format!("`{word}` is about the whole server, not about one session; leave that out");
@@ -90,9 +102,11 @@ impl ControlPlane {
         match request {
             Request::Players => chosen.players(),
             Request::Say { to, text } => chosen.say(to.as_deref(), text.join(" ")),
-            Request::Kick { player } => chosen.kick(&player),
-            Request::Ban { target, expiry, reason, by, yes } => {
-                let (reason, by) = (line("reason", reason)?, line("by", by)?);
+            Request::Kick { player, reason } => chosen.kick(&player, reason.as_deref()),
+            Request::Mute { player } => chosen.mute(&player, true),
+            Request::Unmute { player } => chosen.mute(&player, false),
+            Request::Ban { target, expiry, reason, yes } => {
+                let (reason, by) = (line("reason", reason)?, by.clone());
                 let target = self.target(&chosen, &target)?;
                 if !yes {
                     target.check_alone()?;
@@ -101,21 +115,41 @@ impl ControlPlane {
             }
             Request::Unban { target } => self.unban(&target),
             Request::Bans => Ok(json!({ "bans": list(self.state().bans.in_force(), "") })),
+            Request::Whitelist { add, remove } => self.whitelist(&chosen, add.as_deref(), remove.as_deref()),
+            Request::Get { key } => self.get(&chosen, key.as_deref()),
+            Request::Set { key, value } => self.set(&chosen, &key, &value),
+            Request::History { text, count } => {
+                Ok(json!({ "history": self.history.last(&text.unwrap_or_default(), count) }))
+            }
+            Request::Events { count, .. } => Ok(self.events(count)),
             Request::Search { text } => {
                 let mut answer = chosen.search(&text)?;
                 answer["bans"] = list(self.state().bans.in_force(), &text).into();
                 Ok(answer)
             }
             Request::Restart => chosen.restart(),
-            Request::Status => chosen.status(self.capture_left_out.as_ref().map(LeftOut::count)),
+            Request::Status => {
+                let mut answer = chosen.status(self.capture_left_out.as_ref().map(LeftOut::count))?;
+                answer["unknown_masters"] = self.state().unknown_masters.clone().into();
+                Ok(answer)
+            }
             Request::Queues { player } => chosen.queues(player.as_deref()),
             Request::Reload => self.reload(),
+            Request::Start => chosen.start(),
+            Request::Stop if !chosen.is_all() => chosen.stop(),
             Request::Stop => {
                 Ok(json!({ "done": "the server says goodbye and ends", "server": self.name()? }))
             }
             #[cfg(debug_assertions)]
             Request::Panic => chosen.panic(),
         }
+    }
+
+    /// Returns the last lines of the log.
+    fn events(&self, count: usize) -> Value {
+        let news = self.log.feed.last(count);
+        let events = news.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
+        json!({ "events": events.collect::<Vec<Value>>(), "next": news.next })
     }
 
     /// Ends the server.
@@ -139,58 +173,15 @@ impl ControlPlane {
         Chosen::new(&self.workers, None).name()
     }
 
-    /// Reads configuration and bans again. Nothing changes if either is wrong.
-    pub(super) fn reload(&self) -> Result<Value, Refusal> {
-        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let restart = self.try_reload().map_err(|error| {
-            let problem = format!("{error:#}; nothing was changed");
-            tracing::error!(event = "reload_failed", error = problem);
-            Refusal(problem)
-        })?;
-        tracing::info!(event = "reloaded", restart = restart.join(", "));
-        let rest =
-            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
-        let done = format!("reloaded{rest}");
-        Ok(json!({ "done": done, "needs_restart": restart, "server": self.name()? }))
-    }
-
-    /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
-    fn try_reload(&self) -> anyhow::Result<Vec<String>> {
-        let config = self.state().file.clone().or_else(|| self.flags.config.clone());
-        let loaded = config::load(&Flags { config, ..self.flags.clone() }, std::env::vars_os())?;
-        let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
-        ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
-        let configs: anyhow::Result<Vec<_>> = loaded.settings.sessions.iter().map(start::config).collect();
-        let configs = configs?;
-        let restart = needs_restart(&self.started, &loaded.settings);
-        let mut state = self.state();
-        state.bans.reload(wall_now().as_secs())?;
-        let is_moved = state.settings.server.masters != loaded.settings.server.masters;
-        (state.settings, state.file) = (loaded.settings, loaded.file);
-        self.enforce(&state);
-        self.triggers.bans.fire();
-        let limits = start::limits(&state.settings);
-        self.workers.give_all(move |group, _| group.coalescing.limits = limits);
-        self.workers.give_each(|session| {
-            let config = configs.get(session).cloned();
-            move |host, now| {
-                let Some(config) = config else { return };
-                let masters = host.session.config().masters.clone();
-                host.reconfigure(Config { masters, ..config }, now);
-            }
-        });
-        if is_moved {
-            self.triggers.masters.fire();
-        }
-        Ok(restart)
-    }
-
     /// Looks up where the masters are, for they move. Returns when to do that again.
     pub(super) fn look_up_masters(&self) -> Duration {
-        let names = self.state().settings.server.masters.clone();
+        let names = self.state().loaded.settings.server.masters.clone();
         let masters = Arc::new(masters::resolve(&names));
         // Names that were changed meanwhile are looked up next.
-        if self.state().settings.server.masters == names {
+        let mut state = self.state();
+        if state.loaded.settings.server.masters == names {
+            state.unknown_masters.clone_from(&masters.unknown);
+            drop(state);
             self.workers.give_each(|_| {
                 let masters = Arc::clone(&masters);
                 move |host, now| host.set_masters(&masters, now)
@@ -202,25 +193,6 @@ impl ControlPlane {
     fn state(&self) -> MutexGuard<'_, State> {
         // Whoever panicked has changed nothing by halves: each change is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns the settings that differ from what the server was started with, and stay as they were until it is restarted.
-fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
-    let mut names = Vec::new();
-    for ((table, old), (_, new)) in started.tables().iter().zip(new.tables()) {
-        let differs = |key: &&Key| is_fixed(table, key.name) && old.show(key.name) != new.show(key.name);
-        names.extend(old.keys().iter().filter(differs).map(|key| format!("{table}.{}", key.name)));
-    }
-    names
-}
-
-/// Returns whether a running server keeps a setting.
-fn is_fixed(table: &str, key: &str) -> bool {
-    match table {
-        "log" | "capture" => true,
-        "server" => matches!(key, "bind" | "control" | "bans" | "threads"),
-        _ => matches!(key, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout"),
     }
 }
 

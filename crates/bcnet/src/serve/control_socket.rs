@@ -109,19 +109,63 @@ fn talk(stream: &Stream, plane: &ControlPlane) -> io::Result<()> {
             answer(stream, &refuse(format!("a request has less than {MAX_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
-        let (reply, is_stop) = match Envelope::parse(&line) {
+        let (reply, after) = match Envelope::parse(&line) {
             Ok(envelope) => {
-                let is_stop = envelope.request == Request::Stop;
-                (plane.dispatch(envelope).into(), is_stop)
+                let after = After::of(&envelope);
+                (plane.dispatch(envelope).into(), after)
             }
-            Err(error) => (refuse(format!("not a request: {error}")), false),
+            Err(error) => (refuse(format!("not a request: {error}")), After::Nothing),
         };
         let answered = answer(stream, &reply);
-        // Only now, for the end of the process does not wait for answers.
-        if is_stop && matches!(reply, Answer::Ok(_)) {
-            plane.stop();
+        match (after, reply) {
+            // Only now, for the end of the process does not wait for answers.
+            (After::Stop, Answer::Ok(_)) => plane.stop(),
+            (After::Follow, Answer::Ok(events)) => {
+                answered?;
+                return follow(stream, plane, events["next"].as_u64().unwrap_or(0));
+            }
+            _ => {}
         }
         answered?;
+    }
+}
+
+/// What comes after an answer.
+enum After {
+    Nothing,
+    /// The end of the server.
+    Stop,
+    /// Whatever happens, until the client goes.
+    Follow,
+}
+
+impl After {
+    fn of(Envelope { session, request, .. }: &Envelope) -> Self {
+        match request {
+            Request::Stop if session.is_none() => Self::Stop,
+            Request::Events { follow: true, .. } => Self::Follow,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Writes the lines of the log as they come, and an empty one now and then: only so is it known that the client is gone.
+fn follow(mut stream: &Stream, plane: &ControlPlane, mut next: u64) -> io::Result<()> {
+    loop {
+        let news = plane.log.feed.wait(next, SIGN_OF_LIFE);
+        next = news.next;
+        let mut text = String::new();
+        if news.missed > 0 {
+            text = format!("{{\"event\":\"missed\",\"lines\":{}}}\n", news.missed);
+        }
+        for line in &news.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if text.is_empty() {
+            text.push('\n');
+        }
+        stream.write_all(text.as_bytes())?;
     }
 }
 
@@ -136,6 +180,8 @@ fn refuse(reason: String) -> Answer {
 }
 
 const MAX_CLIENTS: usize = 16;
+/// How often a client that follows the log hears something.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 /// How long a client may take to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may say nothing.

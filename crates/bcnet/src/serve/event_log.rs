@@ -69,7 +69,8 @@ impl EventLog {
             | Event::Anomaly { .. }
             | Event::RoundStarted { .. }
             | Event::RoundEnded { .. }
-            | Event::MasterSeen { .. } => {}
+            | Event::MasterSeen { .. }
+            | Event::MasterLost { .. } => {}
         }
     }
 
@@ -124,6 +125,9 @@ impl EventLog {
                 tracing::info!(event = name, port, round, %system, seconds, %reason, scores);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
+            Event::MasterLost { master } => {
+                tracing::warn!(event = name, port, %master, "players may not find this server in its list");
+            }
             Event::ManifestLearned { peer, .. } => tracing::info!(event = name, port, peer = peer.0),
         }
     }

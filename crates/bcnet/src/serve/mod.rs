@@ -11,6 +11,7 @@ mod control_plane;
 mod control_socket;
 mod event_log;
 mod figures;
+mod history;
 mod overload;
 mod rejections;
 mod requests;
@@ -90,7 +91,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
     let loaded = config::load(&flags, env::vars_os())?;
     let settings = &loaded.settings;
-    let _log = log::start(&start::log_options(settings))?;
+    let log = log::start(&start::log_options(settings))?;
     containment::log_panics();
     let bans = start::bans(settings)?;
     let clock = Clock::start();
@@ -109,7 +110,8 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let threads_of = reach.clone();
     let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
     let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone() };
-    let plane = Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers));
+    let plane =
+        Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers, log.controls.clone()));
     listen_to_signals(&plane)?;
     let socket = files.open_socket(&plane)?;
     let [masters_of, bans_of] = [&plane, &plane].map(Arc::clone);
@@ -149,7 +151,7 @@ fn listen_to_signals(plane: &Arc<ControlPlane>) -> anyhow::Result<()> {
 }
 
 fn print_queues(plane: &ControlPlane) {
-    let request = Envelope { session: None, request: Request::Queues { player: None } };
+    let request = Envelope { session: None, by: None, request: Request::Queues { player: None } };
     if let Ok(queues) = plane.dispatch(request) {
         // Nobody may be interested.
         drop(io::stdout().write_all(bcnet_control::show(&queues).as_bytes()));

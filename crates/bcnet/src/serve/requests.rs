@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_control::Refusal;
 use bcnet_observe::Queues;
-use bcnet_session::{Player, PlayerState};
+use bcnet_session::{Masters, Player, PlayerState};
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Snapshot, Time};
 use serde_json::{Value, json};
@@ -45,6 +45,11 @@ impl<'a> Chosen<'a> {
     /// Returns whether all sessions are meant.
     pub(super) const fn is_all(&self) -> bool {
         self.session.is_none()
+    }
+
+    /// Returns the numbers of the sessions.
+    pub(super) fn numbers(&self) -> Result<Vec<usize>, Refusal> {
+        self.each(|host, _| host.number)
     }
 
     /// Asks each of the sessions, at least one, and returns the answers in their order.
@@ -160,14 +165,18 @@ impl<'a> Chosen<'a> {
         }
     }
 
-    pub(super) fn kick(&self, player: &str) -> Result<Value, Refusal> {
+    /// Throws a player out, who reads the reason before if there is one and it is in the game.
+    pub(super) fn kick(&self, player: &str, reason: Option<&str>) -> Result<Value, Refusal> {
         let found = self.find(player)?;
         let player = found.player.clone();
+        let reason = reason.filter(|reason| !reason.trim().is_empty()).map(ToOwned::to_owned);
         let is_out = self.act(&found, move |host, now| {
-            let is_out = host.session.kick(player.id, BootReason::KICKED, now);
+            let told = |reason: &String| host.session.dismiss(player.id, reason, now);
+            let is_told = reason.as_ref().is_some_and(told);
+            let is_out = is_told || host.session.kick(player.id, BootReason::KICKED, now);
             if is_out {
                 let (port, peer, address) = (host.address.port(), player.id.0, player.address);
-                tracing::info!(event = "kicked", port, peer, player = player.name, %address);
+                tracing::info!(event = "kicked", port, peer, player = player.name, %address, reason);
             }
             is_out
         })?;
@@ -176,6 +185,54 @@ impl<'a> Chosen<'a> {
             Ok(json!({ "done": format!("{name} is out"), "address": address.to_string() }))
         } else {
             Err(Refusal(format!("{name} is leaving already")))
+        }
+    }
+
+    /// Takes chat from a player, or gives it back.
+    pub(super) fn mute(&self, player: &str, is_muted: bool) -> Result<Value, Refusal> {
+        let found = self.find(player)?;
+        let player = found.player.clone();
+        let is_done = self.act(&found, move |host, _| {
+            let is_done =
+                if is_muted { host.session.mute(player.id) } else { host.session.unmute(player.id) };
+            if is_done {
+                let event = if is_muted { "muted" } else { "unmuted" };
+                let (port, peer, address) = (host.address.port(), player.id.0, player.address);
+                tracing::info!(event, port, peer, player = player.name, %address);
+            }
+            is_done
+        })?;
+        let name = found.player.name;
+        match (is_done, is_muted) {
+            (true, true) => Ok(json!({ "done": format!("nobody hears {name}") })),
+            (true, false) => Ok(json!({ "done": format!("{name} is heard again") })),
+            (false, true) => Err(Refusal(format!("{name} has left"))),
+            (false, false) => Err(Refusal(format!("{name} is not muted"))),
+        }
+    }
+
+    /// Says goodbye to the players of sessions, which answer nobody until they are started again.
+    pub(super) fn stop(&self) -> Result<Value, Refusal> {
+        let stopped = self.each(|host, now| host.stop(now))?;
+        match stopped.iter().filter(|is_stopped| **is_stopped).count() {
+            0 => Err(Refusal("it is stopped already".into())),
+            count => {
+                let done = format!("{} said goodbye; `bcnet ctl start` begins again", sessions(count));
+                Ok(json!({ "done": done, "server": self.name()? }))
+            }
+        }
+    }
+
+    /// Begins sessions again that were stopped.
+    pub(super) fn start(&self) -> Result<Value, Refusal> {
+        let started = self.each(|host, now| host.start(now))?;
+        match started.iter().filter(|is_started| **is_started).count() {
+            0 => Err(Refusal("no session is stopped, or not all have left it yet".into())),
+            count => {
+                let open = if count == 1 { "is" } else { "are" };
+                let done = format!("{} {open} open", sessions(count));
+                Ok(json!({ "done": done, "server": self.name()? }))
+            }
         }
     }
 
@@ -308,8 +365,10 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         PlayerState::Connecting => "connecting".into(),
         PlayerState::Checking(round) => format!("checking {}/5", round + 1),
         PlayerState::Loading => "loading".into(),
+        PlayerState::InGame if player.muted => "in game, muted".into(),
         PlayerState::InGame => "in game".into(),
         PlayerState::Refused => "refused".into(),
+        PlayerState::Dismissed => "is thrown out".into(),
     };
     let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip_of(player.id));
     json!({
@@ -320,6 +379,8 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         "name": player.name,
         "address": player.address.to_string(),
         "state": state,
+        "muted": player.muted,
+        "ship": player.ship,
         "round_trip_ms": player.round_trip.map(millis),
         "round_trip_p50_ms": round_trip.p50.map(millis),
         "round_trip_p99_ms": round_trip.p99.map(millis),
@@ -348,6 +409,7 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
         "round": status.round,
         "ended": status.ended,
         "system": status.system.name(),
+        "state": if host.is_stopped() { "stopped" } else { "open" },
         "game_time_s": status.game_time.as_secs(),
         "time_left_s": status.time_left.map(|left| left.as_secs()),
         "relay_p50_ms": delay.p50.map(precise_millis),
@@ -360,7 +422,7 @@ fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
         "cpu_budget": coalescing.limits.budget,
         "coalescing_ms": millis(coalescing.window()),
         "coalesce_min_ms": millis(coalescing.limits.min),
-        "masters": status.masters.iter().map(master).collect::<Vec<_>>(),
+        "masters": status.masters.iter().map(|one| master(host, one)).collect::<Vec<_>>(),
         "mismatches": mismatches(host, now),
     });
     let parts = [status, counts(host)].into_iter().filter_map(|part| part.as_object().cloned());
@@ -395,8 +457,18 @@ fn counts(host: &SessionHost) -> Value {
     })
 }
 
-fn master((master, seen): &(SocketAddrV4, Option<Duration>)) -> Value {
-    json!({ "address": master.to_string(), "seen_s": seen.map(|ago| ago.as_secs()) })
+fn master(host: &SessionHost, (master, seen): &(SocketAddrV4, Option<Duration>)) -> Value {
+    let state = match seen {
+        None => "never heard",
+        Some(ago) if *ago >= Masters::LOST => "lost",
+        Some(_) => "lists us",
+    };
+    json!({
+        "session": host.session.config().name,
+        "address": master.to_string(),
+        "state": state,
+        "seen_s": seen.map(|ago| ago.as_secs()),
+    })
 }
 
 /// Returns whose files did not match lately, the last one first.

@@ -136,6 +136,32 @@ impl SessionHost {
         self.failed.is_some_and(|end| now >= end || self.session.is_closed())
     }
 
+    /// Says goodbye to the players, and answers nobody until [`start`](Self::start). Returns `false` if that is so already.
+    pub(super) fn stop(&mut self, now: Time) -> bool {
+        if self.is_stopped() {
+            return false;
+        }
+        tracing::info!(event = "session_stopped", port = self.address.port());
+        self.session.shutdown(now);
+        true
+    }
+
+    /// Begins again with nobody in it. Returns `false` if it was not stopped, or somebody has not heard the goodbye yet.
+    pub(super) fn start(&mut self, now: Time) -> bool {
+        let is_closed = self.failed.is_none() && self.session.is_closed();
+        if is_closed {
+            self.renew();
+            self.session.handle_timeout(now);
+            tracing::info!(event = "session_started", port = self.address.port());
+        }
+        is_closed
+    }
+
+    /// Returns whether it answers nobody.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.failed.is_none() && self.session.is_closing()
+    }
+
     /// Begins a new session, with the settings of the old one and nobody in it.
     pub(super) fn renew(&mut self) {
         let mut session = Session::new(self.session.config().clone(), unguessable());

@@ -120,7 +120,9 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         masters: Vec::new(),
         advertise_port: session.advertise_port.fixed().unwrap_or(0),
         trusted: session.trusted.clone(),
+        whitelist: session.whitelist.clone(),
         query_rate: session.query_rate.get().into(),
+        chat_rate: session.chat_rate.get().into(),
         relay_rate: u32::try_from(session.relay_rate.0).unwrap_or(u32::MAX),
         handshake_timeout: session.handshake_timeout,
         round_timeout: session.round_timeout,
@@ -278,7 +280,7 @@ mod tests {
                 ("prove", _) => "ack",
                 ("ids", _) => "sequential",
                 ("relay_rate", _) => "7KiB",
-                ("trusted", _) => "192.0.2.7",
+                ("trusted" | "whitelist", _) => "192.0.2.7",
                 (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {
                     "7s"
                 }

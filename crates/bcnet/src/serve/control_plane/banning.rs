@@ -63,7 +63,7 @@ impl ControlPlane {
     pub(super) fn ban(&self, target: &Target, ban: Ban, expiry: Option<&str>) -> Result<Value, Refusal> {
         let mut state = self.state();
         let now = wall_now().as_secs();
-        let lasts = lasts(expiry, state.settings.server.ban_expiry)?;
+        let lasts = lasts(expiry, state.loaded.settings.server.ban_expiry)?;
         let expires = lasts.map(|lasts| Moment(now.saturating_add(lasts.as_secs())));
         let player = target.meant.as_ref().map_or("", |found| &found.player.name);
         let ban =

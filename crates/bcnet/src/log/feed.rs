@@ -1,0 +1,117 @@
+//! The last lines of the log, for whoever looks on: consoles and pages.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The last lines of the log, each a JSON object. Whoever is too slow misses some, and the log does not wait.
+#[derive(Clone, Default)]
+pub(crate) struct Feed(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    lines: Mutex<Lines>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Lines {
+    kept: VecDeque<Arc<str>>,
+    /// How many there were before those that are kept.
+    gone: u64,
+}
+
+/// Some lines, and where the next one will be.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) lines: Vec<Arc<str>>,
+    /// How many are missing before these.
+    pub(crate) missed: u64,
+    pub(crate) next: u64,
+}
+
+impl Feed {
+    /// Returns the last lines.
+    pub(crate) fn last(&self, count: usize) -> News {
+        let lines = self.lines();
+        let next = lines.gone + lines.kept.len() as u64;
+        lines.since(next.saturating_sub(count as u64).max(lines.gone))
+    }
+
+    /// Waits until there are lines from `next` on, but not for ever.
+    pub(crate) fn wait(&self, next: u64, patience: Duration) -> News {
+        let is_none = |lines: &mut Lines| lines.gone + lines.kept.len() as u64 <= next;
+        let waited = self.0.arrived.wait_timeout_while(self.lines(), patience, is_none);
+        let (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        lines.since(next)
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    fn since(&self, next: u64) -> News {
+        let skip = usize::try_from(next.saturating_sub(self.gone)).unwrap_or(usize::MAX);
+        let lines = self.kept.iter().skip(skip).cloned().collect();
+        let missed = self.gone.saturating_sub(next);
+        News { lines, missed, next: next.max(self.gone + self.kept.len() as u64) }
+    }
+}
+
+/// Gets each line whole.
+impl Write for &Feed {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let mut lines = self.lines();
+        lines.kept.push_back(text.trim_end().into());
+        if lines.kept.len() > MAX_LINES {
+            lines.kept.pop_front();
+            lines.gone += 1;
+        }
+        drop(lines);
+        self.0.arrived.notify_all();
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Feed {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+/// Lines that are kept.
+const MAX_LINES: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_too_slow_knows_how_many_it_has_missed() {
+        let feed = Feed::default();
+        let mut write = |n: usize| writeln!(&mut &feed, "{n}").expect("written");
+        (0..3).for_each(&mut write);
+        let news = feed.last(2);
+        assert_eq!((news.lines.len(), &*news.lines[0], news.missed, news.next), (2, "1", 0, 3));
+        assert!(feed.wait(3, Duration::ZERO).lines.is_empty());
+        write(3);
+        let news = feed.wait(3, Duration::ZERO);
+        assert_eq!((&*news.lines[0], news.next), ("3", 4));
+        (0..MAX_LINES + 6).for_each(&mut write);
+        let news = feed.wait(4, Duration::ZERO);
+        assert_eq!((news.lines.len(), news.missed), (MAX_LINES, 6));
+        assert_eq!(feed.last(usize::MAX).lines.len(), MAX_LINES);
+    }
+}

@@ -1,0 +1,216 @@
+//! The settings of a running server: read again, shown, and changed one by one.
+
+use std::sync::PoisonError;
+
+use anyhow::ensure;
+use bcnet_control::Refusal;
+use bcnet_session::{Config, Network};
+use bcnet_udp::wall_now;
+use serde_json::{Value, json};
+
+use super::{ControlPlane, State};
+use crate::config::table::Key;
+use crate::config::{self, Flags, Loaded, Settings, Value as _};
+use crate::serve::requests::Chosen;
+use crate::serve::start;
+
+impl ControlPlane {
+    /// Reads configuration and bans again. Nothing changes if either is wrong.
+    pub(in crate::serve) fn reload(&self) -> Result<Value, Refusal> {
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let restart = self.try_reload().map_err(|error| {
+            let problem = format!("{error:#}; nothing was changed");
+            tracing::error!(event = "reload_failed", error = problem);
+            Refusal(problem)
+        })?;
+        tracing::info!(event = "reloaded", restart = restart.join(", "));
+        let rest =
+            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
+        let done = format!("reloaded{rest}");
+        Ok(json!({ "done": done, "needs_restart": restart, "server": self.name()? }))
+    }
+
+    /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
+    fn try_reload(&self) -> anyhow::Result<Vec<String>> {
+        let config = self.state().loaded.file.clone().or_else(|| self.flags.config.clone());
+        let loaded = config::load(&Flags { config, ..self.flags.clone() }, std::env::vars_os())?;
+        let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
+        ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
+        let restart = needs_restart(&self.started, &loaded.settings);
+        let configs = configs(&loaded)?;
+        let mut state = self.state();
+        state.bans.reload(wall_now().as_secs())?;
+        self.enforce(&state);
+        self.triggers.bans.fire();
+        self.apply(&mut state, loaded, &configs);
+        Ok(restart)
+    }
+
+    /// Puts settings in force.
+    fn apply(&self, state: &mut State, loaded: Loaded, configs: &[Config]) {
+        let is_moved = state.loaded.settings.server.masters != loaded.settings.server.masters;
+        state.loaded = loaded;
+        let limits = start::limits(&state.loaded.settings);
+        self.log.set_level(start::log_options(&state.loaded.settings).level);
+        self.workers.give_all(move |group, _| group.coalescing.limits = limits);
+        self.workers.give_each(|session| {
+            let config = configs.get(session).cloned();
+            move |host, now| {
+                let Some(config) = config else { return };
+                let masters = host.session.config().masters.clone();
+                host.reconfigure(Config { masters, ..config }, now);
+            }
+        });
+        if is_moved {
+            self.triggers.masters.fire();
+        }
+    }
+
+    /// Returns the settings whose keys have `part` in them, each with when a change takes effect.
+    pub(super) fn get(&self, chosen: &Chosen<'_>, part: Option<&str>) -> Result<Value, Refusal> {
+        let sessions = chosen.numbers()?;
+        let is_meant = |table: &str| match session_number(table) {
+            Some(number) => sessions.contains(&number),
+            None => chosen.is_all(),
+        };
+        let state = self.state();
+        let mut rows = Vec::new();
+        for (table, keys) in state.loaded.settings.tables() {
+            for key in keys.keys().iter().filter(|_| is_meant(&table)) {
+                let path = format!("{table}.{}", key.name);
+                let value = if is_secret(key.name) { SECRET.into() } else { keys.show(key.name) };
+                if part.is_none_or(|part| path.contains(part)) {
+                    rows.push(json!({ "key": path, "value": value, "effect": effect(&table, key.name) }));
+                }
+            }
+        }
+        Ok(json!({ "settings": rows }))
+    }
+
+    /// Changes a setting. Nothing changes if the value is wrong, or if only a restart would help.
+    pub(super) fn set(&self, chosen: &Chosen<'_>, key: &str, value: &str) -> Result<Value, Refusal> {
+        let (table, name) = key.rsplit_once('.').unwrap_or(("session", key));
+        let paths: Vec<String> = match table {
+            "session" => chosen.numbers()?.into_iter().map(|n| format!("session.{}.{name}", n + 1)).collect(),
+            _ if chosen.is_all() => vec![key.to_owned()],
+            _ => return Err(Refusal(format!("`{key}` is no setting of a session; leave the session out"))),
+        };
+        let when = effect(table, name);
+        if when == Effect::Restart {
+            let problem = format!("`{key}` is fixed while the server runs; write it into the configuration");
+            return Err(Refusal(problem + ", and start the server again"));
+        }
+        let changes: Vec<_> = paths.into_iter().map(|path| (path, value.to_owned())).collect();
+        self.change(&changes)?;
+        let shown = if is_secret(name) { SECRET } else { value };
+        let done = format!("{key} = {shown}, {when}; a reload or a restart brings back what the file says");
+        Ok(json!({ "done": done, "effect": when, "server": self.name()? }))
+    }
+
+    /// Shows or changes who alone may join.
+    pub(super) fn whitelist(
+        &self,
+        chosen: &Chosen<'_>,
+        add: Option<&str>,
+        remove: Option<&str>,
+    ) -> Result<Value, Refusal> {
+        let sessions = chosen.numbers()?;
+        let network = |target: &str| match Network::from_text(target) {
+            Ok(network) => Ok(network),
+            Err(problem) if target.starts_with(|first: char| first.is_ascii_digit()) => Err(Refusal(problem)),
+            Err(_) => Ok(Network::around(*chosen.find(target)?.player.address.ip(), 32)),
+        };
+        let (add, remove) = (add.map(network).transpose()?, remove.map(network).transpose()?);
+        if add.is_some() || remove.is_some() {
+            let state = self.state();
+            let mut changes = Vec::new();
+            for number in &sessions {
+                let Some(session) = state.loaded.settings.sessions.get(*number) else { continue };
+                let kept =
+                    session.whitelist.iter().copied().filter(|one| ![add, remove].contains(&Some(*one)));
+                let list: Vec<_> = kept.chain(add).map(|network| network.to_string()).collect();
+                changes.push((format!("session.{}.whitelist", number + 1), list.join(",")));
+            }
+            drop(state);
+            self.change(&changes)?;
+        }
+        let state = self.state();
+        let named = sessions.iter().filter_map(|number| state.loaded.settings.sessions.get(*number));
+        let rows = named.flat_map(|session| {
+            let row = |one: &Network| json!({ "session": session.name.0, "network": one.to_string() });
+            session.whitelist.iter().map(row)
+        });
+        Ok(json!({ "whitelist": rows.collect::<Vec<_>>() }))
+    }
+
+    fn change(&self, changes: &[(String, String)]) -> Result<(), Refusal> {
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
+        let loaded = self.state().loaded.with(changes).map_err(|problems| refuse(problems.into()))?;
+        let configs = configs(&loaded).map_err(refuse)?;
+        self.apply(&mut self.state(), loaded, &configs);
+        Ok(())
+    }
+}
+
+fn configs(loaded: &Loaded) -> anyhow::Result<Vec<Config>> {
+    loaded.settings.sessions.iter().map(start::config).collect()
+}
+
+/// Returns the settings that differ from what the server was started with, and stay as they were until it is restarted.
+fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
+    let mut names = Vec::new();
+    for ((table, old), (_, new)) in started.tables().iter().zip(new.tables()) {
+        let differs = |key: &&Key| {
+            effect(table, key.name) == Effect::Restart && old.show(key.name) != new.show(key.name)
+        };
+        names.extend(old.keys().iter().filter(differs).map(|key| format!("{table}.{}", key.name)));
+    }
+    names
+}
+
+/// When a change of a setting takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Effect {
+    Now,
+    /// S-63
+    NextRound,
+    /// S-63
+    Empty,
+    Restart,
+}
+
+impl std::fmt::Display for Effect {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Now => "now",
+            Self::NextRound => "with the next round",
+            Self::Empty => "when the last player has left",
+            Self::Restart => "after a restart",
+        })
+    }
+}
+
+fn effect(table: &str, key: &str) -> Effect {
+    match (table, key) {
+        ("log", "level") => Effect::Now,
+        ("log" | "capture", _)
+        | ("server", "bind" | "control" | "bans" | "history" | "threads")
+        | (_, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout") => Effect::Restart,
+        (_, "system" | "time_limit" | "rotation") => Effect::NextRound,
+        (_, "mission" | "collisions" | "friendly_fire") => Effect::Empty,
+        _ => Effect::Now,
+    }
+}
+
+/// Returns which session a table is about.
+fn session_number(table: &str) -> Option<usize> {
+    table.strip_prefix("session.")?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+fn is_secret(key: &str) -> bool {
+    key == "password"
+}
+
+const SECRET: &str = "…";

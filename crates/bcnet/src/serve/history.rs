@@ -1,0 +1,148 @@
+//! Who did what, for hosts who share a server: kicks, bans, settings. Kept in a file of JSON lines.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use bcnet_control::Refusal;
+use bcnet_udp::wall_now;
+use serde_json::{Value, json};
+
+use crate::bans::Moment;
+
+/// What was done, the latest at the end.
+pub(super) struct History {
+    path: Option<PathBuf>,
+    entries: Mutex<VecDeque<Value>>,
+}
+
+impl History {
+    /// Reads what earlier runs have left. A file that is broken in part is read in part.
+    pub(super) fn open(path: Option<PathBuf>) -> Self {
+        let files = path.iter().flat_map(|path| [previous(path), path.clone()]);
+        let mut entries: VecDeque<Value> = files.flat_map(|path| read(&path)).collect();
+        entries.drain(..entries.len().saturating_sub(MAX_ENTRIES));
+        Self { path, entries: Mutex::new(entries) }
+    }
+
+    /// Writes down what somebody has asked for, and what came of it.
+    pub(super) fn record(
+        &self,
+        by: &str,
+        session: Option<&str>,
+        what: &str,
+        result: &Result<Value, Refusal>,
+    ) {
+        let outcome = match result {
+            Ok(answer) => answer.get("done").and_then(Value::as_str).unwrap_or("done").to_owned(),
+            Err(Refusal(reason)) => format!("refused: {reason}"),
+        };
+        tracing::info!(event = "command", by, session, what, outcome);
+        let time = Moment(wall_now().as_secs()).to_string();
+        let entry = json!({ "time": time, "by": by, "session": session, "what": what, "outcome": outcome });
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = &self.path
+            && let Err(error) = append(path, &entry)
+        {
+            let path = path.display().to_string();
+            tracing::warn!(event = "history_not_kept", path, %error, "it will be gone after a restart");
+        }
+        entries.push_back(entry);
+        if entries.len() > MAX_ENTRIES {
+            entries.pop_front();
+        }
+    }
+
+    /// Returns the last entries with a text in them, in any case.
+    pub(super) fn last(&self, text: &str, count: usize) -> Vec<Value> {
+        let text = text.to_lowercase();
+        let has = |entry: &&Value| {
+            let mut fields = entry.as_object().into_iter().flat_map(|entry| entry.values());
+            fields.any(|field| field.as_str().is_some_and(|field| field.to_lowercase().contains(&text)))
+        };
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<Value> = entries.iter().rev().filter(has).take(count).cloned().collect();
+        found.reverse();
+        found
+    }
+}
+
+fn append(path: &Path, entry: &Value) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut line = entry.to_string();
+    line.push('\n');
+    if file.metadata()?.len() + line.len() as u64 > MAX_FILE {
+        fs::rename(path, previous(path))?;
+        file = OpenOptions::new().create(true).append(true).open(path)?;
+    }
+    file.write_all(line.as_bytes())
+}
+
+fn read(path: &Path) -> Vec<Value> {
+    let Ok(file) = File::open(path) else { return Vec::new() };
+    let lines = BufReader::new(file.take(2 * MAX_FILE)).split(b'\n').map_while(Result::ok);
+    let entries = lines.filter_map(|line| serde_json::from_slice(&line).ok());
+    entries.filter(Value::is_object).collect()
+}
+
+/// Returns where the file before is kept.
+fn previous(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+/// What is shown without the files, and how long those grow.
+const MAX_ENTRIES: usize = 2_000;
+const MAX_FILE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(test: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("bcnet-history-{}-{test}", std::process::id()));
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).expect("a directory");
+        directory.join("history.jsonl")
+    }
+
+    fn done(what: &str) -> Result<Value, Refusal> {
+        Ok(json!({ "done": what }))
+    }
+
+    #[test]
+    fn what_was_done_is_there_after_a_restart_and_a_crash_in_the_middle_of_a_line() {
+        let path = path("restart");
+        let history = History::open(Some(path.clone()));
+        history.record("Ann", Some("Two"), "kick Bob", &done("Bob is out"));
+        history.record("Zoe", None, "ban Eve", &Err(Refusal("no player Eve".into())));
+        let mut file = OpenOptions::new().append(true).open(&path).expect("a file");
+        file.write_all(b"{\"time\":\"2026-").expect("written");
+        let again = History::open(Some(path.clone()));
+        assert_eq!(again.last("", 10), history.last("", 10));
+        let [kick] = &again.last("ANN", 10)[..] else { panic!("one entry") };
+        assert_eq!((&kick["what"], &kick["outcome"]), (&json!("kick Bob"), &json!("Bob is out")));
+        assert_eq!(again.last("eve", 10)[0]["outcome"], "refused: no player Eve");
+        assert_eq!(again.last("", 1)[0]["by"], "Zoe", "the last");
+        drop(fs::remove_dir_all(path.with_file_name("")));
+    }
+
+    #[test]
+    fn the_files_stay_small_and_what_cannot_be_written_is_known_until_the_end() {
+        let path = path("large");
+        let history = History::open(Some(path.clone()));
+        let long = "x".repeat(4_000);
+        for _ in 0..600 {
+            history.record("Ann", None, &long, &done("done"));
+        }
+        let sizes = [&path, &previous(&path)].map(|path| fs::metadata(path).expect("a file").len());
+        assert!(sizes.iter().all(|size| (1..=MAX_FILE).contains(size)), "{sizes:?}");
+        let nowhere = History::open(Some(path.join("no-directory")));
+        nowhere.record("Ann", None, "restart", &done("done"));
+        assert_eq!(nowhere.last("", 10).len(), 1);
+        drop(fs::remove_dir_all(path.with_file_name("")));
+    }
+}
