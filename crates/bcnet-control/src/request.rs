@@ -201,10 +201,10 @@ impl Request {
 /// The command and what it is about, as people write it, but for passwords.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
-        f.write_str(keys.remove("command").as_ref().and_then(Value::as_str).unwrap_or_default())?;
+        let Ok(Value::Object(keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
+        f.write_str(keys.get("command").and_then(Value::as_str).unwrap_or_default())?;
         let is_secret = matches!(self, Self::Set { key, .. } if key.ends_with("password"));
-        for (key, value) in keys {
+        for (key, value) in keys.iter().filter(|(key, _)| *key != "command") {
             match value {
                 Value::Null | Value::Bool(false) => {}
                 _ if is_secret && key == "value" => f.write_str(" …")?,
@@ -319,6 +319,19 @@ mod tests {
         assert_eq!(Envelope::parse(br#"{"command":"players"}"#).expect("valid"), players);
         let say = r#"{"command":"say","text":["hello"]}"#;
         assert!(Envelope::parse(say.as_bytes()).is_ok(), "what may be left out is left out");
+    }
+
+    #[test]
+    fn a_request_reads_as_it_was_typed_but_for_passwords() {
+        let kick = Request::Kick { player: "Bob".into(), reason: Some("no ramming".into()) };
+        assert_eq!(kick.to_string(), "kick Bob no ramming");
+        let (target, expiry, reason) = ("Bob".into(), Some("2h".into()), None);
+        assert_eq!(Request::Ban { target, expiry, reason, yes: true }.to_string(), "ban Bob 2h yes");
+        let text = ["hello", "all"].map(Into::into).to_vec();
+        assert_eq!(Request::Say { to: None, text }.to_string(), "say hello all");
+        let set = |key: &str| Request::Set { key: key.into(), value: "Enterprise".into() }.to_string();
+        assert_eq!(set("session.1.name"), "set session.1.name Enterprise");
+        assert_eq!(set("session.1.password"), "set session.1.password …");
     }
 
     #[test]

@@ -6,9 +6,11 @@
 
 mod ban_list;
 mod coalescing;
+mod console;
 mod containment;
 mod control_plane;
 mod control_socket;
+mod describe;
 mod event_log;
 mod figures;
 mod history;
@@ -58,6 +60,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 
+    /// Take commands from standard input, as `bcnet ctl` has them, one a line; for panels
+    #[arg(long)]
+    console: bool,
+
     /// Use only what every platform has, one datagram per system call
     #[arg(long, hide = true)]
     portable_io: bool,
@@ -83,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 /// Hosts as the configuration says, without arguments. Calls `ready` when players can come.
 pub(crate) fn host(ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
-    serve(&Args { flags: config::Flags::default(), write: None, portable_io: false }, ready)
+    serve(&Args { flags: config::Flags::default(), write: None, console: false, portable_io: false }, ready)
 }
 
 fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
@@ -117,6 +123,9 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let [masters_of, bans_of] = [&plane, &plane].map(Arc::clone);
     masters.start("masters", move || Some(masters_of.look_up_masters()))?;
     ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
+    if args.console {
+        console::start(Arc::clone(&plane))?;
+    }
     look_up.fire();
     look_after.fire();
     let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());

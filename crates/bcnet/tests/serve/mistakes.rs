@@ -81,7 +81,7 @@ fn what_concerns_the_whole_server_is_not_done_for_one_session() {
         .expect("written");
     let server = Server::start_in(directory, &[], 2);
     server.ask(&["ban", "192.0.2.1"]);
-    for args in [&["stop"][..], &["reload"], &["bans"], &["unban", "192.0.2.1"]] {
+    for args in [&["reload"][..], &["bans"], &["unban", "192.0.2.1"], &["history"]] {
         let error = refusal(&server.directory.ctl(&[&["--session", "Two"], args].concat()));
         let expected = format!(
             "bcnet: `{}` is about the whole server, not about one session; leave that out\n",

@@ -1,0 +1,167 @@
+//! Sessions, players and their queues as JSON, for consoles.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_observe::Queues;
+use bcnet_session::{Masters, Player, PlayerState};
+use bcnet_transport::{Snapshot, Time};
+use serde_json::{Value, json};
+
+use super::coalescing::Coalescing;
+use super::event_log::Misfit;
+use super::requests::Waiting;
+use super::session_host::{SessionHost, millis as precise_millis};
+
+pub(super) fn queues_of(Waiting { session, port, .. }: &Waiting, snapshot: &Snapshot) -> Value {
+    json!({
+        "session": session,
+        "port": port,
+        "peer": snapshot.peer.0,
+        "unacknowledged": snapshot.unacknowledged.len(),
+        "acks": snapshot.acks.len(),
+        "fresh": snapshot.fresh,
+        "queued_bytes": snapshot.queued_bytes,
+        "in_flight": snapshot.in_flight,
+        "budget": snapshot.budget,
+        "round_trip_ms": snapshot.round_trip.map(millis),
+        "timeout_ms": millis(snapshot.timeout),
+        "silent_s": snapshot.silent_for.as_secs(),
+        "dump": Queues::from(snapshot).to_string(),
+    })
+}
+
+pub(super) fn describe_all(host: &SessionHost, now: Time, wanted: impl Fn(&Player) -> bool) -> Vec<Value> {
+    host.session.players().filter(wanted).map(|one| describe(host, &one, now)).collect()
+}
+
+fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
+    let state = match player.state {
+        PlayerState::Connecting => "connecting".into(),
+        PlayerState::Checking(round) => format!("checking {}/5", round + 1),
+        PlayerState::Loading => "loading".into(),
+        PlayerState::InGame if player.muted => "in game, muted".into(),
+        PlayerState::InGame => "in game".into(),
+        PlayerState::Refused => "refused".into(),
+        PlayerState::Dismissed => "is thrown out".into(),
+    };
+    let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip_of(player.id));
+    json!({
+        "session": host.session.config().name,
+        "port": host.address.port(),
+        "peer": player.id.0,
+        "slot": player.slot,
+        "name": player.name,
+        "address": player.address.to_string(),
+        "state": state,
+        "muted": player.muted,
+        "ship": player.ship,
+        "round_trip_ms": player.round_trip.map(millis),
+        "round_trip_p50_ms": round_trip.p50.map(millis),
+        "round_trip_p99_ms": round_trip.p99.map(millis),
+        "relay_p50_ms": delay.p50.map(precise_millis),
+        "relay_p99_ms": delay.p99.map(precise_millis),
+        "connected_s": now.since(player.joined).as_secs(),
+        "kills": player.score.kills,
+        "deaths": player.score.deaths,
+        "score": player.score.points,
+        "anomalies": player.anomalies.total(),
+        "outdated": player.outdated,
+    })
+}
+
+pub(super) fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> Value {
+    let status = host.session.status(now);
+    let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip());
+    let per_second = host.figures.per_second(host.traffic.volume(), now);
+    let status = json!({
+        "name": host.session.config().name,
+        "port": host.address.port(),
+        "address": host.address.ip().to_string(),
+        "players": status.players,
+        "in_game": status.in_game,
+        "limit": status.player_limit,
+        "round": status.round,
+        "ended": status.ended,
+        "system": status.system.name(),
+        "state": if host.is_stopped() { "stopped" } else { "open" },
+        "game_time_s": status.game_time.as_secs(),
+        "time_left_s": status.time_left.map(|left| left.as_secs()),
+        "relay_p50_ms": delay.p50.map(precise_millis),
+        "relay_p99_ms": delay.p99.map(precise_millis),
+        "round_trip_p50_ms": round_trip.p50.map(millis),
+        "round_trip_p99_ms": round_trip.p99.map(millis),
+        "bytes_in_per_second": per_second.bytes_in,
+        "bytes_out_per_second": per_second.bytes_out,
+        "relaying_share": (coalescing.share() * 1000.0).round() / 1000.0,
+        "cpu_budget": coalescing.limits.budget,
+        "coalescing_ms": millis(coalescing.window()),
+        "coalesce_min_ms": millis(coalescing.limits.min),
+        "masters": status.masters.iter().map(|one| master(host, one)).collect::<Vec<_>>(),
+        "mismatches": mismatches(host, now),
+    });
+    let parts = [status, counts(host)].into_iter().filter_map(|part| part.as_object().cloned());
+    parts.flatten().collect()
+}
+
+/// Returns what was counted so far.
+fn counts(host: &SessionHost) -> Value {
+    let (traffic, counters) = (host.traffic, host.session.counters());
+    json!({
+        "datagrams_in": traffic.datagrams_in,
+        "datagrams_out": traffic.datagrams_out,
+        "bytes_in": traffic.bytes_in,
+        "bytes_out": traffic.bytes_out,
+        "oversized": traffic.oversized,
+        "unsent": traffic.unsent,
+        "overflowed": traffic.overflowed,
+        "rejected": host.session.rejected().total(),
+        "queries": counters.queries,
+        "queries_answered": counters.queries_answered,
+        "queries_limited": counters.queries_limited,
+        "heartbeats": counters.heartbeats,
+        "admitted": counters.admitted,
+        "refused": counters.refused,
+        "ignored": counters.ignored,
+        "messages_in": counters.messages_in,
+        "relayed": counters.relayed,
+        "outdated": counters.outdated,
+        "waited": counters.waited,
+        "left_out": counters.not_queued,
+        "anomalies": counters.anomalies.total(),
+    })
+}
+
+fn master(host: &SessionHost, (master, seen): &(SocketAddrV4, Option<Duration>)) -> Value {
+    let state = match seen {
+        None => "never heard",
+        Some(ago) if *ago >= Masters::LOST => "lost",
+        Some(_) => "lists us",
+    };
+    json!({
+        "session": host.session.config().name,
+        "address": master.to_string(),
+        "state": state,
+        "seen_s": seen.map(|ago| ago.as_secs()),
+    })
+}
+
+/// Returns whose files did not match lately, the last one first.
+fn mismatches(host: &SessionHost, now: Time) -> Vec<Value> {
+    let show = |misfit: &Misfit| {
+        json!({
+            "session": host.session.config().name,
+            "name": misfit.name,
+            "address": misfit.address.to_string(),
+            "round": misfit.mismatch.round,
+            "entry": misfit.mismatch.entry,
+            "difference": misfit.mismatch.kind.to_string(),
+            "ago_s": now.since(misfit.at).as_secs(),
+        })
+    };
+    host.event_log.misfits.iter().rev().map(show).collect()
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10_000.0).round() / 10.0
+}
