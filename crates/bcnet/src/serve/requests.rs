@@ -213,7 +213,8 @@ impl<'a> Chosen<'a> {
         match stopped.iter().filter(|is_stopped| **is_stopped).count() {
             0 => Err(Refusal("it is stopped already".into())),
             count => {
-                let done = format!("{} said goodbye; `bcnet ctl start` begins again", counted(count, "session"));
+                let done =
+                    format!("{} said goodbye; `bcnet ctl start` begins again", counted(count, "session"));
                 Ok(json!({ "done": done, "server": self.name()? }))
             }
         }
