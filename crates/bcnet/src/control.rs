@@ -10,6 +10,8 @@ mod system;
 use std::path::PathBuf;
 
 use crate::config::{Settings, is_bare};
+#[cfg(windows)]
+pub(crate) use system::SERVICES;
 pub(crate) use system::{Listener, Stream, WHO_MAY, is_trusted, remove, user};
 
 /// Returns where the control socket may be, the usual place first; nowhere if the server has none. A name without a

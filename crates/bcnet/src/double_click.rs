@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 
+use crate::config::Flags;
 use crate::serve::{self, Hosted};
 
 /// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
@@ -19,7 +20,7 @@ pub(crate) fn is_meant() -> bool {
 /// Hosts a game with what bcnet.toml beside the program says, or with the defaults. If that fails, the window stays until its
 /// user has read why.
 pub(crate) fn run() -> ExitCode {
-    let told = serve::host(|hosted| {
+    let told = serve::host(Flags::default(), |hosted| {
         // There may be no window any more.
         drop(io::stdout().write_all(greeting(hosted, local_address()).as_bytes()));
     });

@@ -32,6 +32,8 @@ mod random;
 mod recorder;
 mod reply_addresses;
 mod serve;
+#[cfg(any(windows, test))]
+mod service;
 mod signals;
 mod swarm;
 #[cfg(windows)]
@@ -81,6 +83,9 @@ enum Command {
     Query(query::Args),
     /// Host games
     Serve(serve::Args),
+    /// Have Windows run the server as a service
+    #[cfg(windows)]
+    Service(service::Args),
     /// Send simulated players to a server, and check what they hear of each other
     Swarm(swarm::Args),
 }
@@ -109,6 +114,8 @@ fn main() -> ExitCode {
         Command::Proxy(args) => proxy::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Serve(args) => serve::run(&args),
+        #[cfg(windows)]
+        Command::Service(args) => service::run(&args),
         Command::Swarm(args) => swarm::run(&args),
     };
     match verdict {

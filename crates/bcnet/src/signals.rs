@@ -6,6 +6,9 @@ mod system;
 
 use std::{io, process};
 
+#[cfg(windows)]
+pub(crate) use system::{ignore_console, stop};
+
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {

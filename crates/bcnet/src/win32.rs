@@ -4,6 +4,8 @@
 //! function, to a constant, or to what the system itself gave and takes back.
 #![expect(unsafe_code, reason = "the standard library has no such calls")]
 
+mod rights;
+
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
@@ -12,7 +14,9 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use mio::windows::NamedPipe;
-use windows_sys::Win32::Foundation::{ERROR_PIPE_BUSY, HANDLE, INVALID_HANDLE_VALUE, LocalFree};
+use windows_sys::Win32::Foundation::{
+    ERROR_PIPE_BUSY, ERROR_SERVICE_DOES_NOT_EXIST, HANDLE, INVALID_HANDLE_VALUE, LocalFree,
+};
 use windows_sys::Win32::Media::timeBeginPeriod;
 use windows_sys::Win32::Security::Authorization::{
     ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW, GetSecurityInfo,
@@ -34,6 +38,8 @@ use windows_sys::Win32::System::Pipes::{
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 use windows_sys::core::{BOOL, PWSTR};
+
+pub(crate) use rights::{account, create_directory, descriptor, grant};
 
 /// Opens a pipe so that one can wait for it.
 pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;
@@ -85,22 +91,9 @@ pub(crate) fn wait_precisely() {
 
 /// Makes a pipe for clients of this machine to come to, for those whom `descriptor` allows.
 pub(crate) fn create_pipe(name: &str, descriptor: &str, is_first: bool) -> io::Result<NamedPipe> {
-    let (name, descriptor) = (wide(name), wide(descriptor));
-    let mut security = Local(ptr::null_mut());
-    // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
-    check(unsafe {
-        ConvertStringSecurityDescriptorToSecurityDescriptorW(
-            descriptor.as_ptr(),
-            SDDL_REVISION_1,
-            &raw mut security.0,
-            ptr::null_mut(),
-        )
-    })?;
-    let attributes = SECURITY_ATTRIBUTES {
-        nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
-        lpSecurityDescriptor: security.0,
-        bInheritHandle: 0,
-    };
+    let name = wide(name);
+    let security = read_descriptor(descriptor)?;
+    let attributes = attributes(&security);
     let first = if is_first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
     // SAFETY: the name ends with a zero, and the attributes are those of a variable and of what the system has made.
     let handle = unsafe {
@@ -131,6 +124,11 @@ pub(crate) fn pipe(file: File) -> NamedPipe {
 /// Returns whether an error says that all instances of a pipe have their client.
 pub(crate) fn is_pipe_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed())
+}
+
+/// Returns whether an error says that there is no service of that name.
+pub(crate) fn is_no_such_service(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ERROR_SERVICE_DOES_NOT_EXIST.cast_signed())
 }
 
 /// Returns the user who runs this process, by number.
@@ -182,12 +180,40 @@ fn number(user: PSID) -> io::Result<String> {
     let mut text: PWSTR = ptr::null_mut();
     // SAFETY: the first pointer is to a number, and the second to a variable of this function.
     check(unsafe { ConvertSidToStringSidW(user, &raw mut text) })?;
-    let text = Local(text.cast());
+    Ok(text_of(&Local(text.cast())))
+}
+
+/// Returns a text that the system has made. It must be one that ends with a zero.
+fn text_of(text: &Local) -> String {
     let letters: *const u16 = text.0.cast_const().cast();
     // SAFETY: the system has put a text there that ends with a zero.
     let len = (0..).take_while(|at| unsafe { *letters.add(*at) } != 0).count();
     // SAFETY: so many are there.
-    Ok(String::from_utf16_lossy(unsafe { std::slice::from_raw_parts(letters, len) }))
+    String::from_utf16_lossy(unsafe { std::slice::from_raw_parts(letters, len) })
+}
+
+/// Returns what the system makes of a descriptor in words.
+fn read_descriptor(text: &str) -> io::Result<Local> {
+    let text = wide(text);
+    let mut security = Local(ptr::null_mut());
+    // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
+    check(unsafe {
+        ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            text.as_ptr(),
+            SDDL_REVISION_1,
+            &raw mut security.0,
+            ptr::null_mut(),
+        )
+    })?;
+    Ok(security)
+}
+
+const fn attributes(security: &Local) -> SECURITY_ATTRIBUTES {
+    SECURITY_ATTRIBUTES {
+        nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
+        lpSecurityDescriptor: security.0,
+        bInheritHandle: 0,
+    }
 }
 
 /// What the system has made and wants back.

@@ -4,7 +4,7 @@
 
 mod document;
 mod load;
-mod sample;
+pub(crate) mod sample;
 mod settings;
 mod syntax;
 pub(crate) mod table;

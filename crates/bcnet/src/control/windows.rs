@@ -211,9 +211,12 @@ fn is_of_the_system(owner: &str) -> bool {
 /// Returns where sockets belong: what the environment says, the user's place, the place of services.
 pub(super) fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let said = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
-    let usual = ["LOCALAPPDATA", "ProgramData"].into_iter().filter_map(env::var_os);
-    said.map(|directories| first(&directories)).chain(usual.map(|base| PathBuf::from(base).join("bcnet")))
+    let own = env::var_os("LOCALAPPDATA").map(|base| PathBuf::from(base).join("bcnet"));
+    said.map(|directories| first(&directories)).chain(own).chain([SERVICES.into()])
 }
+
+/// Where everyone looks for the service: among the pipes themselves, which does not depend on anybody's variables.
+pub(crate) const SERVICES: &str = r"\\.\pipe";
 
 /// Users have no numbers here.
 pub(crate) const fn user() -> Option<u32> {

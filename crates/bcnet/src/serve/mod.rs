@@ -87,9 +87,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     })
 }
 
-/// Hosts as the configuration says, without arguments. Calls `ready` when players can come.
-pub(crate) fn host(ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
-    serve(&Args { flags: config::Flags::default(), write: None, console: false, portable_io: false }, ready)
+/// Hosts as the configuration says. Calls `ready` when players can come.
+pub(crate) fn host(flags: config::Flags, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
+    serve(&Args { flags, write: None, console: false, portable_io: false }, ready)
 }
 
 fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {

@@ -1,0 +1,248 @@
+//! Who may change a file or directory, judged by its security descriptor as the system writes it (SDDL).
+//!
+//! What is not understood counts as a right to write: a directory is refused too often rather than too seldom.
+
+/// The owner of something, and what others may do with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Descriptor<'a> {
+    owner: Option<&'a str>,
+    /// Nothing, if there is no list: then all may do all.
+    entries: Option<Vec<Entry<'a>>>,
+}
+
+/// What somebody is allowed.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry<'a> {
+    /// Only what is made in the directory has it, not the directory itself.
+    is_for_others: bool,
+    rights: u32,
+    who: &'a str,
+}
+
+/// What is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A directory in which nobody else may put anything, or a file that nobody else may change.
+    Own,
+    /// A directory above: others may make things in it, but not take away what is there.
+    Above,
+}
+
+impl<'a> Descriptor<'a> {
+    /// Reads a descriptor, for example `O:BAD:PAI(A;OICI;FA;;;SY)(A;;0x1200a9;;;BU)`.
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
+        let (head, list) = match text.find("D:") {
+            Some(at) => (&text[..at], Some(&text[at + 2..])),
+            None => (text, None),
+        };
+        let owner =
+            head.strip_prefix("O:").map(|owner| owner.split_once("G:").map_or(owner, |(owner, _)| owner));
+        let entries = match list {
+            Some(list) if !list.contains("NO_ACCESS_CONTROL") => Some(entries(list)?),
+            _ => None,
+        };
+        Some(Self { owner: owner.filter(|owner| !owner.is_empty()), entries })
+    }
+
+    /// Returns somebody who may change it and is not trusted, by number or by the two letters that the system has for it.
+    pub(super) fn stranger(&self, place: Place, is_trusted: impl Fn(&str) -> bool) -> Option<&'a str> {
+        // The owner may always give itself any right.
+        let Some(owner) = self.owner else { return Some(EVERYONE) };
+        if !is_trusted(owner) {
+            return Some(owner);
+        }
+        let Some(entries) = &self.entries else { return Some(EVERYONE) };
+        let harm = match place {
+            Place::Own => ADD_FILE | ADD_DIRECTORY | DELETE_CHILD | CHANGE | GENERIC_WRITE,
+            Place::Above => DELETE_CHILD | CHANGE,
+        };
+        let counts =
+            |entry: &&Entry<'_>| entry.rights & harm != 0 && !(entry.is_for_others && place == Place::Above);
+        let stranger = |entry: &&Entry<'_>| !is_trusted(entry.who) && !IS_THE_OWNER.contains(&entry.who);
+        entries.iter().filter(counts).find(stranger).map(|entry| entry.who)
+    }
+
+    /// Returns whether a service whose account has this number may run it, if it is a program.
+    pub(super) fn lets_run(&self, account: &str) -> bool {
+        let Some(entries) = &self.entries else { return true };
+        let is_meant = |entry: &&Entry<'_>| {
+            !entry.is_for_others && (entry.who == account || EVERY_SERVICE.contains(&entry.who))
+        };
+        let rights = entries.iter().filter(is_meant).fold(0, |rights, entry| rights | entry.rights);
+        rights & GENERIC_ALL != 0
+            || (rights & (READ | GENERIC_READ) != 0 && rights & (EXECUTE | GENERIC_EXECUTE) != 0)
+    }
+}
+
+/// Returns whether nobody but an administrator can act for this user: the system, administrators, and Windows' own installer.
+pub(super) fn is_of_administrators(user: &str) -> bool {
+    let is_one = |ends: &[&str]| user.starts_with("S-1-5-21-") && ends.iter().any(|end| user.ends_with(end));
+    ["SY", "BA", "LA", "DA", "EA", "S-1-5-18", "S-1-5-32-544", INSTALLER].contains(&user)
+        || is_one(&["-500", "-512", "-519"])
+}
+
+/// Returns what the list allows. What it forbids does not count, since something else may allow it to the same person.
+fn entries(list: &str) -> Option<Vec<Entry<'_>>> {
+    // The audit list comes behind, and tells nobody's rights.
+    let list = list
+        .split_once("S:")
+        .filter(|(before, _)| before.ends_with(')') || !before.contains('('))
+        .map_or(list, |(list, _)| list);
+    let Some(begin) = list.find('(') else { return Some(Vec::new()) };
+    let mut found = Vec::new();
+    let mut rest = &list[begin..];
+    while let Some(inner) = rest.strip_prefix('(') {
+        let end = closing(inner)?;
+        let mut fields = inner[..end].split(';');
+        let mut next = || fields.next().map(str::trim);
+        let (kind, flags, rights) = (next()?, next()?, next()?);
+        let who = next().and_then(|_| next()).and_then(|_| next()).filter(|who| !who.is_empty())?;
+        if !["D", "OD", "XD"].contains(&kind) {
+            found.push(Entry {
+                is_for_others: pairs(flags).any(|flag| flag == "IO"),
+                rights: mask(rights),
+                who,
+            });
+        }
+        rest = &inner[end + 1..];
+    }
+    rest.is_empty().then_some(found)
+}
+
+/// Returns where the parenthesis closes that is open. Conditions have some of their own.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 1_usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => open += 1,
+            ')' => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Returns the rights of an entry: a number, or two letters for each.
+fn mask(rights: &str) -> u32 {
+    let number = match rights.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => rights.parse().ok(),
+    };
+    number.unwrap_or_else(|| pairs(rights).fold(0, |mask, pair| mask | right(pair)))
+}
+
+fn right(letters: &str) -> u32 {
+    match letters {
+        "CC" => READ,
+        "DC" => ADD_FILE,
+        "LC" => ADD_DIRECTORY,
+        "WP" => EXECUTE,
+        "DT" => DELETE_CHILD,
+        "SW" | "RP" | "LO" | "CR" | "RC" => 0,
+        "FR" | "GR" => GENERIC_READ,
+        "FX" | "GX" => GENERIC_EXECUTE,
+        "FW" | "GW" => GENERIC_WRITE,
+        // All there is; and what is not known.
+        _ => u32::MAX,
+    }
+}
+
+fn pairs(letters: &str) -> impl Iterator<Item = &str> {
+    (0..letters.len()).step_by(2).map(|at| letters.get(at..at + 2).unwrap_or("?"))
+}
+
+const READ: u32 = 0x1;
+const ADD_FILE: u32 = 0x2;
+const ADD_DIRECTORY: u32 = 0x4;
+const EXECUTE: u32 = 0x20;
+const DELETE_CHILD: u32 = 0x40;
+const GENERIC_ALL: u32 = 0x1000_0000;
+const GENERIC_EXECUTE: u32 = 0x2000_0000;
+const GENERIC_WRITE: u32 = 0x4000_0000;
+const GENERIC_READ: u32 = 0x8000_0000;
+/// To delete it, to change who may do what, to make it one's own.
+const CHANGE: u32 = 0x1_0000 | 0x4_0000 | 0x8_0000 | GENERIC_ALL;
+
+const EVERYONE: &str = "S-1-1-0";
+/// `NT SERVICE\TrustedInstaller`, whose the system's own directories are.
+const INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
+/// Whoever makes or has something, who was judged already.
+const IS_THE_OWNER: [&str; 4] = ["CO", "OW", "S-1-3-0", "S-1-3-4"];
+/// Those to whom each service belongs: everyone, all who are known, users, services.
+const EVERY_SERVICE: [&str; 9] =
+    ["WD", "AU", "BU", "SU", EVERYONE, "S-1-5-11", "S-1-5-32-545", "S-1-5-6", "S-1-5-80-0"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOB: &str = "S-1-5-21-1-2-3-1001";
+    const SERVICE: &str = "S-1-5-80-1-2-3-4-5";
+
+    fn judge(text: &str, place: Place) -> Option<&str> {
+        let is_trusted = |user: &str| user == BOB || is_of_administrators(user);
+        Descriptor::parse(text).expect(text).stranger(place, is_trusted)
+    }
+
+    /// As Windows 10 has them.
+    #[test]
+    fn the_directories_of_the_system_are_judged_right() {
+        let program_files = format!(
+            "O:{INSTALLER}G:{INSTALLER}D:PAI(A;;FA;;;{INSTALLER})(A;CIIO;GA;;;{INSTALLER})(A;;0x1301bf;;;SY)\
+             (A;OICIIO;GA;;;SY)(A;;0x1301bf;;;BA)(A;OICIIO;GA;;;BA)(A;;0x1200a9;;;BU)(A;OICIIO;GXGR;;;BU)\
+             (A;OICIIO;GA;;;CO)(A;;0x1200a9;;;AC)(A;OICIIO;GXGR;;;AC)"
+        );
+        assert_eq!(judge(&program_files, Place::Own), None);
+        let root = "O:SYG:SYD:PAI(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)(A;OICI;0x1200a9;;;BU)(A;OICIIO;SDGXGWGR;;;AU)(A;;LC;;;AU)";
+        assert_eq!((judge(root, Place::Above), judge(root, Place::Own)), (None, Some("AU")));
+        let in_root = "O:BAG:SYD:AI(A;OICIID;FA;;;BA)(A;OICIID;0x1200a9;;;BU)(A;ID;0x1301bf;;;AU)(A;OICIIOID;SDGXGWGR;;;AU)";
+        assert_eq!((judge(in_root, Place::Own), judge(in_root, Place::Above)), (Some("AU"), Some("AU")));
+        let program_data = "O:SYG:SYD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICIIO;GA;;;CO)(A;OICI;0x1200a9;;;BU)(A;CI;DCLCRPCR;;;BU)";
+        assert_eq!((judge(program_data, Place::Own), judge(program_data, Place::Above)), (Some("BU"), None));
+        let home = format!("O:SYG:SYD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;FA;;;{BOB})");
+        assert_eq!(judge(&home, Place::Own), None);
+    }
+
+    #[test]
+    fn whoever_else_may_change_it_is_named() {
+        for (text, expected) in [
+            ("O:S-1-5-21-1-2-3-1002D:(A;;FA;;;BA)", Some("S-1-5-21-1-2-3-1002")),
+            ("D:(A;;FA;;;BA)", Some(EVERYONE)),
+            ("O:BA", Some(EVERYONE)),
+            ("O:BAD:NO_ACCESS_CONTROL", Some(EVERYONE)),
+            ("O:BAG:BAD:", None),
+            ("O:BAD:(A;;FR;;;WD)(A;;0x1200a9;;;BU)(A;;CCSWWPLORC;;;AU)", None),
+            ("O:BAD:(A;;FW;;;WD)", Some("WD")),
+            ("O:BAD:(A;;0x40000;;;S-1-5-21-1-2-3-1002)", Some("S-1-5-21-1-2-3-1002")),
+            ("O:BAD:(A;OICIIO;GW;;;BU)", Some("BU")),
+            ("O:BAD:(D;;FA;;;BU)(A;;FA;;;BA)", None),
+            ("O:BAD:(XA;;FA;;;BU;(@User.x == (1)))", Some("BU")),
+            ("O:BAD:(A;;ZZ;;;BU)", Some("BU")),
+            ("O:BAD:(A;;DT;;;BU)S:AI(AU;SAFA;FA;;;WD)", Some("BU")),
+            ("O:BAD:(A;;FA;;;S-1-5-21-7-7-7-500)", None),
+            ("O:BAD:(A;;FA;;;S-1-5-32-544500)", Some("S-1-5-32-544500")),
+        ] {
+            assert_eq!(judge(text, Place::Own), expected, "{text}");
+        }
+        for broken in ["O:BAD:(A;;FA", "O:BAD:(A;;FA;;)", "O:BAD:(A;;FA;;;BA)x", "O:BAD:()"] {
+            assert_eq!(Descriptor::parse(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_service_may_run_what_it_or_everyone_may_read() {
+        for (text, expected) in [
+            ("O:BAD:(A;;0x1200a9;;;BU)", true),
+            ("O:BAD:(A;;FRFX;;;WD)", true),
+            ("O:BAD:(A;;FA;;;S-1-5-80-1-2-3-4-5)", true),
+            ("O:BAD:(A;;FR;;;WD)", false),
+            ("O:BAD:(A;OICIIO;GRGX;;;BU)", false),
+            ("O:BAD:(A;;FA;;;S-1-5-21-1-2-3-1001)(A;;FA;;;BA)", false),
+        ] {
+            assert_eq!(Descriptor::parse(text).expect(text).lets_run(SERVICE), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `bcnet service install`, `remove` and `status`: what the service manager is asked.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use windows_service::service::{
+    Service, ServiceAccess, ServiceAction, ServiceActionType, ServiceErrorControl, ServiceFailureActions,
+    ServiceFailureResetPeriod, ServiceInfo, ServiceStartType, ServiceState, ServiceType,
+};
+use windows_service::service_manager::{ServiceManager, ServiceManagerAccess};
+
+use super::names::{ACCOUNT, ACCOUNT_NUMBER, NAME, arguments, config_of, failure_beside};
+use super::safety::{check_config, check_program};
+use crate::config::{self, Flags};
+use crate::file::directory;
+use crate::{Verdict, win32};
+
+/// Installs the service and starts it.
+pub(super) fn install(config: Option<&Path>) -> Result<Verdict> {
+    let manager = manager(ServiceManagerAccess::CONNECT | ServiceManagerAccess::CREATE_SERVICE)?;
+    ensure!(
+        open(&manager, ServiceAccess::QUERY_STATUS)?.is_none(),
+        "the service is installed already; `bcnet service remove` takes it away"
+    );
+    let program = env::current_exe()?;
+    check_program(&program)?;
+    let config = match config {
+        Some(path) => {
+            let path = std::path::absolute(path)?;
+            let hint = "there is no such file; `bcnet config default` prints one to begin with";
+            ensure!(path.is_file(), "{}: {hint}", path.display());
+            path
+        }
+        None => make_usual()?,
+    };
+    check_config(&config)?;
+    config::load(&Flags { config: Some(config.clone()), ..Flags::default() }, [])?;
+    win32::grant(directory(&config), ACCOUNT_NUMBER)
+        .with_context(|| format!("{}: the service cannot be let in", directory(&config).display()))?;
+    let service = create(&manager, &program, &config)?;
+    service.start::<&str>(&[]).map_err(plain).context("the service is installed, but does not start")?;
+    let state = wait_while(&service, ServiceState::StartPending)?;
+    let mut text = shown(&service, state)?;
+    if state == ServiceState::Running {
+        let _ = write!(
+            text,
+            "\nWindows asks nobody whether a service may be reached. If no rule of the firewall lets it through yet:\n  \
+             netsh advfirewall firewall add rule name=bcnet dir=in action=allow protocol=UDP program=\"{}\"\n",
+            program.display()
+        );
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(verdict(state))
+}
+
+/// Stops the service and takes it away.
+pub(super) fn remove() -> Result<Verdict> {
+    let manager = manager(ServiceManagerAccess::CONNECT)?;
+    let access = ServiceAccess::QUERY_STATUS
+        | ServiceAccess::QUERY_CONFIG
+        | ServiceAccess::STOP
+        | ServiceAccess::DELETE;
+    let service = open(&manager, access)?.context(MISSING)?;
+    let config = config_of(&service.query_config().map_err(plain)?.executable_path.to_string_lossy());
+    if service.query_status().map_err(plain)?.current_state != ServiceState::Stopped {
+        service.stop().map_err(plain).context("the service does not stop")?;
+        let state = wait_while(&service, ServiceState::StopPending)?;
+        ensure!(state == ServiceState::Stopped, "the service does not stop: it is {}", word(state));
+    }
+    service.delete().map_err(plain)?;
+    let files = config.map(|config| format!("; its files stay in {}", directory(&config).display()));
+    writeln!(io::stdout(), "the service {NAME} is removed{}", files.unwrap_or_default())?;
+    Ok(Verdict::Clean)
+}
+
+/// Tells whether the service runs.
+pub(super) fn status() -> Result<Verdict> {
+    let manager = manager(ServiceManagerAccess::CONNECT)?;
+    let Some(service) = open(&manager, ServiceAccess::QUERY_STATUS | ServiceAccess::QUERY_CONFIG)? else {
+        writeln!(io::stdout(), "{MISSING}")?;
+        return Ok(Verdict::Findings);
+    };
+    let state = service.query_status().map_err(plain)?.current_state;
+    io::stdout().write_all(shown(&service, state)?.as_bytes())?;
+    Ok(verdict(state))
+}
+
+fn verdict(state: ServiceState) -> Verdict {
+    if state == ServiceState::Running { Verdict::Clean } else { Verdict::Findings }
+}
+
+/// Returns what people want to know of an installed service.
+fn shown(service: &Service, state: ServiceState) -> Result<String> {
+    let config = service.query_config().map_err(plain)?;
+    let command = config.executable_path.to_string_lossy();
+    let mut text = format!("service  {NAME}: {}\ncommand  {command}\n", word(state));
+    if let Some(account) = &config.account_name {
+        let _ = writeln!(text, "account  {}", account.to_string_lossy());
+    }
+    if let Some(config) = config_of(&command) {
+        let _ = writeln!(text, "files    {}", directory(&config).display());
+        let failure = fs::read_to_string(failure_beside(&config)).unwrap_or_default();
+        if state != ServiceState::Running && !failure.is_empty() {
+            let _ = writeln!(text, "it could not run: {}", failure.trim_end());
+        }
+    }
+    Ok(text)
+}
+
+fn word(state: ServiceState) -> &'static str {
+    match state {
+        ServiceState::Stopped => "stopped",
+        ServiceState::StartPending => "starting",
+        ServiceState::StopPending => "stopping",
+        ServiceState::Running => "running",
+        ServiceState::ContinuePending | ServiceState::PausePending | ServiceState::Paused => "paused",
+    }
+}
+
+fn manager(access: ServiceManagerAccess) -> Result<ServiceManager> {
+    ServiceManager::local_computer(None::<&str>, access).map_err(plain)
+}
+
+/// Opens the service, if there is one.
+fn open(manager: &ServiceManager, access: ServiceAccess) -> Result<Option<Service>> {
+    match manager.open_service(NAME, access) {
+        Ok(service) => Ok(Some(service)),
+        Err(windows_service::Error::Winapi(error)) if win32::is_no_such_service(&error) => Ok(None),
+        Err(error) => Err(plain(error)),
+    }
+}
+
+fn create(manager: &ServiceManager, program: &Path, config: &Path) -> Result<Service> {
+    let info = ServiceInfo {
+        name: NAME.into(),
+        display_name: "bcnet game server".into(),
+        service_type: ServiceType::OWN_PROCESS,
+        start_type: ServiceStartType::AutoStart,
+        error_control: ServiceErrorControl::Normal,
+        executable_path: program.to_owned(),
+        launch_arguments: arguments(config),
+        dependencies: Vec::new(),
+        account_name: Some(ACCOUNT.into()),
+        account_password: None,
+    };
+    let access = ServiceAccess::QUERY_STATUS
+        | ServiceAccess::QUERY_CONFIG
+        | ServiceAccess::CHANGE_CONFIG
+        | ServiceAccess::START
+        | ServiceAccess::DELETE;
+    let service = manager.create_service(&info, access).map_err(plain)?;
+    let finished = service
+        .set_description("Hosts games of Star Trek: Bridge Commander.")
+        .and_then(|()| service.update_failure_actions(restarts()));
+    if let Err(error) = finished {
+        // Half a service is worse than none.
+        drop(service.delete());
+        return Err(plain(error));
+    }
+    Ok(service)
+}
+
+/// A service that has crashed is started again, later each time.
+fn restarts() -> ServiceFailureActions {
+    let restart = |seconds| ServiceAction {
+        action_type: ServiceActionType::Restart,
+        delay: Duration::from_secs(seconds),
+    };
+    ServiceFailureActions {
+        reset_period: ServiceFailureResetPeriod::After(Duration::from_secs(86_400)),
+        reboot_msg: None,
+        command: None,
+        actions: Some(vec![restart(5), restart(60), restart(300)]),
+    }
+}
+
+/// Waits until the service is in another state, and returns that.
+fn wait_while(service: &Service, pending: ServiceState) -> Result<ServiceState> {
+    for _ in 0..MAX_LOOKS {
+        let state = service.query_status().map_err(plain)?.current_state;
+        if state != pending {
+            return Ok(state);
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    Ok(pending)
+}
+
+/// Returns the usual configuration, and makes it if there is none, in a directory that only administrators may use.
+fn make_usual() -> Result<PathBuf> {
+    let base = env::var_os("ProgramData").context("the variable ProgramData is not set; name a --config")?;
+    let directory = PathBuf::from(base).join("bcnet");
+    let config = directory.join("bcnet.toml");
+    let rights = "D:P(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)";
+    match win32::create_directory(&directory, rights) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        made => made.with_context(|| directory.display().to_string())?,
+    }
+    if !config.try_exists()? {
+        crate::file::replace(&config, config::sample::sample().as_bytes())
+            .with_context(|| format!("{}: cannot be written", config.display()))?;
+    }
+    Ok(config)
+}
+
+/// Returns an error in the words of the system, with what to do about it.
+pub(super) fn plain(error: windows_service::Error) -> anyhow::Error {
+    match error {
+        windows_service::Error::Winapi(error) if error.kind() == ErrorKind::PermissionDenied => {
+            anyhow!(
+                "only an administrator may do this; start the terminal with `Run as administrator` ({error})"
+            )
+        }
+        windows_service::Error::Winapi(error) => error.into(),
+        other => other.into(),
+    }
+}
+
+const MISSING: &str = "the service bcnet is not installed; `bcnet service install` does that";
+const MAX_LOOKS: u32 = 150;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);

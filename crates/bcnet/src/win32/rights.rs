@@ -1,0 +1,160 @@
+//! Who may do what with files and directories.
+
+use std::io;
+use std::os::windows::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use windows_sys::Win32::Security::Authorization::{
+    ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertStringSidToSidW, EXPLICIT_ACCESS_W,
+    GRANT_ACCESS, GetNamedSecurityInfoW, NO_MULTIPLE_TRUSTEE, SDDL_REVISION_1, SE_FILE_OBJECT,
+    SetEntriesInAclW, SetNamedSecurityInfoW, TRUSTEE_IS_SID, TRUSTEE_IS_UNKNOWN, TRUSTEE_W,
+};
+use windows_sys::Win32::Security::{
+    ACL, DACL_SECURITY_INFORMATION, LookupAccountSidW, OWNER_SECURITY_INFORMATION,
+    SUB_CONTAINERS_AND_OBJECTS_INHERIT,
+};
+use windows_sys::Win32::Storage::FileSystem::{
+    CreateDirectoryW, DELETE, FILE_GENERIC_EXECUTE, FILE_GENERIC_READ, FILE_GENERIC_WRITE,
+};
+
+use super::{Local, attributes, check, read_descriptor, text_of, wide};
+
+/// Returns the owner of a file or directory, and who may do what with it, in the words of the system.
+pub(crate) fn descriptor(path: &Path) -> io::Result<String> {
+    let path = wide_path(path);
+    let mut security = Local(ptr::null_mut());
+    let what = OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION;
+    // SAFETY: the path ends with a zero, and the last pointer is to a variable of this function; nothing else is asked for.
+    succeed(unsafe {
+        GetNamedSecurityInfoW(
+            path.as_ptr(),
+            SE_FILE_OBJECT,
+            what,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            &raw mut security.0,
+        )
+    })?;
+    let mut text = ptr::null_mut();
+    // SAFETY: the first pointer is to what the system has made, and the other to a variable of this function.
+    check(unsafe {
+        ConvertSecurityDescriptorToStringSecurityDescriptorW(
+            security.0,
+            SDDL_REVISION_1,
+            what,
+            &raw mut text,
+            ptr::null_mut(),
+        )
+    })?;
+    Ok(text_of(&Local(text.cast())))
+}
+
+/// Lets somebody, by number, read and write what is in a directory, now and later.
+pub(crate) fn grant(directory: &Path, who: &str) -> io::Result<()> {
+    let path = wide_path(directory);
+    let number = read_number(who)?;
+    let (mut security, mut old, mut new) =
+        (Local(ptr::null_mut()), ptr::null_mut::<ACL>(), Local(ptr::null_mut()));
+    // SAFETY: the path ends with a zero, and the pointers are to variables of this function.
+    succeed(unsafe {
+        GetNamedSecurityInfoW(
+            path.as_ptr(),
+            SE_FILE_OBJECT,
+            DACL_SECURITY_INFORMATION,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            &raw mut old,
+            ptr::null_mut(),
+            &raw mut security.0,
+        )
+    })?;
+    let access = EXPLICIT_ACCESS_W {
+        grfAccessPermissions: FILE_GENERIC_READ | FILE_GENERIC_WRITE | FILE_GENERIC_EXECUTE | DELETE,
+        grfAccessMode: GRANT_ACCESS,
+        grfInheritance: SUB_CONTAINERS_AND_OBJECTS_INHERIT,
+        Trustee: TRUSTEE_W {
+            pMultipleTrustee: ptr::null_mut(),
+            MultipleTrusteeOperation: NO_MULTIPLE_TRUSTEE,
+            TrusteeForm: TRUSTEE_IS_SID,
+            TrusteeType: TRUSTEE_IS_UNKNOWN,
+            ptstrName: number.0.cast(),
+        },
+    };
+    let made: *mut *mut ACL = (&raw mut new.0).cast();
+    // SAFETY: the old list is part of what the system has made, which is still there; the other pointers are to variables of
+    // this function.
+    succeed(unsafe { SetEntriesInAclW(1, &raw const access, old, made) })?;
+    // SAFETY: the path ends with a zero, and the list is what the system has made.
+    succeed(unsafe {
+        SetNamedSecurityInfoW(
+            path.as_ptr(),
+            SE_FILE_OBJECT,
+            DACL_SECURITY_INFORMATION,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            new.0.cast(),
+            ptr::null(),
+        )
+    })
+}
+
+/// Makes a directory for those whom `descriptor` allows.
+pub(crate) fn create_directory(path: &Path, descriptor: &str) -> io::Result<()> {
+    let path = wide_path(path);
+    let security = read_descriptor(descriptor)?;
+    let attributes = attributes(&security);
+    // SAFETY: the path ends with a zero, and the attributes are those of a variable and of what the system has made.
+    check(unsafe { CreateDirectoryW(path.as_ptr(), &raw const attributes) })
+}
+
+/// Returns the name of somebody who is given by number, or what was given if there is none.
+pub(crate) fn account(number: &str) -> String {
+    name(number).unwrap_or_else(|_| number.to_owned())
+}
+
+fn name(number: &str) -> io::Result<String> {
+    let number = read_number(number)?;
+    let (mut name, mut domain) = ([0; MAX_ACCOUNT], [0; MAX_ACCOUNT]);
+    let (mut name_len, mut domain_len) = (MAX_ACCOUNT as u32, MAX_ACCOUNT as u32);
+    let mut kind = 0;
+    // SAFETY: the first pointer is to a number that the system has made, the others to variables of this function, with their
+    // sizes.
+    check(unsafe {
+        LookupAccountSidW(
+            ptr::null(),
+            number.0,
+            name.as_mut_ptr(),
+            &raw mut name_len,
+            domain.as_mut_ptr(),
+            &raw mut domain_len,
+            &raw mut kind,
+        )
+    })?;
+    let part =
+        |letters: &[u16], len: u32| String::from_utf16_lossy(letters.get(..len as usize).unwrap_or_default());
+    let (name, domain) = (part(&name, name_len), part(&domain, domain_len));
+    Ok(if domain.is_empty() { name } else { format!("{domain}\\{name}") })
+}
+
+/// Returns a number as the system has it. It takes the two letters that it has for some of them, too.
+fn read_number(text: &str) -> io::Result<Local> {
+    let text = wide(text);
+    let mut number = Local(ptr::null_mut());
+    // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
+    check(unsafe { ConvertStringSidToSidW(text.as_ptr(), &raw mut number.0) })?;
+    Ok(number)
+}
+
+fn wide_path(path: &Path) -> Vec<u16> {
+    path.as_os_str().encode_wide().chain([0]).collect()
+}
+
+fn succeed(error: u32) -> io::Result<()> {
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error.cast_signed())) }
+}
+
+/// The system has none longer.
+const MAX_ACCOUNT: usize = 256;
