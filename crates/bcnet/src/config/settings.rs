@@ -67,7 +67,8 @@ table! {
         bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
         /// The socket for `bcnet ctl`. Only the user who runs the server may use it. A name without a directory is one in
         /// the runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`, else `/run/bcnet`, else `/tmp/bcnet-` and
-        /// the user's number); `"./bcnet.sock"` is beside this file.
+        /// the user's number); `"./bcnet.sock"` is beside this file. On Windows it is a named pipe, which administrators
+        /// may use too.
         control: Option<PathBuf> = Some("bcnet.sock".into()),
         /// The file with the bans. The server writes it, so it is not this file. It is beside this file, or in the
         /// state directory of a service (`STATE_DIRECTORY`), unless the path begins with `/`.

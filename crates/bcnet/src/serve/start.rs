@@ -48,6 +48,12 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
         ErrorKind::AddrInUse => {
             anyhow::anyhow!("UDP port {port} is in use; end the other program, or choose another --port")
         }
+        ErrorKind::PermissionDenied if cfg!(windows) => {
+            anyhow::anyhow!(
+                "UDP port {port} belongs to another program or is set aside by Windows (`netsh interface ipv4 show \
+                 excludedportrange udp` lists such); choose another --port"
+            )
+        }
         ErrorKind::PermissionDenied => {
             anyhow::anyhow!(
                 "UDP port {port} is not for this user; choose a --port above 1023, or run as root"
@@ -73,6 +79,8 @@ fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
                 return Ok(socket);
             }
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            // There it is one port's fault, not the user's.
+            Err(error) if cfg!(windows) && error.kind() == ErrorKind::PermissionDenied => {}
             Err(_) => return bind(settings, port, io),
         }
     }

@@ -1,15 +1,16 @@
 //! `bcnet ctl` and its socket.
 
+#[cfg(unix)]
 use std::io::{BufRead, BufReader, Read, Write};
 #[cfg(unix)]
 use std::os::unix::{fs::PermissionsExt, net::UnixStream};
 
 use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::player::{Player, join_two};
-use crate::server::{Directory, PATIENCE, Server};
+use crate::server::{Directory, Server};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -220,7 +221,7 @@ fn the_socket_is_for_its_user_only_and_an_old_one_is_no_obstacle() {
 #[cfg(unix)]
 fn connect(server: &Server) -> UnixStream {
     let stream = UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(crate::server::PATIENCE)).expect("a timeout");
     stream
 }
 
@@ -233,7 +234,7 @@ fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
         .write_all(b"{\"command\":\"players\"}\nnonsense\n{\"command\":\"kick\"}\n{\"command\":\"bans\"}\n")
         .expect("written");
     stream.write_all(b"{\"command\":\"stop\",\"sesion\":\"x\"}\n").expect("written");
-    let answers: Vec<Value> = BufReader::new(&stream)
+    let answers: Vec<serde_json::Value> = BufReader::new(&stream)
         .lines()
         .take(5)
         .map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddrV4;
+#[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 
 use bcnet_session::client::End;

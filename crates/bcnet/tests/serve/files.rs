@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+#[cfg(unix)]
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use bcnet_lab::Rng;
 use bcnet_session::client::End;
@@ -60,6 +60,7 @@ fn two_players_talk_through_a_healing_proxy() {
     assert_eq!((alice.over, bob.over), (None, None));
 }
 
+#[cfg(unix)]
 fn check_metrics(proxy: &Proxy, alice: &Player) {
     let (status, page) = proxy.get("/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
@@ -87,8 +88,9 @@ fn check_metrics(proxy: &Proxy, alice: &Player) {
 }
 
 /// Skipped where it is not installed.
+#[cfg(unix)]
 fn promtool(page: &str) {
-    let check = Command::new("promtool")
+    let check = std::process::Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())

@@ -65,6 +65,7 @@ pub(crate) struct Server {
     child: Child,
     log: Receiver<String>,
     /// Standard output, behind the lines that tell that it is ready.
+    #[cfg_attr(windows, expect(dead_code, reason = "only signals have it print anything"))]
     output: Receiver<String>,
 }
 
@@ -134,6 +135,7 @@ impl Server {
     }
 
     /// Waits for a line of standard output.
+    #[cfg(unix)]
     pub(crate) fn printed(&self) -> String {
         self.output.recv_timeout(PATIENCE).expect("a line")
     }

@@ -1,7 +1,5 @@
 //! What goes wrong beside the game: floods, sockets, panics, time.
 
-use std::collections::HashSet;
-
 use bcnet_session::Network;
 
 use super::*;
@@ -92,7 +90,7 @@ fn a_socket_that_fails_for_good_is_bound_again_and_nobody_else_notices() {
     // Closed and opened again by nobody: it is not a socket any more, and its port is taken.
     world.group.hosts[0].socket = Socket::broken();
     let thief = UdpSocket::bind(world.group.hosts[0].address).expect("the port is free");
-    let mut tries = HashSet::new();
+    let mut tries = std::collections::HashSet::new();
     for number in 0..100 {
         world.state(kirk, number);
         world.turn();
