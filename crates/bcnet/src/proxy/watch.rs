@@ -238,6 +238,7 @@ mod tests {
         }
         assert_eq!((number as usize, expected.len()), (datagrams.len(), 0));
         assert!(late > 20, "{late} causes were known later");
+        drop(reader);
         fs::remove_dir_all(&directory).expect("removed");
     }
 }
