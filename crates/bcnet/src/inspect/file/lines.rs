@@ -1,15 +1,14 @@
 //! Datagrams for a person who reads: a line for each message, the ACKs of a datagram on one, what was found in it together.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
-use std::net::SocketAddrV4;
 
 use bcnet_observe::{Finding, Joined, NO_MARK, NonStock, Parsed};
-use bcnet_transport::wire::{Body, Message, MessageId, PeerId};
+use bcnet_transport::wire::{Message, MessageId, PeerId};
 
 use super::filter::Filter;
 use super::hold::{Loose, Shown, What};
+use super::names::Names;
 use super::tally::title;
 use super::{Evidence, Packet};
 use crate::inspect::{explain, human, latin1};
@@ -50,13 +49,12 @@ impl Style {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     style: Style,
-    /// The names of players, by their host and their id.
-    names: BTreeMap<(SocketAddrV4, u8), String>,
+    names: Names,
 }
 
 impl Lines {
     pub(super) fn new(style: Style) -> Self {
-        Self { style, names: BTreeMap::new() }
+        Self { style, names: Names::default() }
     }
 
     /// Writes one datagram with what was found in it; `since` is its time from the beginning.
@@ -82,7 +80,7 @@ impl Lines {
                         PLAIN,
                     )?;
                 }
-                self.learn(packet, datagram);
+                self.names.learn(packet, datagram);
             }
             What::GameSpy(text) => {
                 let (size, said) = (human::count(text), human::printable(&latin1(text)));
@@ -170,22 +168,9 @@ impl Lines {
         };
         let Packet { number, from, to, .. } = packet;
         let (host, id) = if sender == Some(PeerId::HOST) { (from, None) } else { (to, sender) };
-        let name = id.and_then(|id| self.names.get(&(*host, id.0)));
+        let name = id.and_then(|id| self.names.get(*host, id));
         let name = name.map(|name| format!("{name} ")).unwrap_or_default();
         format!("{number:>6} {since:>11.6} {mark} {name}{from} > {to}  ")
-    }
-
-    /// A host tells the names of its players.
-    fn learn(&mut self, packet: &Packet, datagram: &Parsed<'_>) {
-        let host = if datagram.sender() == PeerId::HOST { packet.from } else { packet.to };
-        for message in datagram.messages() {
-            if let Message::Control(control) = message
-                && let Body::Identity { peer, name, .. } = control.body
-                && self.names.len() < MAX_NAMES
-            {
-                self.names.insert((host, peer.0), human::printable(&name.to_string()));
-            }
-        }
     }
 
     /// Writes one line, no wider than it may be.
@@ -275,4 +260,3 @@ const FAULT: &str = "\x1b[31m";
 const RESET: &str = "\x1b[0m";
 /// Narrower terminals wrap.
 const MIN_WIDTH: usize = 60;
-const MAX_NAMES: usize = 4096;

@@ -16,15 +16,14 @@ mod join;
 mod lines;
 mod lives;
 mod log;
+mod names;
 mod packed;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pcap;
-mod plot;
 mod progress;
 mod reading;
 mod report;
-mod series;
 mod sink;
 mod source;
 mod stories;

@@ -12,8 +12,8 @@ pub(super) struct Step {
     pub(super) owed: Gauge,
     /// The fullest datagram, in bytes.
     pub(super) fullest: u64,
-    /// The last round trip, in microseconds.
-    pub(super) round_trip: Option<u64>,
+    /// The round trip in microseconds, once there was one.
+    pub(super) round_trip: Option<Gauge>,
 }
 
 impl Step {
@@ -25,14 +25,17 @@ impl Step {
             waiting: self.waiting.join(later.waiting),
             owed: self.owed.join(later.owed),
             fullest: self.fullest.max(later.fullest),
-            round_trip: later.round_trip.or(self.round_trip),
+            round_trip: match (self.round_trip, later.round_trip) {
+                (Some(one), Some(other)) => Some(one.join(other)),
+                (one, other) => other.or(one),
+            },
         }
     }
 
     /// Returns the step behind this one, if nothing happens in it: what waits goes on waiting.
     fn next(self) -> Self {
         let (waiting, owed) = (self.waiting.next(), self.owed.next());
-        Self { waiting, owed, round_trip: self.round_trip, ..Self::default() }
+        Self { waiting, owed, round_trip: self.round_trip.map(Gauge::next), ..Self::default() }
     }
 }
 
@@ -68,7 +71,7 @@ pub(super) struct Series {
 
 impl Series {
     pub(super) const fn new(start: u64) -> Self {
-        Self { start, width: 1_000_000, steps: Vec::new() }
+        Self { start, width: MIN_WIDTH, steps: Vec::new() }
     }
 
     pub(super) const fn width(&self) -> u64 {
@@ -108,7 +111,9 @@ impl Series {
     }
 }
 
-const MAX_STEPS: usize = 240;
+/// A length in microseconds that doubles to lengths that are easy to read for long.
+const MIN_WIDTH: u64 = 50_000;
+const MAX_STEPS: usize = 600;
 
 #[cfg(test)]
 mod tests {

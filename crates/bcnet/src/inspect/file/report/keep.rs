@@ -1,0 +1,230 @@
+//! Datagrams that a page shows with their bytes, and findings with the datagrams that they are about: few of each,
+//! whatever the size of the capture.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+use std::rc::Rc;
+
+use bcnet_observe::{Content, ConversationId, Finding, MessageBuffer, Side, What};
+use bcnet_transport::wire::{Channel, Message, MessageId, Seq};
+
+use super::super::tally::title;
+
+/// A datagram with what was found in it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) number: u64,
+    /// When, in microseconds.
+    pub(super) at: u64,
+    pub(super) from: SocketAddrV4,
+    pub(super) to: SocketAddrV4,
+    /// Its conversation and who has sent it, if it is of one.
+    pub(super) talk: Option<(ConversationId, Side)>,
+    /// Which datagram of its conversation it is.
+    pub(super) place: u64,
+    /// How long it is: its bytes may be fewer.
+    pub(super) len: usize,
+    /// Deciphered.
+    pub(super) bytes: Box<[u8]>,
+    pub(super) comment: Option<Box<str>>,
+    /// Payloads that were in parts, and are whole with this datagram, in words.
+    pub(super) joined: Vec<String>,
+    pub(super) found: RefCell<Vec<Found>>,
+}
+
+/// Findings of one kind in one datagram.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) title: &'static str,
+    pub(super) count: u64,
+    pub(super) first: Finding,
+}
+
+impl Kept {
+    /// Returns the bytes to keep of a datagram.
+    pub(super) fn bytes_of(bytes: &[u8]) -> Box<[u8]> {
+        bytes.get(..MAX_BYTES).unwrap_or(bytes).into()
+    }
+
+    fn note(&self, finding: &Finding) {
+        let (title, mut found) = (title(&finding.what), self.found.borrow_mut());
+        match found.iter_mut().find(|known| known.title == title) {
+            Some(known) => known.count += 1,
+            None => found.push(Found { title, count: 1, first: *finding }),
+        }
+    }
+}
+
+/// The latest datagrams, and the first.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    latest: VecDeque<Rc<Kept>>,
+    first: Vec<Rc<Kept>>,
+}
+
+impl Shelf {
+    /// Keeps a datagram for a while, and for good if it is one of the first of all, or of its conversation.
+    pub(super) fn push(&mut self, kept: Kept, is_plotted: bool) {
+        let kept = Rc::new(kept);
+        if self.first.len() < MAX_FIRST || is_plotted && kept.place <= MAX_FIRST_OF_EACH {
+            self.first.push(Rc::clone(&kept));
+        }
+        if self.latest.len() >= MAX_LATEST {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(kept);
+    }
+
+    /// Returns those that are kept for good.
+    pub(super) fn first(&self) -> &[Rc<Kept>] {
+        &self.first
+    }
+
+    /// Something was found in a datagram that may be kept.
+    pub(super) fn note(&self, finding: &Finding) {
+        let latest = self.latest.binary_search_by_key(&finding.mark, |kept| kept.number);
+        let latest = latest.ok().and_then(|at| self.latest.get(at));
+        let first = || self.first.binary_search_by_key(&finding.mark, |kept| kept.number).ok();
+        if let Some(kept) = latest.or_else(|| first().and_then(|at| self.first.get(at))) {
+            kept.note(finding);
+        }
+    }
+
+    /// Returns the datagrams that a finding is about, in their order, and how many of them are left out: where it
+    /// stands, those that carry its message, and their ACKs. What is about no message has those in front of it instead.
+    pub(super) fn about(&self, finding: &Finding) -> (Vec<Rc<Kept>>, u64) {
+        let subject = Subject::of(finding);
+        let mut about: Vec<&Rc<Kept>> = Vec::new();
+        let mut messages = MessageBuffer::default();
+        for kept in self.latest.iter().rev() {
+            if kept.talk.is_none_or(|(talk, _)| talk != finding.conversation) {
+                continue;
+            }
+            let is_it = kept.number == finding.mark
+                || match &subject {
+                    Some(subject) => subject.is_in(kept, &mut messages),
+                    None => kept.number < finding.mark && about.len() < MAX_BEFORE,
+                };
+            if is_it {
+                about.push(kept);
+            }
+        }
+        about.reverse();
+        let middle = MAX_ABOUT / 2..about.len().saturating_sub(MAX_ABOUT / 2).max(MAX_ABOUT / 2);
+        let is_kept =
+            |(at, kept): &(usize, &&Rc<Kept>)| !middle.contains(at) || kept.number == finding.mark;
+        let chosen: Vec<_> =
+            about.iter().enumerate().filter(is_kept).map(|(_, kept)| Rc::clone(kept)).collect();
+        let left_out = (about.len() - chosen.len()) as u64;
+        (chosen, left_out)
+    }
+}
+
+/// The message that a finding is about.
+#[derive(Debug)]
+struct Subject {
+    /// Who has sent it.
+    side: Side,
+    channel: Channel,
+    seq: Seq,
+    /// None is every part.
+    part: Option<u8>,
+}
+
+impl Subject {
+    fn of(finding: &Finding) -> Option<Self> {
+        let side = if finding.what.is_about_ack() { finding.side.other() } else { finding.side };
+        if let What::StuckFragments { seq, .. } = finding.what {
+            return Some(Self { side, channel: Channel::Game, seq, part: None });
+        }
+        let MessageId { channel, seq, part } = finding.what.message()?;
+        Some(Self { side, channel, seq, part })
+    }
+
+    /// Returns whether a datagram has the message, or an ACK of it, of whatever form.
+    fn is_in<'a>(&self, kept: &'a Kept, messages: &mut MessageBuffer<'a>) -> bool {
+        let is_sender = kept.talk.is_some_and(|(_, side)| side == self.side);
+        let Content::Datagram(datagram) = messages.read(&kept.bytes, None) else { return false };
+        datagram.messages().iter().any(|message| {
+            let id = match message {
+                Message::Ack(ack) if !is_sender => Some(ack.id),
+                Message::Data(_) | Message::Control(_) if is_sender => message.id(),
+                Message::Ack(_) | Message::Data(_) | Message::Control(_) | Message::Keepalive => None,
+            };
+            id.is_some_and(|id| {
+                let same_part = id.part == self.part || id.part.is_none() || self.part.is_none();
+                (id.channel, id.seq) == (self.channel, self.seq) && same_part
+            })
+        })
+    }
+}
+
+/// Some of many, from the first to the last at equal distances: the more there are, the larger the distances.
+#[derive(Debug)]
+pub(super) struct Samples<T> {
+    every: u64,
+    seen: u64,
+    items: Vec<T>,
+}
+
+impl<T> Default for Samples<T> {
+    fn default() -> Self {
+        Self { every: 1, seen: 0, items: Vec::new() }
+    }
+}
+
+impl<T> Samples<T> {
+    /// One more comes; it is made only if it is one of those that are kept.
+    pub(super) fn offer(&mut self, make: impl FnOnce() -> T) {
+        let is_wanted = self.seen.is_multiple_of(self.every);
+        self.seen += 1;
+        if !is_wanted {
+            return;
+        }
+        if self.items.len() >= MAX_SAMPLES {
+            let mut place = 0;
+            self.items.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.every *= 2;
+        }
+        self.items.push(make());
+    }
+
+    pub(super) fn items(&self) -> &[T] {
+        &self.items
+    }
+}
+
+/// As many datagrams are kept for good: of all, and of each conversation that is plotted.
+const MAX_FIRST: usize = 800;
+const MAX_FIRST_OF_EACH: u64 = 20;
+/// As many can be looked back to.
+const MAX_LATEST: usize = 1 << 13;
+/// As many bytes of each; the game sends 512 at most.
+const MAX_BYTES: usize = 1500;
+/// As many datagrams are shown for one finding, an even number; and for one that is about no message.
+const MAX_ABOUT: usize = 10;
+const MAX_BEFORE: usize = 4;
+/// As many findings of a kind, an even number.
+const MAX_SAMPLES: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_few_and_at_equal_distances() {
+        let mut samples = Samples::default();
+        for number in 0..100_000_u32 {
+            samples.offer(|| number);
+        }
+        let items = samples.items();
+        assert!((MAX_SAMPLES / 2..=MAX_SAMPLES).contains(&items.len()), "{}", items.len());
+        let distance = items[1];
+        assert!(items.iter().zip(0..).all(|(item, place)| *item == place * distance), "{items:?}");
+        assert!(items.last().is_some_and(|last| last + distance >= 100_000));
+    }
+}
