@@ -83,6 +83,8 @@ class Browser:
         return self._call("POST", "/execute/async", {"script": waiting, "args": list(arguments)})
 
     def click(self, selector):
+        """Clicks the middle of an element, where nothing may cover it."""
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         self._call("POST", f"/element/{self._element(selector)}/click", {})
 
     def type(self, selector, text):

@@ -70,7 +70,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv", "story"])]
     parquet: Option<PathBuf>,
 
-    /// Write a page with plots that explains what was found, for a browser
+    /// Write a page for a browser: what was found, plots, conversations, datagrams with their bytes
     #[arg(long, value_name = "OUT.html", conflicts_with = "story")]
     report: Option<PathBuf>,
 

@@ -85,7 +85,7 @@ function onlyTalk() {
 function detail() {
   const talk = onlyTalk();
   const own = talk === undefined ? undefined : data.talks[talk].detail;
-  const name = own ? `of ${who(talk, 0)}` : data.talks.length > 1 ? 'of all conversations' : '';
+  const name = own ? `of ${who(talk, 0)}` : data.talks.length > 1 ? 'of all conversations; queues and round trips are the most of any' : '';
   return { ...(own || data.all), name, missing: view.peer !== '' && !own };
 }
 

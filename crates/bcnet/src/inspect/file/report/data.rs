@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use bcnet_observe::{AckLives, Content, Conversation, ConversationId, Count, MessageBuffer, NO_MARK, Side, Totals, Traffic};
+use bcnet_observe::{
+    AckLives, Content, Conversation, ConversationId, Count, MessageBuffer, NO_MARK, Side, Totals, Traffic,
+};
 use bcnet_session::game::{Opcode, describe};
 use bcnet_transport::wire::{Message, PeerId};
 use serde::Serialize;
@@ -138,8 +140,11 @@ pub(super) fn json(
         talks: talks.iter().enumerate().map(|(place, talk)| (talk.id(), (place, *talk))).collect(),
         fields: Vec::new(),
     };
-    let kind =
-        |Tallied { kind, count, .. }: &&Tallied| Kind { title: kind.title, weight: kind.weight, count: *count };
+    let kind = |Tallied { kind, count, .. }: &&Tallied| Kind {
+        title: kind.title,
+        weight: kind.weight,
+        count: *count,
+    };
     let data = Data {
         start: writer.start,
         span: report.last.saturating_sub(writer.start),
@@ -222,7 +227,8 @@ impl Writer<'_> {
             stale: messages(&|traffic| traffic.stale_acks),
             again: messages(&|traffic| traffic.retransmissions),
             faults: self.report.faults.get(&talk.id()).copied().unwrap_or(0),
-            trip: sides.map(|side| talk.round_trip(side).and_then(|trip| u64::try_from(trip.as_micros()).ok())),
+            trip: sides
+                .map(|side| talk.round_trip(side).and_then(|trip| u64::try_from(trip.as_micros()).ok())),
             detail,
         }
     }
@@ -254,9 +260,8 @@ impl Writer<'_> {
     fn datagrams(&mut self, room: usize) -> Vec<String> {
         let report = self.report;
         let samples = || report.samples.iter().flat_map(|(_, samples)| samples.items());
-        let own = samples().flat_map(|kept| {
-            kept.about.iter().filter(|datagram| datagram.number == kept.finding.mark)
-        });
+        let own = samples()
+            .flat_map(|kept| kept.about.iter().filter(|datagram| datagram.number == kept.finding.mark));
         let about = samples().flat_map(|kept| &kept.about);
         let mut shown: BTreeMap<u64, String> = BTreeMap::new();
         let mut used = 0;

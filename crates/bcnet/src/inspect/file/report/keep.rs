@@ -112,8 +112,7 @@ impl Shelf {
         }
         about.reverse();
         let middle = MAX_ABOUT / 2..about.len().saturating_sub(MAX_ABOUT / 2).max(MAX_ABOUT / 2);
-        let is_kept =
-            |(at, kept): &(usize, &&Rc<Kept>)| !middle.contains(at) || kept.number == finding.mark;
+        let is_kept = |(at, kept): &(usize, &&Rc<Kept>)| !middle.contains(at) || kept.number == finding.mark;
         let chosen: Vec<_> =
             about.iter().enumerate().filter(is_kept).map(|(_, kept)| Rc::clone(kept)).collect();
         let left_out = (about.len() - chosen.len()) as u64;

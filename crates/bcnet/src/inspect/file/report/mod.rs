@@ -129,10 +129,12 @@ impl Report {
             format!("game {seq}, {} bytes in {parts} parts{}", payload.len(), human::payload(payload))
         };
         let traffic = talk.and_then(|(id, _)| observer.conversation(id)).map(|talk| {
-            [Side::First, Side::Second].map(|side| talk.traffic(side).datagrams + talk.traffic(side).malformed)
+            [Side::First, Side::Second]
+                .map(|side| talk.traffic(side).datagrams + talk.traffic(side).malformed)
         });
         self.datagrams += 1;
-        let comment = packet.comment.as_deref().map(|text| text.chars().take(MAX_COMMENT).collect::<String>());
+        let comment =
+            packet.comment.as_deref().map(|text| text.chars().take(MAX_COMMENT).collect::<String>());
         let kept = Kept {
             number: packet.number,
             at: packet.time.as_micros(),

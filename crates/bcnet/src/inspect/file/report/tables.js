@@ -1,19 +1,20 @@
 // Lists that can be sorted, and what is counted.
 
 const ROWS = 15;
+const classOf = column => `${column.number ? 'number' : ''} ${column.class || ''}`;
 
 /** A list: columns have a name, what is sorted by, and what is shown; `key` tells what a row is, for whoever looks for it. */
 function list(place, columns, { sort, open, empty }) {
   let [by, down, rows, limit] = [...sort, [], ROWS];
   const body = make('tbody'), more = make('button', { type: 'button', class: 'more', click: () => { limit *= 4; fill(); } });
-  const heads = columns.map((column, at) => make('th', { class: column.number ? 'number' : '', scope: 'col' },
+  const heads = columns.map((column, at) => make('th', { class: classOf(column), scope: 'col' },
     make('button', { type: 'button', click: () => { [by, down] = [at, by === at ? !down : Boolean(column.number)]; fill(); } }, column.name)));
   function fill() {
     const { value } = columns[by];
     const sorted = rows.map(row => [value(row), row]).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1));
     heads.forEach((head, at) => head.setAttribute('aria-sort', at !== by ? 'none' : down ? 'descending' : 'ascending'));
     body.replaceChildren(...sorted.slice(0, limit).map(([, row]) => {
-      const cells = columns.map(column => make('td', { class: `${column.number ? 'number' : ''} ${column.class || ''}` },
+      const cells = columns.map(column => make('td', { class: classOf(column) },
         (column.show || column.value)(row)));
       return make('tr', open ? { class: 'opens', click: event => { if (!event.target.closest('a')) open(row); } } : {}, cells);
     }));
@@ -36,8 +37,8 @@ const fillFindings = list('#findings', [
   { name: 'packet', number: true, value: finding => finding.packet ?? Infinity, show: finding => findingLink(finding) },
   { name: 'by', value: finding => finding.talk === null ? '' : who(finding.talk, finding.side) },
   { name: 'what', value: finding => finding.text },
-  { name: 'kind', class: 'wide', value: finding => data.kinds[finding.kind].title, show: finding => severity(finding.kind) },
-], { sort: [0, false], open: finding => openFinding(finding), empty: 'Nothing was found that is shown.' });
+  { name: 'kind', class: 'wide', value: finding => finding.kind, show: finding => severity(finding.kind) },
+], { sort: [4, false], open: finding => openFinding(finding), empty: 'Nothing was found that is shown.' });
 function findingLink(finding) {
   const text = finding.packet === null ? 'none' : String(finding.packet);
   return make('a', { href: finding.packet === null ? '#findings' : '#packet=' + finding.packet, click: event => { event.preventDefault(); openFinding(finding); } }, text);
