@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use bcnet_observe::{Conversation, Side, Totals};
 
 use super::super::End;
-use super::super::summary::thousands;
 use super::super::tally::Tallied;
 use super::{Report, data};
+use crate::number::{counted, thousands};
 use crate::random::unguessable;
 
 pub(super) fn page(report: &Report, end: &End<'_>) -> String {
@@ -54,11 +54,10 @@ fn head(
     let seconds = report.last.saturating_sub(report.start.unwrap_or(0)) as f64 / 1e6;
     let _ = write!(
         page,
-        "<p>{} packets, {} conversation{}, {} bytes of game traffic, {seconds:.1} s.</p>",
-        thousands(end.packets),
-        thousands(count),
-        if count == 1 { "" } else { "s" },
-        thousands(total)
+        "<p>{}, {}, {} of game traffic, {seconds:.1} s.</p>",
+        counted(end.packets, "packet"),
+        counted(count, "conversation"),
+        counted(total, "byte")
     );
     if !end.skipped.is_empty() {
         let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape(&end.skipped.to_string()));
