@@ -197,7 +197,7 @@ impl Player {
                 }
                 Some(Milestone::Load) if self.plays => drop(self.client.enter(now)),
                 Some(Milestone::Entered) => self.entered = Some(now),
-                Some(Milestone::Gone(end)) => self.over = Some(end),
+                Some(Milestone::Gone { end, .. }) => self.over = Some(end),
                 Some(Milestone::FileCheck(_) | Milestone::Settings(_) | Milestone::Load) | None => {}
             }
             hear(&event, &payload, now);

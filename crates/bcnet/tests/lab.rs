@@ -399,6 +399,14 @@ fn a_live_engine_listens_nowhere_else_unless_told_and_knows_its_keys() {
     }
 }
 
+/// A guest that never gets into the game says how far it came.
+#[test]
+fn a_guest_that_nobody_answers_tells_so() {
+    let run = lab(&["join", "127.0.0.1:1", "--seconds", "0.1"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.ends_with("bcnet: stopped, while connecting\n"), "{}", run.stderr);
+}
+
 /// A tour over somebody's own scenarios is about those.
 #[test]
 fn own_scenarios_get_a_table_and_a_page_of_their_own() {

@@ -337,7 +337,7 @@ impl Event {
             Self::Settings(settings) => Some(Milestone::Settings(settings)),
             Self::Load => Some(Milestone::Load),
             Self::Entered => Some(Milestone::Entered),
-            Self::Gone { end, .. } => Some(Milestone::Gone(*end)),
+            Self::Gone { step, end } => Some(Milestone::Gone { step: *step, end: *end }),
             Self::FilesDiffer { .. } | Self::FilesPassed | Self::Mission(_) => None,
             Self::Named { .. } | Self::Joined { .. } | Self::Left { .. } | Self::Disconnected { .. } => None,
             Self::Score { .. } | Self::TeamScore { .. } | Self::Died { .. } => None,
@@ -362,7 +362,12 @@ pub enum Milestone<'a> {
     /// [`Event::Entered`].
     Entered,
     /// [`Event::Gone`].
-    Gone(End),
+    Gone {
+        /// Where the client stood.
+        step: State,
+        /// Why.
+        end: End,
+    },
 }
 
 /// Why a command was not carried out. Nothing was sent.

@@ -117,7 +117,7 @@ impl Progress {
             }
             Milestone::Load => Some(("load", std::mem::take(&mut self.game))),
             Milestone::Entered => Some(("enter", others(players.saturating_sub(1)))),
-            Milestone::Gone(_) => None,
+            Milestone::Gone { .. } => None,
         }
     }
 }

@@ -49,7 +49,7 @@ fn bars(axis: &str, names: &[&str], points: Vec<(f64, f64)>, class: &str) -> Str
 }
 
 fn table(sheet: &Sheet, names: &[&str]) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th>variant</th>");
+    let mut html = String::from("<div class=\"scroll wide\"><table><thead><tr><th>variant</th>");
     let titles = sheet.rows.first().map(VariantMetrics::columns).into_iter().flatten();
     for (title, _) in titles {
         let _ = write!(html, "<th class=\"n\">{title}</th>");

@@ -194,7 +194,7 @@ fn html(rows: &[Row], hours: f64) -> String {
     page += &page::section(
         "The longest outbox so far",
         "The most ACKs that were in the client's outbox at once, up to each moment. In the original an ACK lives 5.3 seconds \
-         while there is traffic, so the longest burst decides, not the length of the session.",
+         while there is traffic, so the longest burst decides, not the length of the session. Lines of what does the same lie on each other.",
         &plot::lines(&Axes { x: "hours", y: "ACKs" }, &peaks),
         "bcnet lab growth",
     );

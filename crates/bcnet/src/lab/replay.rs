@@ -188,7 +188,7 @@ impl Replay {
     }
 
     fn table_html(&self) -> String {
-        let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th></th>");
+        let mut html = String::from("<div class=\"scroll wide\"><table><thead><tr><th></th>");
         html.extend(TITLES.iter().map(|title| format!("<th class=\"n\">{title}</th>")));
         html += "</tr></thead><tbody>";
         for (name, figures) in self.rows() {

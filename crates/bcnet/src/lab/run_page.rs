@@ -59,7 +59,7 @@ pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
 }
 
 fn totals(outcome: &Outcome) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th>node</th>");
+    let mut html = String::from("<div class=\"scroll wide\"><table><thead><tr><th>node</th>");
     for title in COLUMNS.iter().map(|column| column.title).chain(["oldest ACK, s"]) {
         let _ = write!(html, "<th class=\"n\">{title}</th>");
     }

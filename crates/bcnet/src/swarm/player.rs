@@ -254,7 +254,7 @@ impl Player {
                 self.answers.push((now + loading, Answer::Loaded));
             }
             Some(Milestone::Entered) => self.enter(ledger, now, totals),
-            Some(Milestone::Connected(_) | Milestone::Gone(_)) | None => totals.host_said += 1,
+            Some(Milestone::Connected(_) | Milestone::Gone { .. }) | None => totals.host_said += 1,
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 
 use bcnet_lab::LabEngine;
 use bcnet_lab::stock::Dump;
-use bcnet_session::client::{Client, Milestone};
+use bcnet_session::client::{Client, End, Milestone, State};
 use bcnet_session::{Manifest, Session};
 use bcnet_transport::{Time, Transmit};
 
@@ -23,6 +23,8 @@ pub(super) trait Actor {
     fn stop(&mut self, now: Time);
     /// Returns whether it is over.
     fn is_over(&self) -> bool;
+    /// Returns why it came to nothing, if it did.
+    fn failure(&self) -> Option<String>;
 
     /// Returns all its queues.
     fn dumps(&self, now: Time) -> Vec<Dump> {
@@ -66,6 +68,10 @@ impl<E: LabEngine> Actor for Host<E> {
     fn is_over(&self) -> bool {
         self.0.is_closed()
     }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A client that answers what it must and goes into the game.
@@ -73,12 +79,17 @@ pub(super) struct Guest<E: LabEngine> {
     client: Client<E>,
     files: Manifest,
     payload: Vec<u8>,
-    gone: bool,
+    has_entered: bool,
+    /// Where it stood when it was told to end.
+    stopped: Option<State>,
+    /// Where it stood when it ended, and why.
+    end: Option<(State, End)>,
 }
 
 impl<E: LabEngine> Guest<E> {
     pub(super) fn new(client: Client<E>) -> Self {
-        Self { client, files: Manifest::stand_in(), payload: Vec::new(), gone: false }
+        let (files, payload) = (Manifest::stand_in(), Vec::new());
+        Self { client, files, payload, has_entered: false, stopped: None, end: None }
     }
 }
 
@@ -101,8 +112,9 @@ impl<E: LabEngine> Actor for Guest<E> {
         match event.milestone() {
             Some(Milestone::FileCheck(_)) => drop(self.client.answer_from(&self.files, now)),
             Some(Milestone::Load) => drop(self.client.enter(now)),
-            Some(Milestone::Gone(_)) => self.gone = true,
-            Some(Milestone::Connected(_) | Milestone::Settings(_) | Milestone::Entered) | None => {}
+            Some(Milestone::Entered) => self.has_entered = true,
+            Some(Milestone::Gone { step, end }) => self.end = Some((step, end)),
+            Some(Milestone::Connected(_) | Milestone::Settings(_)) | None => {}
         }
         Some(format!("{event:?}"))
     }
@@ -122,10 +134,19 @@ impl<E: LabEngine> Actor for Guest<E> {
     }
 
     fn stop(&mut self, now: Time) {
+        self.stopped = Some(self.client.state());
         self.client.leave(now);
     }
 
     fn is_over(&self) -> bool {
-        self.gone || self.client.is_closed()
+        self.end.is_some() || self.client.is_closed()
+    }
+
+    fn failure(&self) -> Option<String> {
+        match (self.stopped, self.end) {
+            _ if self.has_entered => None,
+            (Some(step), _) => Some(format!("stopped, while {step}")),
+            (None, end) => end.map(|(step, end)| format!("{step}: {end}")),
+        }
     }
 }

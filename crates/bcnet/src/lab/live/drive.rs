@@ -103,7 +103,9 @@ impl<'a> Driver<'a> {
             }
             if actor.is_over() || stopping.is_some_and(|since| now.since(since) > MAX_GOODBYE) {
                 self.finish()?;
-                return Ok(Verdict::Clean);
+                let Some(why) = actor.failure() else { return Ok(Verdict::Clean) };
+                eprintln!("bcnet: {why}");
+                return Ok(Verdict::Findings);
             }
         }
     }
