@@ -287,7 +287,7 @@ fn unknown(beginning: &[u8], packed: Option<&Unpacking>) -> anyhow::Error {
         _ if beginning.is_empty() => anyhow!("is empty"),
         Some(packer) => anyhow!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
         None => anyhow!(
-            "is neither pcap nor pcapng nor a packet log nor a dump with offsets; hex lines are read with --hex"
+            "is neither pcap nor pcapng nor a packet log nor a dump with offsets; `bcnet inspect --hex` reads hex lines"
         ),
     }
 }
