@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::{Args, Verdict};
+use crate::{Args, VERSION, Verdict};
 
 /// The arguments of `bcnet completions`.
 #[derive(clap::Args)]
@@ -48,9 +48,14 @@ pub(crate) fn man(args: &ManArgs) -> Result<Verdict> {
     command.build();
     match &args.dir {
         Some(dir) => write_pages(command, dir)?,
-        None => clap_mangen::Man::new(command).render(&mut io::stdout())?,
+        None => page(command).render(&mut io::stdout())?,
     }
     Ok(Verdict::Clean)
+}
+
+/// Returns the page of a command, with the version at its foot.
+fn page(command: Command) -> clap_mangen::Man {
+    clap_mangen::Man::new(command).source(format!("bcnet {VERSION}"))
 }
 
 /// Writes the page of a command and of all below it.
@@ -58,7 +63,7 @@ fn write_pages(command: Command, dir: &Path) -> Result<()> {
     for inner in command.get_subcommands() {
         write_pages(inner.clone(), dir)?;
     }
-    let man = clap_mangen::Man::new(command);
+    let man = page(command);
     let path = dir.join(man.get_filename());
     let mut page = Vec::new();
     man.render(&mut page)?;
@@ -119,7 +124,7 @@ mod tests {
     fn every_command_has_a_page_that_tells_its_options() {
         each(&built(), &mut |command| {
             let mut page = Vec::new();
-            clap_mangen::Man::new(command.clone()).render(&mut page).expect("memory");
+            super::page(command.clone()).render(&mut page).expect("memory");
             let page = String::from_utf8(page).expect("text");
             let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
             for option in shown.filter_map(|argument| argument.get_long()) {
