@@ -373,13 +373,17 @@ local SUBSYSTEMS = {
 -- Fields ------------------------------------------------------------------------------------------------------------
 
 local F = {
-    sender = ProtoField.uint8("bcnet.sender", "Sender", base.DEC, { [1] = "host", [0xFF] = "no id yet" }),
+    sender = ProtoField.uint8("bcnet.sender", "Sender"),
+    sender_name = ProtoField.string("bcnet.sender.name", "Name of the sender"),
+    conversation = ProtoField.uint32("bcnet.conversation", "Conversation"),
+    player = ProtoField.string("bcnet.player", "Player"),
     count = ProtoField.uint8("bcnet.count", "Messages"),
     direction = ProtoField.string("bcnet.direction", "Direction"),
     non_stock = ProtoField.string("bcnet.non_stock", "Not stock"),
     gamespy = ProtoField.string("bcnet.gamespy", "GameSpy text"),
     gamespy_key = ProtoField.string("bcnet.gamespy.key", "Key"),
     gamespy_value = ProtoField.string("bcnet.gamespy.value", "Value"),
+    not_gamespy = ProtoField.bool("bcnet.gamespy.not_text", "Only begins like GameSpy text"),
     error = ProtoField.none("bcnet.error", "Malformed"),
     error_at = ProtoField.uint32("bcnet.error.at", "At byte"),
     error_field = ProtoField.string("bcnet.error.field", "Field"),
@@ -409,7 +413,7 @@ local F = {
     ack_flags = ProtoField.uint8("bcnet.ack.flags", "Flags", base.HEX),
     ack_channel = ProtoField.string("bcnet.ack.channel", "Channel"),
     ack_part = ProtoField.uint8("bcnet.ack.part", "Acknowledged part"),
-    ack_of = ProtoField.framenum("bcnet.ack.of", "Acknowledges what was sent in", base.NONE, frametype.ACK),
+    ack_of = ProtoField.framenum("bcnet.ack.of", "Acknowledges what was last sent in", base.NONE, frametype.ACK),
     ack_time = ProtoField.double("bcnet.ack.time", "Seconds since it was last sent"),
     ack_stale = ProtoField.bool("bcnet.ack.stale", "Nothing left to acknowledge"),
     ack_age = ProtoField.double("bcnet.ack.age", "Seconds since it was first acknowledged"),
@@ -422,6 +426,7 @@ local F = {
     resend_time = ProtoField.double("bcnet.retransmission.time", "Seconds since it was last sent"),
     reassembled = ProtoField.none("bcnet.reassembled", "Parts put together"),
     reassembled_len = ProtoField.uint32("bcnet.reassembled.len", "Size"),
+    reassembled_parts = ProtoField.uint8("bcnet.reassembled.parts", "Number of parts"),
     reassembled_frame = ProtoField.framenum("bcnet.reassembled.frame", "Part in"),
     reassembled_in = ProtoField.framenum("bcnet.reassembled.in", "Put together in"),
     game = ProtoField.none("bcnet.game", "Game payload"),
@@ -525,81 +530,81 @@ bcnet.prefs.heuristic = Pref.bool("Recognise other ports by content", true, "Loo
 
 -- Cipher (T-40 to T-45) -----------------------------------------------------------------------------------------------
 
--- All ten key bytes are XORed with the same plain bytes (T-44), so what a byte needs of the key depends on the XOR of
--- the plain bytes so far alone: 256 cases, each worked out once.
-local KEY = { ("AlbyRules!"):byte(1, -1) }
-local rounds_of = {}
+local bxor, byte, char, floor = bit.bxor, string.byte, string.char, math.floor
+local unpack = table.unpack or unpack
 
-local function rounds(mixed)
-    local known = rounds_of[mixed]
-    if known then return known end
-    local w, x, masks, steps = 0, 0, 0, {}
-    for i = 0, 4 do
-        local pair = bit.bxor(KEY[2 * i + 1], mixed) * 256 + bit.bxor(KEY[2 * i + 2], mixed)
-        w = bit.bxor(pair, w)
-        local before = x
-        x = (w * 0x015A) % 65536
-        steps[i + 1] = (before + i * 0x4E35 + x) % 65536
-        w = (w * 0x4E35 + 1) % 65536
-        masks = bit.bxor(masks, w)
+-- The XOR of two bytes a and b is XOR[256 * a + b]: a look-up is a tenth of a call.
+local XOR = {}
+for i = 0, 65535 do XOR[i] = bxor(floor(i / 256), i % 256) end
+
+-- A byte takes five steps s = s * 0x4E35 + c modulo 2^16. The second to the fifth can be had from the first one by itself,
+-- with these powers.
+local POWER = { 0x4E35 }
+for i = 2, 5 do POWER[i] = POWER[i - 1] * 0x4E35 % 65536 end
+
+-- All ten key bytes are XORed with the same plain bytes (T-44), so what a byte needs of the key depends on the XOR of
+-- the plain bytes so far alone: 256 cases. Each has what the five steps add, the masks, and what the next byte begins with.
+local ROUNDS = {}
+do
+    local key = { byte("AlbyRules!", 1, -1) }
+    for mixed = 0, 255 do
+        local w, x, masks, added, sum = 0, 0, 0, {}, 0
+        for i = 0, 4 do
+            w = bxor(bxor(key[2 * i + 1], mixed) * 256 + bxor(key[2 * i + 2], mixed), w)
+            local before = x
+            x = w * 0x015A % 65536
+            local step = before + i * 0x4E35 + x
+            if i > 0 then sum = (sum * 0x4E35 + step) % 65536 else added.first = step % 65536 end
+            added[i] = sum
+            w = (w * 0x4E35 + 1) % 65536
+            masks = bxor(masks, w)
+        end
+        ROUNDS[mixed] = { added.first, added[1], added[2], added[3], added[4], masks, (sum * 0x4E35 + x) % 65536 }
     end
-    steps.carry, steps.masks = x, masks
-    rounds_of[mixed] = steps
-    return steps
 end
 
-local function decipher(bytes)
-    local out = { bytes:sub(1, 1) }
-    local s, carry, mixed = 0, 0, 0
-    for at = 2, #bytes do
-        local r = rounds(mixed)
-        local s1 = (carry + s * 0x4E35 + r[1]) % 65536
-        local s2 = (s1 * 0x4E35 + r[2]) % 65536
-        local s3 = (s2 * 0x4E35 + r[3]) % 65536
-        local s4 = (s3 * 0x4E35 + r[4]) % 65536
-        s = (s4 * 0x4E35 + r[5]) % 65536
-        carry = r.carry
-        local a = bit.bxor(s1, s2, s3, s4, s, r.masks)
-        local plain = bit.bxor(bytes:byte(at), a % 256, math.floor(a / 256))
-        out[at] = string.char(plain)
-        mixed = bit.bxor(mixed, plain)
+-- The bytes of the datagram that is looked at, and how many there are. What is behind them is left over from others.
+local B, size = {}, 0
+
+local function load_bytes(raw)
+    size = #raw
+    for at = 1, size, 8 do
+        B[at], B[at + 1], B[at + 2], B[at + 3], B[at + 4], B[at + 5], B[at + 6], B[at + 7] = byte(raw, at, at + 7)
     end
-    return table.concat(out)
+end
+
+local function decipher(raw)
+    load_bytes(raw)
+    local P1, P2, P3, P4, P5 = POWER[1], POWER[2], POWER[3], POWER[4], POWER[5]
+    local bytes, xor, rounds, mix, mixed, s, add = B, XOR, ROUNDS, bxor, 0, 0, 0
+    for at = 2, size do
+        local r = rounds[mixed]
+        s = (s * P5 + add + r[1]) % 65536
+        local mask = xor[mix(s, s * P1 + r[2], s * P2 + r[3], s * P3 + r[4], s * P4 + r[5], r[6]) % 65536]
+        add = r[7]
+        local plain = xor[mask * 256 + bytes[at]]
+        bytes[at] = plain
+        mixed = xor[mixed * 256 + plain]
+    end
 end
 
 -- Bytes ---------------------------------------------------------------------------------------------------------------
 
--- Offsets count from 0, as in the rest of the project.
-local function u8(bytes, at) return bytes:byte(at + 1) end
-
-local function u16(bytes, at)
-    local low, high = bytes:byte(at + 1, at + 2)
-    return low + high * 256
-end
+-- Offsets count from 0, as in the rest of the project; `bytes` is a table such as B.
+local function u16(bytes, at) return bytes[at + 1] + bytes[at + 2] * 256 end
 
 local function u32(bytes, at)
-    local a, b, c, d = bytes:byte(at + 1, at + 4)
-    return a + b * 256 + c * 65536 + d * 16777216
+    return bytes[at + 1] + bytes[at + 2] * 256 + bytes[at + 3] * 65536 + bytes[at + 4] * 16777216
 end
 
-local function f32(bytes, at)
-    local number = u32(bytes, at)
-    local sign = number >= 0x80000000 and -1 or 1
-    local exponent = math.floor(number / 0x800000) % 256
-    local fraction = number % 0x800000
-    if exponent == 255 then return fraction == 0 and sign * math.huge or 0 / 0 end
-    if exponent == 0 then return sign * fraction * 2 ^ -149 end
-    return sign * (fraction + 0x800000) * 2 ^ (exponent - 150)
-end
+local function slice(bytes, at, len) return char(unpack(bytes, at + 1, at + len)) end
 
 local function utf8(code)
-    if code < 0x80 then return string.char(code) end
-    if code < 0x800 then return string.char(0xC0 + math.floor(code / 64), 0x80 + code % 64) end
-    if code < 0x10000 then
-        return string.char(0xE0 + math.floor(code / 4096), 0x80 + math.floor(code / 64) % 64, 0x80 + code % 64)
-    end
-    return string.char(0xF0 + math.floor(code / 262144), 0x80 + math.floor(code / 4096) % 64,
-        0x80 + math.floor(code / 64) % 64, 0x80 + code % 64)
+    if code < 0x80 then return char(code) end
+    if code < 0x800 then return char(0xC0 + floor(code / 64), 0x80 + code % 64) end
+    if code < 0x10000 then return char(0xE0 + floor(code / 4096), 0x80 + floor(code / 64) % 64, 0x80 + code % 64) end
+    return char(0xF0 + floor(code / 262144), 0x80 + floor(code / 4096) % 64, 0x80 + floor(code / 64) % 64,
+        0x80 + code % 64)
 end
 
 -- Wireshark's strings end at a zero byte, so control characters are shown by their pictures.
@@ -610,19 +615,19 @@ end
 
 -- Text of one byte per character.
 local function latin1(bytes)
-    return (bytes:gsub("[%c\127-\255]", function(byte) return shown(byte:byte()) end))
+    return (bytes:gsub("[%c\127-\255]", function(one) return shown(one:byte()) end))
 end
 
 -- The text that begins at `from`, and where its terminator ends; nothing if it is none (T-39).
-local function utf16(bytes, from, to)
+local function utf16(from, to)
     if (to - from) % 2 ~= 0 then return nil end
     local out, at = {}, from
     while at < to do
-        local unit = u16(bytes, at)
+        local unit = u16(B, at)
         at = at + 2
         if unit == 0 then return table.concat(out), at end
         if unit >= 0xD800 and unit < 0xDC00 and at < to then
-            local low = u16(bytes, at)
+            local low = u16(B, at)
             if low >= 0xDC00 and low < 0xE000 then
                 unit = 0x10000 + (unit - 0xD800) * 1024 + low - 0xDC00
                 at = at + 2
@@ -636,859 +641,1236 @@ end
 
 -- Reading a datagram (T-01 to T-39) -----------------------------------------------------------------------------------
 
--- Everything below gives a message, or nil and what is wrong: { at, field, reason }.
+-- The messages of the datagram that is looked at: `count` of them, a column for each thing that they have. Columns and not
+-- a table for each message, because they are used again for the next datagram. What a message does not have is false.
+local M = { kind = {}, at = {}, len = {}, word = {}, seq = {}, part = {}, total = {}, payload = {}, layout = {},
+    text = {}, tail = {} }
+local count = 0
 
-local function bad(at, field, reason) return nil, { at = at, field = field, reason = reason } end
+-- What is wrong with the datagram, or nothing: its place, its field and why; and where the message begins that has it.
+local bad = { at = 0, field = "", reason = "" }
+local broken_at
+
+local function fail(at, field, reason)
+    bad.at, bad.field, bad.reason = at, field, reason
+    return nil
+end
 
 -- The datagram ends before the message does. The first field that is not whole was cut; if all are, the last goes on.
-local function cut(bytes, at, fields)
-    local left, stop, name = #bytes - at, 0, "message"
-    for _, field in ipairs(fields) do
-        stop, name = stop + field[1], field[2]
+local function cut(at, ...)
+    local left, stop, name = size - at, 0, "message"
+    for i = 1, select("#", ...), 2 do
+        local len, field = select(i, ...)
+        stop, name = stop + len, field
         if stop > left then break end
     end
-    return bad(#bytes, name, "truncated")
+    return fail(size, name, "truncated")
 end
 
-local function read_ack(bytes, at)
-    if at + 4 > #bytes then return cut(bytes, at, { { 1, "type" }, { 2, "sequence" }, { 1, "flags" } }) end
-    local flags = u8(bytes, at + 3)
-    local message = {
-        kind = 0x01, at = at, len = 4, seq = u16(bytes, at + 1), flags = flags, spare = flags - flags % 4,
-        channel = flags % 4 >= 2 and "control" or "game",
-    }
+-- Those that follow give the size of a message and put it into the columns, or fail.
+
+local function read_ack(i, at)
+    if at + 4 > size then return cut(at, 1, "type", 2, "sequence", 1, "flags") end
+    local flags, len = B[at + 4], 4
+    M.word[i], M.seq[i], M.part[i] = flags, u16(B, at + 1), false
     if flags % 2 == 1 then
-        if at + 5 > #bytes then return bad(#bytes, "part", "truncated") end
-        message.part, message.len = u8(bytes, at + 4), 5
+        if at + 5 > size then return fail(size, "part", "truncated") end
+        M.part[i], len = B[at + 5], 5
     end
-    return message
+    return len
 end
 
-local function read_data(bytes, at)
-    if at + 3 > #bytes then return cut(bytes, at, { { 1, "type" }, { 2, "size" } }) end
-    local word = u16(bytes, at + 1)
-    local size, reliable = word % 0x2000, word >= 0x8000
-    local urgent, split = word % 0x8000 >= 0x4000, word % 0x4000 >= 0x2000
+local function read_data(i, at)
+    if at + 3 > size then return cut(at, 1, "type", 2, "size") end
+    local word = u16(B, at + 1)
+    local len, reliable, split = word % 0x2000, word >= 0x8000, word % 0x4000 >= 0x2000
     local least = 3 + (reliable and 2 or 0) + (split and 1 or 0)
-    if size < least then return bad(at + 1, "size", "bad_size") end
+    if len < least then return fail(at + 1, "size", "bad_size") end
     local index_at = at + (reliable and 5 or 3)
-    if at + size > #bytes then
-        local first = split and index_at < #bytes and u8(bytes, index_at) == 0
-        return cut(bytes, at, {
-            { 1, "type" }, { 2, "size" }, { reliable and 2 or 0, "sequence" }, { split and 1 or 0, "part" },
-            { first and 1 or 0, "total" }, { 0, "payload" },
-        })
+    if at + len > size then
+        local first = split and index_at < size and B[index_at + 1] == 0
+        return cut(at, 1, "type", 2, "size", reliable and 2 or 0, "sequence", split and 1 or 0, "part",
+            first and 1 or 0, "total", 0, "payload")
     end
-    local message = {
-        kind = 0x32, at = at, len = size, word = word, reliable = reliable, urgent = urgent, channel = "game",
-        payload_at = index_at,
-    }
-    if reliable then message.seq = u16(bytes, at + 3) end
+    M.word[i], M.seq[i], M.part[i], M.total[i] = word, reliable and u16(B, at + 3), false, false
+    local payload = index_at
     if split then
-        message.part, message.payload_at = u8(bytes, index_at), index_at + 1
-        if message.part == 0 then
-            if size < least + 1 then return bad(at + 1, "size", "bad_size") end
-            message.total, message.payload_at = u8(bytes, index_at + 1), index_at + 2
-            if message.total == 0 then return bad(index_at + 1, "total", "bad_size") end
+        local part = B[index_at + 1]
+        payload = index_at + 1
+        if part == 0 then
+            if len < least + 1 then return fail(at + 1, "size", "bad_size") end
+            local total = B[index_at + 2]
+            if total == 0 then return fail(index_at + 1, "total", "bad_size") end
+            M.total[i], payload = total, index_at + 2
         end
+        M.part[i] = part
     end
-    return message
+    M.payload[i] = payload
+    return len
 end
 
+-- Sizes and names of what control messages have.
 local CONTROL = {
-    [0x00] = { { 1, "peer" }, { 4, "address" }, { 2, "name" } },
-    [0x04] = { { 1, "reason" }, { 1, "target" }, { 0, "tail" } },
-    [0x05] = { { 1, "peer" }, { 4, "address" }, { 0, "tail" } },
-    request = { { 4, "address" }, { 4, "nonce" }, { 2, "password" } },
-    reply = { { 1, "assigned" }, { 0, "tail" } },
+    [0x00] = { 1, "peer", 4, "address", 2, "name" },
+    [0x04] = { 1, "reason", 1, "target", 0, "tail" },
+    [0x05] = { 1, "peer", 4, "address", 0, "tail" },
 }
+local REQUEST = { 4, "address", 4, "nonce", 2, "password" }
+local REPLY = { 1, "assigned", 0, "tail" }
 
 local function is_client(id) return id == UNASSIGNED or (id >= 0x02 and id <= 0x7E and id ~= GAMESPY) end
 
-local function read_control(bytes, at, kind)
-    if at + 3 > #bytes then return cut(bytes, at, { { 1, "type" }, { 2, "size" } }) end
-    local word = u16(bytes, at + 1)
-    local size = word % 0x4000
-    local layout = CONTROL[kind]
-    if not layout then
-        -- T-35
-        local reply = not is_client(u8(bytes, 0)) and size < 15
-        layout = reply and CONTROL.reply or CONTROL.request
+-- T-35
+local function control_layout(kind, len)
+    return CONTROL[kind] or (not is_client(B[1]) and len < 15 and REPLY or REQUEST)
+end
+
+local function read_control(i, at, kind)
+    if at + 3 > size then return cut(at, 1, "type", 2, "size") end
+    local word = u16(B, at + 1)
+    local len = word % 0x4000
+    local layout, least = control_layout(kind, len), 5
+    for field = 1, #layout, 2 do least = least + layout[field] end
+    if len < least then return fail(at + 1, "size", "bad_size") end
+    if at + len > size then return cut(at, 1, "type", 2, "size", 2, "sequence", unpack(layout)) end
+    M.word[i], M.seq[i], M.part[i], M.layout[i], M.text[i] = word, u16(B, at + 3), false, layout, false
+    local last, tail = layout[#layout], at + least
+    if last == "name" or last == "password" then
+        M.text[i], tail = utf16(at + least - 2, at + len)
+        if not M.text[i] then return fail(at + least - 2, last, "bad_text") end
     end
-    local least = 5
-    for _, field in ipairs(layout) do least = least + field[1] end
-    if size < least then return bad(at + 1, "size", "bad_size") end
-    if at + size > #bytes then
-        local fields = { { 1, "type" }, { 2, "size" }, { 2, "sequence" } }
-        for _, field in ipairs(layout) do fields[#fields + 1] = field end
-        return cut(bytes, at, fields)
-    end
-    local message = {
-        kind = kind, at = at, len = size, word = word, reliable = word >= 0x8000, urgent = word % 0x8000 >= 0x4000,
-        seq = u16(bytes, at + 3), channel = "control", layout = layout, places = {},
-    }
-    local here, stop = at + 5, at + size
-    for _, field in ipairs(layout) do
-        local len, name = field[1], field[2]
-        if name == "name" or name == "password" then
-            local text, after = utf16(bytes, here, stop)
-            if not text then return bad(here, name, "bad_text") end
-            message[name], len = text, after - here
+    M.tail[i] = tail
+    return len
+end
+
+local function read_message(i, at)
+    if at >= size then return fail(at, "type", "truncated") end
+    local kind = B[at + 1]
+    M.kind[i], M.at[i] = kind, at
+    if kind == 0x01 then return read_ack(i, at) end
+    if kind == 0x32 then return read_data(i, at) end
+    if kind == 0x02 then return 1 end
+    if KINDS[kind] then return read_control(i, at, kind) end
+    return fail(at, "type", "unknown_type")
+end
+
+-- Reads all messages of a deciphered datagram. Whether nothing is wrong; else what stands in front of that is read.
+local function read_datagram()
+    count, broken_at = 0, nil
+    if size < 1 then return fail(0, "sender", "truncated") end
+    if size < 2 then return fail(1, "count", "truncated") end
+    if B[2] == 0 then return fail(1, "count", "count_zero") end
+    local at = 2
+    for i = 1, B[2] do
+        local len = read_message(i, at)
+        if not len then
+            broken_at = at < size and at or nil
+            return nil
         end
-        message.places[name] = { here, len }
-        here = here + len
+        M.len[i], count = len, i
+        at = at + len
     end
-    if here < stop then message.tail = { here, stop - here } end
-    return message
+    if at < size then return fail(at, "message", "trailing") end
+    return true
 end
 
-local function read_message(bytes, at)
-    if at >= #bytes then return bad(at, "type", "truncated") end
-    local kind = u8(bytes, at)
-    if kind == 0x32 then return read_data(bytes, at) end
-    if kind == 0x01 then return read_ack(bytes, at) end
-    if kind == 0x02 then return { kind = kind, at = at, len = 1 } end
-    if KINDS[kind] then return read_control(bytes, at, kind) end
-    return bad(at, "type", "unknown_type")
+local function is_reliable(i) return M.kind[i] ~= 0x01 and M.kind[i] ~= 0x02 and M.word[i] >= 0x8000 end
+
+-- The names of what no stock sender does: a list, or nothing.
+local function odd(list, name)
+    list = list or {}
+    list[#list + 1] = name
+    return list
 end
 
--- All messages of a deciphered datagram, or nil and what is wrong.
-local function read_datagram(bytes)
-    if #bytes < 1 then return bad(0, "sender", "truncated") end
-    if #bytes < 2 then return bad(1, "count", "truncated") end
-    local count = u8(bytes, 1)
-    if count == 0 then return bad(1, "count", "count_zero") end
-    local messages, at = {}, 2
-    for i = 1, count do
-        local message, problem = read_message(bytes, at)
-        if not message then return nil, problem end
-        messages[i] = message
-        at = at + message.len
+local function oddities(i)
+    local kind, word, list = M.kind[i], M.word[i], nil
+    if M.len[i] > MAX_MESSAGE then list = odd(list, "large_message") end
+    if kind == 0x01 then
+        if word >= 4 then list = odd(list, "ack_spare_bits") end
+        if word % 4 == 3 then list = odd(list, "ack_control_part") end
+    elseif kind == 0x32 then
+        if word % 0x8000 >= 0x4000 then list = odd(list, "data_urgent") end
+        if M.part[i] and word < 0x8000 then list = odd(list, "unreliable_part") end
+    elseif kind ~= 0x02 then
+        if word < 0x8000 then list = odd(list, "control_unreliable") end
+        if word % 0x8000 < 0x4000 then list = odd(list, "control_not_urgent") end
+        if M.tail[i] < M.at[i] + M.len[i] then list = odd(list, "tail") end
     end
-    if at < #bytes then return bad(at, "message", "trailing") end
-    return messages
+    return list
 end
 
-local function oddities(message)
-    local odd = {}
-    local function when(present, name) if present then odd[#odd + 1] = name end end
-    when(message.len > MAX_MESSAGE, "large_message")
-    if message.kind == 0x01 then
-        when(message.spare ~= 0, "ack_spare_bits")
-        when(message.channel == "control" and message.part, "ack_control_part")
-    elseif message.kind == 0x32 then
-        when(message.urgent, "data_urgent")
-        when(message.part and not message.reliable, "unreliable_part")
-    elseif message.kind ~= 0x02 then
-        when(not message.reliable, "control_unreliable")
-        when(not message.urgent, "control_not_urgent")
-        when(message.tail, "tail")
-    end
-    return odd
+-- What is shown ---------------------------------------------------------------------------------------------------------
+
+-- Wireshark tells what it wants of a datagram: all fields, some that a filter or a colour rule names, or none but the columns.
+-- What is not wanted is not made, because making an item takes as long as reading a message.
+local top, wants_all, wants_some
+-- The bytes that items point to: those of the datagram as they are deciphered, or of a payload that was put together.
+local shown_bytes
+-- What was asked for this datagram: a field has the number of the datagram if it is wanted, its negative if it is not.
+local asked, datagrams = {}, 0
+
+local function wants(field)
+    if wants_all then return true end
+    local known = asked[field]
+    if known == datagrams then return true end
+    if known == -datagrams then return false end
+    local wanted = top:referenced(field)
+    asked[field] = wanted and datagrams or -datagrams
+    return wanted
+end
+
+-- The last two ranges: many fields share one, and each costs more to clear away than to make.
+local range_a, range_b = { at = -1 }, { at = -1 }
+
+local function show_bytes(bytes)
+    shown_bytes, range_a.at, range_b.at = bytes, -1, -1
+end
+
+local function begin_showing(tvb, tree)
+    datagrams = datagrams + 1
+    show_bytes(nil)
+    top = tree:add(bcnet, tvb:range())
+    wants_all = top.visible
+    wants_some = wants_all or not tostring(top):find("has item=false", 1, true)
+end
+
+local function range(at, len)
+    if range_a.at == at and range_a.len == len then return range_a.range end
+    range_a, range_b = range_b, range_a
+    if range_a.at == at and range_a.len == len then return range_a.range end
+    if not shown_bytes then show_bytes(ByteArray.new(slice(B, 0, size), true):tvb("Deciphered")) end
+    local new = shown_bytes:range(at, len)
+    range_a.at, range_a.len, range_a.range = at, len, new
+    return new
+end
+
+-- Adds a field if it is wanted. Without a value it is what the bytes are.
+local function put(node, field, at, len, value)
+    if not wants(field) then return nil end
+    if value == nil then return node:add(field, range(at, len)) end
+    return node:add(field, range(at, len), value)
+end
+
+-- Adds what no byte says.
+local function tell(node, field, value)
+    if wants(field) then node:add(field, value):set_generated() end
 end
 
 -- Game payloads -------------------------------------------------------------------------------------------------------
 
--- Takes one field after the other off a payload. `cut` holds the name of the field in which it ended, and nothing is
--- read from there on: every method then gives 0, so that layouts need not ask.
-local Reader = {}
-Reader.__index = Reader
+-- Takes one field after the other off a payload, and shows it. `ended` is the name of the field in which the payload ended,
+-- and nothing is read from there on: every reader then gives 0, so that layouts need not ask. `said` is its first text.
+local R = { bytes = B, at = 0, stop = 0, node = nil, ended = nil, said = nil, correction = false }
 
-function Reader.new(bytes) return setmetatable({ bytes = bytes, at = 1, fields = {} }, Reader) end
+local function left() return R.ended and 0 or R.stop - R.at end
 
-function Reader:left() return self.cut and 0 or #self.bytes - self.at end
-
-function Reader:take(name, len)
-    if self.cut then return nil end
-    if self.at + len > #self.bytes then
-        self.cut = name
+local function take(name, len)
+    if R.ended then return nil end
+    local at = R.at
+    if at + len > R.stop then
+        R.ended = name
         return nil
     end
-    local at = self.at
-    self.at = at + len
+    R.at = at + len
     return at
 end
 
-function Reader:add(name, at, len, value)
-    self.fields[#self.fields + 1] = { name = name, at = at, len = len, value = value }
+local function add(name, at, len, value)
+    if wants_some then put(R.node, G[name], at, len, value) end
 end
 
-function Reader:number(name, len, read)
-    local at = self:take(name, len)
+-- The fields for the bits of a packed number and for what a number stands for.
+local RAW, NAMED = {}, {}
+for name, field in pairs(G) do
+    local of, is = name:match("^(.*)_(%l+)$")
+    if is == "raw" then RAW[of] = field elseif is == "name" then NAMED[of] = field end
+end
+
+local function add_raw(name, at, len, value)
+    if wants_some then put(R.node, RAW[name], at, len, value) end
+end
+
+local function add_name(name, at, len, value)
+    if wants_some then put(R.node, NAMED[name], at, len, value) end
+end
+
+local function read_u8(name)
+    local at = take(name, 1)
     if not at then return 0 end
-    local value = read(self.bytes, at)
-    self:add(name, at, len, value)
+    local value = R.bytes[at + 1]
+    add(name, at, 1, value)
     return value
 end
 
-local function i32(bytes, at)
-    local number = u32(bytes, at)
-    return number >= 0x80000000 and number - 0x100000000 or number
+local function read_u16(name)
+    local at = take(name, 2)
+    if not at then return 0 end
+    local value = u16(R.bytes, at)
+    add(name, at, 2, value)
+    return value
+end
+
+local function read_u32(name)
+    local at = take(name, 4)
+    if not at then return 0 end
+    local value = u32(R.bytes, at)
+    add(name, at, 4, value)
+    return value
+end
+
+local function read_i32(name)
+    local at = take(name, 4)
+    if not at then return 0 end
+    local value = u32(R.bytes, at)
+    if value >= 0x80000000 then value = value - 0x100000000 end
+    add(name, at, 4, value)
+    return value
 end
 
 local function i8(bytes, at)
-    local byte = u8(bytes, at)
-    return byte >= 128 and byte - 256 or byte
+    local one = bytes[at + 1]
+    return one >= 128 and one - 256 or one
 end
 
 -- Sixteen bits: a sign, a decade, and steps in it. The game's 0.001 is that of a float.
 local MILLI = 0.0010000000474974513
 
 local function cf16(bits)
-    local decade = math.floor(bits / 4096) % 8
+    local decade = floor(bits / 4096) % 8
     local low = decade == 0 and 0 or MILLI * 10 ^ (decade - 1)
-    local size = low + (MILLI * 10 ^ decade - low) * (bits % 4096) / 4095
-    return bits >= 0x8000 and -size or size
+    local number = low + (MILLI * 10 ^ decade - low) * (bits % 4096) / 4095
+    return bits >= 0x8000 and -number or number
 end
 
-function Reader:u8(name) return self:number(name, 1, u8) end
-function Reader:u16(name) return self:number(name, 2, u16) end
-function Reader:i32(name) return self:number(name, 4, i32) end
-function Reader:id(name) return self:number(name, 4, u32) end
-
-function Reader:floats(name, count)
-    for _ = 1, count do self:number(name, 4, f32) end
+local function read_floats(name, how_many)
+    for _ = 1, how_many do
+        local at = take(name, 4)
+        if not at then return end
+        if wants_some and wants(G[name]) then R.node:add_le(G[name], range(at, 4)) end
+    end
 end
 
--- A direction in three bytes, and what follows it.
-function Reader:vector(name, len)
-    local at = self:take(name, len)
-    if not at then return nil end
-    return at, { i8(self.bytes, at) / 127, i8(self.bytes, at + 1) / 127, i8(self.bytes, at + 2) / 127 }
+-- Three bytes that give a direction, at the beginning of `len`.
+local function add_vector(name, at, len, scale)
+    if not wants_some then return end
+    for i = 0, 2 do add(name, at, len, i8(R.bytes, at + i) / 127 * scale) end
 end
 
-function Reader:scaled(name, at, len, vector, scale, raw)
-    for _, part in ipairs(vector) do self:add(name, at, len, part * scale) end
-    if raw then self:add(name .. "_raw", at, len, raw) end
-end
-
-function Reader:text(name, prefix)
-    local at = self:take(name, prefix)
+local function read_text(name, prefix)
+    local at = take(name, prefix)
     if not at then return end
-    local len = prefix == 1 and u8(self.bytes, at) or prefix == 2 and u16(self.bytes, at) or u32(self.bytes, at)
-    local from = self:take(name, len)
+    local len = prefix == 1 and R.bytes[at + 1] or prefix == 2 and u16(R.bytes, at) or u32(R.bytes, at)
+    local from = take(name, len)
     if not from then return end
-    self:add(name, at, prefix + len, latin1(self.bytes:sub(from + 1, from + len)))
-    self.said = self.said or self.fields[#self.fields].value
+    local text = latin1(slice(R.bytes, from, len))
+    add(name, at, prefix + len, text)
+    R.said = R.said or text
 end
 
-function Reader:raw(name, len)
-    local at = self:take(name, len)
-    if at then self:add(name, at, len) end
+local function read_bytes(name, len)
+    local at = take(name, len)
+    if at then add(name, at, len) end
 end
 
-function Reader:rest(name)
-    if self:left() > 0 then self:raw(name, self:left()) end
+local function read_rest(name)
+    if left() > 0 then read_bytes(name, left()) end
 end
 
 -- How each kind of field is read.
 local READ = {
-    u8 = Reader.u8, u16 = Reader.u16, i32 = Reader.i32, u32 = Reader.id, ["object id"] = Reader.id,
-    f32 = function(r, name) r:floats(name, 1) end,
-    ["3 × f32"] = function(r, name) r:floats(name, 3) end,
-    ["4 × f32"] = function(r, name) r:floats(name, 4) end,
-    ["1 byte"] = function(r, name) r:raw(name, 1) end,
-    ["7 bytes"] = function(r, name) r:raw(name, 7) end,
-    ["8 bytes"] = function(r, name) r:raw(name, 8) end,
-    rest = Reader.rest,
-    text8 = function(r, name) r:text(name, 1) end,
-    text16 = function(r, name) r:text(name, 2) end,
-    text32 = function(r, name) r:text(name, 4) end,
-    limit = Reader.u8,
-    cf16 = function(r, name)
-        local at = r:take(name, 2)
+    u8 = read_u8, u16 = read_u16, i32 = read_i32, u32 = read_u32, ["object id"] = read_u32,
+    f32 = function(name) read_floats(name, 1) end,
+    ["3 × f32"] = function(name) read_floats(name, 3) end,
+    ["4 × f32"] = function(name) read_floats(name, 4) end,
+    ["1 byte"] = function(name) read_bytes(name, 1) end,
+    ["7 bytes"] = function(name) read_bytes(name, 7) end,
+    ["8 bytes"] = function(name) read_bytes(name, 8) end,
+    rest = read_rest,
+    text8 = function(name) read_text(name, 1) end,
+    text16 = function(name) read_text(name, 2) end,
+    text32 = function(name) read_text(name, 4) end,
+    limit = read_u8,
+    cf16 = function(name)
+        local at = take(name, 2)
         if not at then return end
-        r:add(name, at, 2, cf16(u16(r.bytes, at)))
-        r:add(name .. "_raw", at, 2, u16(r.bytes, at))
+        local bits = u16(R.bytes, at)
+        add(name, at, 2, cf16(bits))
+        add_raw(name, at, 2, bits)
     end,
-    ["unit vector"] = function(r, name)
-        local at, vector = r:vector(name, 3)
-        if at then r:scaled(name, at, 3, vector, 1) end
+    ["unit vector"] = function(name)
+        local at = take(name, 3)
+        if at then add_vector(name, at, 3, 1) end
     end,
-    vector = function(r, name)
-        local at, vector = r:vector(name, 5)
+    vector = function(name)
+        local at = take(name, 5)
         if not at then return end
-        local length = u16(r.bytes, at + 3)
-        r:scaled(name, at, 5, vector, cf16(length), length)
+        local length = u16(R.bytes, at + 3)
+        add_vector(name, at, 5, cf16(length))
+        add_raw(name, at, 5, length)
     end,
-    ["scaled vector"] = function(r, name)
-        local at, vector = r:vector(name, 4)
+    ["scaled vector"] = function(name)
+        local at = take(name, 4)
         if not at then return end
-        local share = u8(r.bytes, at + 3)
-        r:scaled(name, at, 4, vector, share / 255, share)
+        local share = R.bytes[at + 4]
+        add_vector(name, at, 4, share / 255)
+        add_raw(name, at, 4, share)
     end,
 }
 
 for kind, codes in pairs(CODES) do
-    READ[kind] = function(r, name)
-        local at = r.at
-        local code = READ[codes.number](r, name)
-        if not r.cut and codes.names[code] then r:add(name .. "_name", at, r.at - at, codes.names[code]) end
+    local read, names = READ[codes.number], codes.names
+    READ[kind] = function(name)
+        local at = R.at
+        local code = read(name)
+        if not R.ended and names[code] then add_name(name, at, R.at - at, names[code]) end
         return code
     end
 end
 
 for kind, flags in pairs(FLAGS) do
-    READ[kind] = function(r, name)
-        local byte = r:u8(name)
-        if r.cut then return 0 end
+    READ[kind] = function(name)
+        local flag_byte = read_u8(name)
+        if R.ended then return 0 end
         for _, flag in ipairs(flags.names) do
-            local is_set = bit.band(byte, flag[1]) ~= 0
+            local is_set = flag_byte % (2 * flag[1]) >= flag[1]
             if flags.apart then
-                r:add(flag[2], r.at - 1, 1, is_set)
+                add(flag[2], R.at - 1, 1, is_set)
+                if flag[2] == "correction" then R.correction = is_set end
             elseif is_set then
-                r:add(name .. "_name", r.at - 1, 1, flag[2])
+                add_name(name, R.at - 1, 1, flag[2])
             end
         end
-        return byte
+        return flag_byte
     end
 end
 
 -- There only if the flags before it say so.
-function READ.correction(r, name)
-    for _, field in ipairs(r.fields) do
-        if field.name == "correction" and field.value then r:rest(name) end
+function READ.correction(name)
+    if R.correction then read_rest(name) end
+end
+
+-- What each byte about the subsystems of a species says: how many flags its weapons have, and pairs of names and types.
+local KNOWN_SUBSYSTEMS = {}
+for species, known in pairs(SUBSYSTEMS) do
+    local names, types = {}, {}
+    for name, times in known.bytes:gmatch("([%l_]+)%*?(%d*)") do
+        for _ = 1, tonumber(times) or 1 do
+            names[#names + 1], types[#types + 1] = name, subsystem_type(name)
+        end
     end
+    KNOWN_SUBSYSTEMS[species] = { weapons = known.weapons, names = names, types = types }
 end
 
 -- What the bytes from there to the end say if they are as many as the species has.
-local function read_subsystems(r, known, from)
-    if not known then return end
-    local fields, at = {}, from
-    for name, count in known.bytes:gmatch("([%l_]+)%*?(%d*)") do
-        for _ = 1, tonumber(count) or 1 do
-            if at >= #r.bytes then return end
-            local value = u8(r.bytes, at)
-            if name == "weapon_bits" and math.floor(value / 32) ~= known.weapons then return end
-            local kind = subsystem_type(name)
-            if kind == "power" then value = i8(r.bytes, at) / 100 elseif kind == "float" then value = value / 255 end
-            fields[#fields + 1] = { name = name, at = at, value = value }
-            at = at + 1
-        end
+local function show_subsystems(known, from)
+    if not wants_some or not known or R.stop - from ~= #known.names then return end
+    for i, name in ipairs(known.names) do
+        if name == "weapon_bits" and floor(R.bytes[from + i] / 32) ~= known.weapons then return end
     end
-    if at ~= #r.bytes then return end
-    for _, field in ipairs(fields) do r:add(field.name, field.at, 1, field.value) end
+    for i, name in ipairs(known.names) do
+        local at, kind = from + i - 1, known.types[i]
+        local value = R.bytes[at + 1]
+        if kind == "power" then value = i8(R.bytes, at) / 100 elseif kind == "float" then value = value / 255 end
+        add(name, at, 1, value)
+    end
 end
 
-function READ.object(r)
-    local class = READ["object class"](r, "class")
-    r:id("object")
-    if r.cut then return end
-    if class ~= 0x8008 then return r:rest("body") end
-    local species = READ.species(r, "species")
-    r:floats("position", 3)
-    r:floats("rotation", 4)
-    r:raw("unknown", 7)
-    r:text("name", 1)
-    r:text("set", 1)
-    local at = r.at
-    r:rest("subsystems")
-    if not r.cut then read_subsystems(r, SUBSYSTEMS[species], at) end
+function READ.object()
+    local class = READ["object class"]("class")
+    read_u32("object")
+    if R.ended then return end
+    if class ~= 0x8008 then return read_rest("body") end
+    local species = READ.species("species")
+    read_floats("position", 3)
+    read_floats("rotation", 4)
+    read_bytes("unknown", 7)
+    read_text("name", 1)
+    read_text("set", 1)
+    local at = R.at
+    read_rest("subsystems")
+    if not R.ended then show_subsystems(KNOWN_SUBSYSTEMS[species], at) end
 end
 
 local EVENT_EXTRA = {
-    [0x0104] = function(r) r:u8("value") end,
-    [0x0105] = function(r, event)
-        if event == 0x008000E0 then READ["phaser level"](r, "value") else r:u8("value") end
+    [0x0104] = function() read_u8("value") end,
+    [0x0105] = function(event)
+        if event == 0x008000E0 then READ["phaser level"]("value") else read_u8("value") end
     end,
-    [0x010C] = function(r) r:id("object") end,
-    [0x0866] = function(r) r:u8("peer") end,
-    [0x8124] = function(r)
-        for _ = 1, r:u8("contacts") do READ["scaled vector"](r, "contact") end
-        r:floats("force", 1)
+    [0x010C] = function() read_u32("object") end,
+    [0x0866] = function() read_u8("peer") end,
+    [0x8124] = function()
+        for _ = 1, read_u8("contacts") do READ["scaled vector"]("contact") end
+        read_floats("force", 1)
     end,
-    [0x8128] = function(r) r:raw("unknown", 8) end,
-    [0x8129] = function(r) r:i32("killer") r:floats("lifetime", 1) end,
-    [0x812A] = function(r) r:text("name", 1) r:floats("warp", 4) end,
+    [0x8128] = function() read_bytes("unknown", 8) end,
+    [0x8129] = function() read_i32("killer") read_floats("lifetime", 1) end,
+    [0x812A] = function() read_text("name", 1) read_floats("warp", 4) end,
 }
 
-function READ.event(r)
-    local class = READ["event class"](r, "class")
-    local event = READ["event number"](r, "event")
-    r:id("source")
-    r:id("related")
+function READ.event()
+    local class = READ["event class"]("class")
+    local event = READ["event number"]("event")
+    read_u32("source")
+    read_u32("related")
     local extra = EVENT_EXTRA[class]
-    if extra then extra(r, event) end
+    if extra then extra(event) end
 end
 
 -- One bit byte has all flags of a message; it stands where the first of them is.
-READ["state update"] = function(r)
-    r:id("object")
-    r:floats("time", 1)
-    local flags = READ["state flags"](r, "flags")
-    local function has(mask) return not r.cut and bit.band(flags, mask) ~= 0 end
+READ["state update"] = function()
+    read_u32("object")
+    read_floats("time", 1)
+    local flags = READ["state flags"]("flags")
+    local function has(mask) return not R.ended and flags % (2 * mask) >= mask end
     local bits, bits_at
     if has(0x01) then
-        r:floats("position", 3)
-        bits_at, bits = r.at, r:u8("bits")
-        if not r.cut then
-            local has_hash = bit.band(bits, 0x01) ~= 0
-            r:add("has_hash", bits_at, 1, has_hash)
-            if has_hash then r:u16("hash") end
+        read_floats("position", 3)
+        bits_at, bits = R.at, read_u8("bits")
+        if not R.ended then
+            local has_hash = bits % 2 == 1
+            add("has_hash", bits_at, 1, has_hash)
+            if has_hash then read_u16("hash") end
         end
     end
-    if has(0x02) then READ.vector(r, "delta") end
-    if has(0x04) then READ["unit vector"](r, "forward") end
-    if has(0x08) then READ["unit vector"](r, "up") end
-    if has(0x10) then READ.cf16(r, "speed") end
+    if has(0x02) then READ.vector("delta") end
+    if has(0x04) then READ["unit vector"]("forward") end
+    if has(0x08) then READ["unit vector"]("up") end
+    if has(0x10) then READ.cf16("speed") end
     if has(0x40) then
         local mask = 0x02
         if not bits then
-            bits_at, bits, mask = r.at, r:u8("bits"), 0x01
+            bits_at, bits, mask = R.at, read_u8("bits"), 0x01
         end
-        if not r.cut then r:add("cloaked", bits_at, 1, bit.band(bits, mask) ~= 0) end
+        if not R.ended then add("cloaked", bits_at, 1, bits % (2 * mask) >= mask) end
     end
     if has(0x20) then
-        r:u8("first_subsystem")
-        r:rest("subsystems")
+        read_u8("first_subsystem")
+        read_rest("subsystems")
     end
     if has(0x80) then
-        while r:left() > 0 do
-            r:u8("powered")
-            r:number("power", 1, function(bytes, at) return u8(bytes, at) * 1.25 / 255 end)
+        while left() > 0 do
+            read_u8("powered")
+            local at = take("power", 1)
+            if at then add("power", at, 1, R.bytes[at + 1] * 1.25 / 255) end
         end
     end
 end
 
-READ["checksum response"] = function(r)
-    if r:u8("round") == 0 then r:id("version_hash") end
-    r:id("directory_hash")
+READ["checksum response"] = function()
+    if read_u8("round") == 0 then read_u32("version_hash") end
+    read_u32("directory_hash")
     local to_come = 1
-    while to_come > 0 and not r.cut do
-        for _ = 1, r:u16("files") do
-            r:id("file_name")
-            r:id("file_hash")
-            if r.cut then break end
+    while to_come > 0 and not R.ended do
+        for _ = 1, read_u16("files") do
+            read_u32("file_name")
+            read_u32("file_hash")
+            if R.ended then break end
         end
-        local directories = r:u8("directories")
-        for _ = 1, directories do r:id("directory_name") end
+        local directories = read_u8("directories")
+        for _ = 1, directories do read_u32("directory_name") end
         to_come = to_come - 1 + directories
     end
 end
 
-READ["time limit"] = function(r, name)
-    if r:u8(name) ~= 0xFF then r:i32("end_time") end
+READ["time limit"] = function(name)
+    if read_u8(name) ~= 0xFF then read_i32("end_time") end
 end
 
-function READ.killer(r, name)
-    if r:i32(name) ~= 0 then
-        r:i32("kills")
-        r:i32("score")
+function READ.killer(name)
+    if read_i32(name) ~= 0 then
+        read_i32("kills")
+        read_i32("score")
     end
 end
 
-READ["player scores"] = function(r, name)
-    for _ = 1, r:u8(name) do
-        r:i32("player")
-        r:i32("player_score")
+READ["player scores"] = function(name)
+    for _ = 1, read_u8(name) do
+        read_i32("player")
+        read_i32("player_score")
     end
 end
 
-function READ.TorpedoTarget(r)
-    r:id("target")
-    READ["scaled vector"](r, "offset")
+function READ.TorpedoTarget()
+    read_u32("target")
+    READ["scaled vector"]("offset")
 end
 
-local function describe(bytes)
-    local r = Reader.new(bytes)
-    for _, field in ipairs(FIELDS[u8(bytes, 0)] or {}) do
+-- The readers of each message.
+local LAYOUTS = {}
+for opcode, fields in pairs(FIELDS) do
+    local layout = {}
+    for i, field in ipairs(fields) do
         local kind, optional = field[2]:gsub("%?$", "")
-        if optional == 0 or r:left() > 0 then READ[kind](r, field[1]) end
+        layout[i] = { name = field[1], read = READ[kind], optional = optional > 0 }
     end
-    if not r.cut then r:rest("rest") end
-    return r
+    LAYOUTS[opcode] = layout
+end
+local NO_LAYOUT = {}
+
+-- Reads the payload that lies from `from` to `stop` in `bytes`, and shows its fields below `node`.
+local function read_payload(node, bytes, from, stop)
+    R.node, R.bytes, R.at, R.stop, R.ended, R.said, R.correction = node, bytes, from + 1, stop, nil, nil, false
+    for _, field in ipairs(LAYOUTS[bytes[from + 1]] or NO_LAYOUT) do
+        if not field.optional or left() > 0 then field.read(field.name) end
+    end
+    if not R.ended then read_rest("rest") end
 end
 
 local function opcode_name(opcode) return OPCODES[opcode] or string.format("opcode 0x%02X", opcode) end
 
 -- Conversations: what was sent, acknowledged and put together ------------------------------------------------------------
 
--- Frames come in order once; what they showed is kept for when they are looked at again.
-local streams, notes, peers
+-- Frames come in order once; what they showed is kept for when they are looked at again. Captures have millions of messages,
+-- so that is numbers in columns: no table and no text for a message.
+
+-- Of each reliable message, by its number here: the frame that sent it first, with its opcode or 256; the frame that sent it
+-- last; how often it was sent; a hash of what it says; twice how often it was acknowledged, and 1 more if it waits for an
+-- ACK; the frame that acknowledged it first. Of a part, the frame that made its message whole.
+local SENT = {}
+-- Of each frame: when it was captured, its conversation, and where its notes begin. Of each ACK and reliable message there
+-- are two notes: 4 times the message that it is or is about, plus what it is; and the frame in which that was sent last
+-- before, with how often it was sent or acknowledged before.
+local FRAMES, NOTES, notes = {}, {}, 0
+local PLAIN, STALE, WRONG_FORM, UNKNOWN, BAD_PART = 0, 1, 2, 3, 1
+local TIMES, MAX_PLACE = 0x100000, 0x40000000
+-- Payloads that were put together, by frame and message.
+local wholes
+-- Who talks: addresses, ends (an address and a port), directions between two ends, conversations, and parts that wait.
+local addresses, ends, directions, conversations, joiner
 
 function bcnet.init()
-    streams, notes, peers = {}, {}, {}
+    SENT = { first = {}, last = {}, times = {}, hash = {}, acks = {}, acked = {}, whole = {}, count = 0 }
+    FRAMES, NOTES, notes, wholes = { time = {}, place = {} }, {}, 0, {}
+    addresses, ends, directions, conversations = { count = 0 }, { count = 0 }, { count = 0 }, {}
+    -- Sets of parts that wait, and the keys of those that were put together, with the order in which that was.
+    joiner = { open = {}, waiting = 0, done = {}, order = {}, last = 0 }
 end
 
-local function stream(key)
-    local known = streams[key]
+-- A conversation of a player with a host. It ends when the player connects anew (T-53).
+local function new_conversation(frame)
+    local talk = { number = #conversations + 1, frame = frame, client = nil, player = nil, host = nil }
+    conversations[talk.number] = talk
+    return talk
+end
+
+local function end_of(address, port)
+    local text = tostring(address)
+    local number = addresses[text]
+    if not number then
+        number = addresses.count + 1
+        addresses[text], addresses.count = number, number
+    end
+    local key = number * 65536 + port
+    local known = ends[key]
     if not known then
-        known = { sent = {}, sets = {}, open = 0 }
-        streams[key] = known
+        -- The players of a host, by their ids, and its own name.
+        known = { number = ends.count + 1, players = {}, name = nil }
+        ends[key], ends.count = known, known.number
     end
     return known
 end
 
-local function identity(channel, seq, part) return channel .. seq .. "/" .. (part or "") end
+-- What is sent from one end to the other.
+local function direction(from, to, frame)
+    local key = from.number * 0x1000000 + to.number
+    local known = directions[key]
+    if not known then
+        directions.count = directions.count + 2
+        -- What was sent, by its number: game messages, control messages, parts.
+        known = { number = directions.count, game = {}, control = {}, parts = {}, nonce = nil }
+        local back = { number = directions.count - 1, game = {}, control = {}, parts = {}, nonce = nil, back = known }
+        known.back = back
+        directions[key], directions[to.number * 0x1000000 + from.number] = known, back
+        known.talk = new_conversation(frame)
+        back.talk = known.talk
+    end
+    return known
+end
 
 -- Nothing is sent again for longer (T-64); what then has the same number is another message.
 local LONGEST_LIFE = 360
--- Parts of more messages than this are not kept at once.
-local MOST_SETS = 64
 
--- A reliable message: is it sent again, and does it complete others?
-local function follow_sent(sender, message, bytes, now, frame)
-    local key = identity(message.channel, message.seq, message.part)
-    local content = bytes:sub(message.at + 1, message.at + message.len)
-    local record = sender.sent[key]
-    if record and record.content == content and now - record.first < LONGEST_LIFE then
-        local note = { record = record, again = record.times, first = record.frame, since = now - record.last }
-        record.times, record.last = record.times + 1, now
-        return note
+local function hash(from, stop)
+    local sum = 0
+    for at = from + 1, stop do sum = (sum * 257 + B[at]) % 17592186044399 end
+    return sum
+end
+
+local function note(about, what, frame, times)
+    NOTES[notes + 1], NOTES[notes + 2] = about * 4 + what, frame * TIMES + (times < TIMES and times or TIMES - 1)
+    notes = notes + 2
+end
+
+-- A reliable message is sent, perhaps again. Gives its number here.
+local function follow_sent(way, i, frame)
+    local at, seq, part = M.at[i], M.seq[i], M.part[i]
+    local is_data = M.kind[i] == 0x32
+    local by = is_data and (part and way.parts or way.game) or way.control
+    local key = part and seq * 256 + part or seq
+    local sum, record = hash(at, at + M.len[i]), by[key]
+    local now = FRAMES.time[frame]
+    if record and SENT.hash[record] == sum and now - FRAMES.time[floor(SENT.first[record] / 512)] < LONGEST_LIFE then
+        local times, acks = SENT.times[record], SENT.acks[record]
+        note(record, PLAIN, SENT.last[record], times)
+        SENT.times[record], SENT.last[record], SENT.acks[record] = times + 1, frame, acks - acks % 2 + 1
+        return record
     end
-    record = { content = content, first = now, last = now, frame = frame, times = 1, acks = 0 }
-    if message.kind == 0x32 and (message.part or 0) == 0 and message.payload_at < message.at + message.len then
-        record.opcode = u8(bytes, message.payload_at)
-    end
-    sender.sent[key] = record
+    record = SENT.count + 1
+    local opcode = 256
+    if is_data and (part or 0) == 0 and M.payload[i] < at + M.len[i] then opcode = B[M.payload[i] + 1] end
+    SENT.count, SENT.first[record], SENT.last[record], SENT.times[record] = record, frame * 512 + opcode, frame, 1
+    SENT.hash[record], SENT.acks[record], SENT.acked[record] = sum, 1, 0
+    by[key] = record
     -- A whole message takes the place of parts with its number, and the other way round.
-    if message.part then sender.sent[identity(message.channel, message.seq)] = nil end
-    if message.part == nil then sender.sent[identity(message.channel, message.seq, 0)] = nil end
-    return { record = record }
+    if part then
+        way.game[seq] = nil
+    elseif is_data then
+        way.parts[seq * 256] = nil
+    end
+    note(record, PLAIN, frame, 0)
+    return record
 end
 
--- T-20, T-68. Gives a note with the whole payload if this part is the last one that was missing.
-local function follow_part(sender, message, bytes, frame, note)
-    local set = sender.sets[message.seq]
-    if set and set.done and not note.again then set = nil end
-    if set and set.done then
-        note.set = set
-        return
-    end
-    if not set then
-        if sender.open >= MOST_SETS then sender.sets, sender.open = {}, 0 end
-        set = { parts = {}, frames = {}, have = 0, highest = 0 }
-        sender.sets[message.seq], sender.open = set, sender.open + 1
-    end
-    local index, total = message.part, message.total or set.total
-    if (set.total and message.total and set.total ~= message.total) or (total and math.max(index, set.highest) >= total)
-    then
-        note.bad_part = true
-        return
-    end
-    set.total, set.highest = total, math.max(index, set.highest)
-    if not set.parts[index] then set.have = set.have + 1 end
-    set.parts[index] = bytes:sub(message.payload_at + 1, message.at + message.len)
-    set.frames[index] = frame
-    note.set = set
-    if set.have == set.total then
-        local whole = {}
-        for i = 0, set.total - 1 do whole[i + 1] = set.parts[i] end
-        note.whole = table.concat(whole)
-        set.done, set.parts, sender.open = frame, nil, sender.open - 1
-    end
-end
-
-local function follow_ack(receiver, message, now)
-    local record = receiver.sent[identity(message.channel, message.seq, message.part)]
+-- An ACK answers what was sent since the last one. If that is nothing, it is stale.
+local function follow_ack(way, i, frame)
+    local seq, part = M.seq[i], M.part[i]
+    local is_control = M.word[i] % 4 >= 2
+    local by = part and way.parts or is_control and way.control or way.game
+    if part and is_control then by = NO_LAYOUT end
+    local record = by[part and seq * 256 + part or seq]
     if not record then
-        local split = not message.part and receiver.sent[identity(message.channel, message.seq, 0)]
-        return { wrong_form = split and true or false, unknown = not split, record = split or nil }
+        local split = not part and not is_control and way.parts[seq * 256]
+        if split then return note(split, WRONG_FORM, SENT.last[split], 0) end
+        return note(0, UNKNOWN, 0, 0)
     end
-    local note = { record = record, since = now - record.last, stale = record.acks > 0, before = record.acks }
-    if record.acks > 0 then note.age = now - record.acked end
-    record.acks = record.acks + 1
-    record.acked = record.acked or now
-    return note
+    local acks = SENT.acks[record]
+    local waits = acks % 2
+    note(record, waits == 1 and PLAIN or STALE, SENT.last[record], (acks - waits) / 2)
+    if acks == 1 then SENT.acked[record] = frame end
+    SENT.acks[record] = acks - waits + 2
+end
+
+-- Parts of more messages than this do not wait at once, and so many that were put together are remembered, so that their
+-- repeats are not taken for others.
+local MAX_OPEN, MAX_DONE = 256, 256
+
+local function open_set(key)
+    if joiner.waiting >= MAX_OPEN then joiner.open, joiner.waiting = {}, 0 end
+    local set = { parts = {}, frames = {}, records = {}, have = 0, highest = 0, total = nil }
+    joiner.open[key], joiner.waiting = set, joiner.waiting + 1
+    return set
+end
+
+local function close_set(key)
+    joiner.open[key], joiner.waiting = nil, joiner.waiting - 1
+    joiner.last = joiner.last % MAX_DONE + 1
+    local oldest = joiner.order[joiner.last]
+    if oldest then joiner.done[oldest] = nil end
+    joiner.order[joiner.last], joiner.done[key] = key, joiner.last
+end
+
+-- T-20, T-68. Whether a part fits in with the others. If it is the last one that was missing, keeps what they make up.
+local function follow_part(way, i, frame, record)
+    local key = way.number * 65536 + M.seq[i]
+    if joiner.done[key] then return true end
+    local set = joiner.open[key] or open_set(key)
+    local index, total = M.part[i], M.total[i] or set.total
+    local highest = math.max(index, set.highest)
+    if (set.total and set.total ~= total) or (total and highest >= total) then return false end
+    set.total, set.highest = total, highest
+    if not set.parts[index] then set.have = set.have + 1 end
+    set.parts[index] = slice(B, M.payload[i], M.at[i] + M.len[i] - M.payload[i])
+    set.frames[index], set.records[index] = frame, record
+    if set.have ~= total then return true end
+    for part = 0, total - 1 do SENT.whole[set.records[part]] = frame end
+    wholes[frame] = wholes[frame] or {}
+    wholes[frame][i] = { payload = table.concat(set.parts, "", 0, total - 1), frames = set.frames, total = total }
+    close_set(key)
+    return true
+end
+
+-- Numbers begin anew.
+local function forget_parts(way)
+    local function is_of(key) return floor(key / 65536) == way.number or floor(key / 65536) == way.back.number end
+    for key in pairs(joiner.open) do
+        if is_of(key) then joiner.open[key], joiner.waiting = nil, joiner.waiting - 1 end
+    end
+    for key, place in pairs(joiner.done) do
+        if is_of(key) then joiner.done[key], joiner.order[place] = nil, false end
+    end
+end
+
+-- Whose conversation it is.
+local function meet(way, host, sender)
+    local talk = way.talk
+    talk.host = host
+    if sender == HOST or talk.client == sender then return end
+    if sender ~= UNASSIGNED then host.players[sender] = talk elseif talk.client then return end
+    talk.client = sender
+end
+
+-- T-53: another nonce is a new start.
+local function follow_request(way, i, frame)
+    forget_parts(way)
+    local nonce = u32(B, M.at[i] + 9)
+    if way.nonce == nonce then return end
+    for _, each in ipairs({ way, way.back }) do each.game, each.control, each.parts = {}, {}, {} end
+    way.nonce = nonce
+    if way.talk.frame ~= frame then
+        way.talk = new_conversation(frame)
+        way.back.talk = way.talk
+    end
+end
+
+-- A host tells the names of its players, and a player its own.
+local function follow_identity(host, i)
+    local peer, name = B[M.at[i] + 6], M.text[i]
+    if peer == HOST then host.name = name end
+    local talk = host.players[peer]
+    if talk then talk.player = name end
 end
 
 -- What the messages of a frame mean in their conversation.
-local function follow(bytes, messages, pinfo)
-    local from = tostring(pinfo.src) .. ":" .. pinfo.src_port
-    local to = tostring(pinfo.dst) .. ":" .. pinfo.dst_port
-    local there, back = from .. ">" .. to, to .. ">" .. from
-    local sender_id, now, frame = u8(bytes, 0), pinfo.rel_ts, pinfo.number
-    if sender_id ~= HOST then peers[from] = sender_id end
-    local found = { to = sender_id == HOST and peers[to] or HOST }
-    for i, message in ipairs(messages) do
-        if message.kind == 0x03 and message.layout == CONTROL.request then
-            -- T-53: another nonce is a new start.
-            local nonce = u32(bytes, message.places.nonce[1])
-            if stream(there).nonce ~= nonce then
-                streams[there], streams[back] = nil, nil
-                stream(there).nonce = nonce
+local function follow(pinfo, frame)
+    local from, to = end_of(pinfo.src, pinfo.src_port), end_of(pinfo.dst, pinfo.dst_port)
+    local way, sender, place = direction(from, to, frame), B[1], notes
+    local host = sender == HOST and from or to
+    FRAMES.time[frame] = pinfo.rel_ts
+    meet(way, host, sender)
+    for i = 1, count do
+        local kind = M.kind[i]
+        if kind == 0x01 then
+            follow_ack(way.back, i, frame)
+        elseif kind ~= 0x02 then
+            if kind == 0x03 and M.layout[i] == REQUEST then
+                follow_request(way, i, frame)
+                meet(way, host, sender)
+            elseif kind == 0x00 then
+                follow_identity(host, i)
             end
-        end
-        if message.kind == 0x01 then
-            found[i] = follow_ack(stream(back), message, now)
-            if found[i].record and not found[i].unknown and not found[i].stale and not found[i].wrong_form then
-                found[i].record.acked_in = frame
+            if M.word[i] >= 0x8000 then
+                local record = follow_sent(way, i, frame)
+                if M.part[i] and not follow_part(way, i, frame, record) then
+                    NOTES[notes - 1] = record * 4 + BAD_PART
+                end
             end
-        elseif message.reliable then
-            found[i] = follow_sent(stream(there), message, bytes, now, frame)
-            if message.part then follow_part(stream(there), message, bytes, frame, found[i]) end
         end
     end
-    return found
+    FRAMES.place[frame] = way.talk.number * MAX_PLACE + place
 end
 
 -- Showing -------------------------------------------------------------------------------------------------------------
 
--- `whole` is false for what only begins a payload.
-local function show_game(tree, tvb, from, bytes, whole)
-    local node = tree:add(F.game, tvb:range(from, #bytes))
-    if #bytes == 0 then
-        node:set_text("Game payload: empty")
+-- A payload that lies from `from` to `stop` in `bytes`. `whole` is false for what only begins one. Gives what it says.
+local function show_game(parent, bytes, from, stop, whole)
+    local node = wants_some and put(parent, F.game, from, stop - from) or parent
+    if from == stop then
+        if wants_all then node:set_text("Game payload: empty") end
         return "empty"
     end
-    local opcode = u8(bytes, 0)
+    local opcode = bytes[from + 1]
     local name = opcode_name(opcode)
-    node:set_text("Game payload: " .. name)
-    node:add(F.opcode, tvb:range(from, 1), opcode)
-    if OPCODES[opcode] then node:add(F.opcode_name, tvb:range(from, 1), name):set_generated() end
-    local described = describe(bytes)
-    for _, field in ipairs(described.fields) do
-        local range = tvb:range(from + field.at, field.len)
-        if field.value == nil then
-            node:add(G[field.name], range)
-        else
-            node:add(G[field.name], range, field.value)
+    if wants_some then
+        if wants_all then node:set_text("Game payload: " .. name) end
+        put(node, F.opcode, from, 1, opcode)
+        if OPCODES[opcode] and wants(F.opcode_name) then
+            put(node, F.opcode_name, from, 1, name):set_generated()
         end
     end
-    if described.cut then
-        node:add(F.truncated, tvb:range(from + described.at, #bytes - described.at), described.cut)
+    read_payload(node, bytes, from, stop)
+    if R.ended then
+        if wants_some then put(node, F.truncated, R.at, stop - R.at, R.ended) end
         if whole then node:add_proto_expert_info(E.truncated) end
     end
-    return described.said and name .. ' "' .. described.said .. '"' or name
+    return R.said and name .. ' "' .. R.said .. '"' or name
 end
 
-local function show_non_stock(node, odd)
-    for _, name in ipairs(odd) do
-        node:add(F.non_stock, name):set_generated()
-    end
-    if #odd > 0 then node:add_proto_expert_info(E.non_stock, "No stock sender does this: " .. table.concat(odd, ", ")) end
+local function show_non_stock(node, names)
+    if not names then return end
+    for _, name in ipairs(names) do tell(node, F.non_stock, name) end
+    node:add_proto_expert_info(E.non_stock)
 end
 
-local function show_ack(node, tvb, message, note)
-    local at = message.at
-    node:add(F.ack_seq, tvb:range(at + 1, 2), message.seq)
-    node:add(F.ack_flags, tvb:range(at + 3, 1), message.flags)
-    node:add(F.ack_channel, tvb:range(at + 3, 1), message.channel)
-    if message.part then node:add(F.ack_part, tvb:range(at + 4, 1), message.part) end
-    if not note then return "" end
-    if note.unknown then
+-- Those that follow show a message below `node`, and give what its line says behind its kind. `at_note` is where the notes
+-- on it are, or nothing.
+
+local function channel_of(i) return M.word[i] % 4 >= 2 and "control" or "game" end
+
+local function show_ack_note(node, frame, at_note)
+    local about, before = NOTES[at_note], NOTES[at_note + 1]
+    local what = about % 4
+    if what == UNKNOWN then
         node:add_proto_expert_info(E.unknown)
         return " [of?]"
     end
-    node:add(F.ack_of, note.record.frame):set_generated()
-    if note.record.opcode then node:add(F.ack_opcode, note.record.opcode):set_generated() end
-    if note.wrong_form then
+    local record, of, times = (about - what) / 4, floor(before / TIMES), floor(before % TIMES)
+    if wants_some then
+        tell(node, F.ack_of, of)
+        local opcode = SENT.first[record] % 512
+        if opcode < 256 then tell(node, F.ack_opcode, floor(opcode)) end
+    end
+    if what == WRONG_FORM then
         node:add_proto_expert_info(E.wrong_form)
         return " [no part]"
     end
-    node:add(F.ack_time, note.since):set_generated()
-    if not note.stale then return "" end
-    node:add(F.ack_stale, true):set_generated()
-    node:add(F.ack_age, note.age):set_generated()
-    node:add(F.ack_repeat, note.before):set_generated()
-    local of = note.record.opcode and opcode_name(note.record.opcode) or "message"
-    node:add_proto_expert_info(E.stale,
-        string.format("Stale ACK: %s was acknowledged %.3f s ago, %d times before", of, note.age, note.before))
+    if wants_some then
+        local time = FRAMES.time[frame]
+        tell(node, F.ack_time, time - FRAMES.time[of])
+        if times > 0 then
+            tell(node, F.ack_age, time - FRAMES.time[SENT.acked[record]])
+            tell(node, F.ack_repeat, times)
+        end
+    end
+    if what ~= STALE then return "" end
+    if wants_some then tell(node, F.ack_stale, true) end
+    node:add_proto_expert_info(E.stale)
     return " [stale]"
 end
 
-local function show_header(node, tvb, message)
-    local at = message.at
-    node:add(F.word, tvb:range(at + 1, 2), message.word)
-    node:add(F.reliable, tvb:range(at + 1, 2), message.reliable)
-    node:add(F.urgent, tvb:range(at + 1, 2), message.urgent)
-    if message.seq then node:add(F.seq, tvb:range(at + 3, 2), message.seq) end
+local function show_ack(node, i, frame, at_note)
+    if wants_some then
+        local at = M.at[i]
+        put(node, F.ack_seq, at + 1, 2, M.seq[i])
+        put(node, F.ack_flags, at + 3, 1, M.word[i])
+        put(node, F.ack_channel, at + 3, 1, channel_of(i))
+        if M.part[i] then put(node, F.ack_part, at + 4, 1, M.part[i]) end
+    end
+    local marks = at_note and show_ack_note(node, frame, at_note) or ""
+    return " " .. channel_of(i) .. " " .. M.seq[i] .. (M.part[i] and "/" .. M.part[i] or "") .. marks
+end
+
+local function show_word(node, at, word)
+    put(node, F.word, at + 1, 2, word)
+    put(node, F.reliable, at + 1, 2, word >= 0x8000)
+    put(node, F.urgent, at + 1, 2, word % 0x8000 >= 0x4000)
 end
 
 -- So often nothing is sent that the other side reads.
 local MANY_RESENDS = 5
 
-local function show_sent(node, message, note)
-    if not note then return "" end
-    if note.record.acked_in then node:add(F.acked_in, note.record.acked_in):set_generated() end
-    if not note.again then return "" end
-    node:add(F.retransmission, note.first):set_generated()
-    node:add(F.resend, note.again):set_generated()
-    node:add(F.resend_time, note.since):set_generated()
-    node:add_proto_expert_info(note.again < MANY_RESENDS and E.retransmission or E.stuck)
+local function show_sent_note(node, frame, at_note)
+    if not at_note then return "" end
+    local about, before = NOTES[at_note], NOTES[at_note + 1]
+    local record, times = floor(about / 4), floor(before % TIMES)
+    if wants_some and SENT.acked[record] > 0 then tell(node, F.acked_in, SENT.acked[record]) end
+    if times == 0 then return "" end
+    if wants_some then
+        tell(node, F.retransmission, floor(SENT.first[record] / 512))
+        tell(node, F.resend, times)
+        tell(node, F.resend_time, FRAMES.time[frame] - FRAMES.time[floor(before / TIMES)])
+    end
+    node:add_proto_expert_info(times < MANY_RESENDS and E.retransmission or E.stuck)
     return " [again]"
 end
 
-local function show_parts(node, message, note)
-    if note.bad_part then node:add_proto_expert_info(E.bad_part) end
-    local set = note.set
-    if not set then return end
-    if note.whole then
-        local tvb = ByteArray.new(note.whole, true):tvb("Parts put together")
-        local whole = node:add(F.reassembled, tvb:range())
-        whole:add(F.reassembled_len, tvb:range(), #note.whole)
-        whole:add(F.payload, tvb:range())
-        for i = 0, set.total - 1 do whole:add(F.reassembled_frame, set.frames[i]):set_generated() end
-        return show_game(whole, tvb, 0, note.whole, true)
+-- The bytes of a payload that was put together.
+local W = {}
+
+local function show_whole(node, whole)
+    local payload, len = whole.payload, #whole.payload
+    for at = 1, len, 8 do
+        W[at], W[at + 1], W[at + 2], W[at + 3], W[at + 4], W[at + 5], W[at + 6], W[at + 7] = byte(payload, at, at + 7)
     end
-    if set.done then node:add(F.reassembled_in, set.done):set_generated() end
+    if not wants_some then return show_game(node, W, 0, len, true) end
+    local datagram = shown_bytes
+    show_bytes(ByteArray.new(payload, true):tvb("Parts put together"))
+    local below = put(node, F.reassembled, 0, len) or node
+    put(below, F.reassembled_len, 0, len, len)
+    put(below, F.reassembled_parts, 0, len, whole.total)
+    put(below, F.payload, 0, len)
+    for part = 0, whole.total - 1 do tell(below, F.reassembled_frame, whole.frames[part]) end
+    local said = show_game(below, W, 0, len, true)
+    show_bytes(datagram)
+    return said
 end
 
-local function show_data(node, tvb, bytes, message, note)
-    show_header(node, tvb, message)
-    local index_at = message.at + (message.reliable and 5 or 3)
-    if message.part then node:add(F.part, tvb:range(index_at, 1), message.part) end
-    if message.total then node:add(F.total, tvb:range(index_at + 1, 1), message.total) end
-    local from, stop = message.payload_at, message.at + message.len
-    node:add(F.payload, tvb:range(from, stop - from))
-    local again = show_sent(node, message, note)
+local function show_part(node, i, frame, at_note)
     local said
-    if not message.part then
-        said = show_game(node, tvb, from, bytes:sub(from + 1, stop), true)
-    else
-        if message.part == 0 then show_game(node, tvb, from, bytes:sub(from + 1, stop), false) end
-        said = note and show_parts(node, message, note)
-        local of = message.total and "/" .. message.total or ""
-        said = "part " .. message.part .. of .. (said and " " .. said or "")
-    end
-    return again .. " " .. said
-end
-
-local function show_control(node, tvb, bytes, message, note)
-    show_header(node, tvb, message)
-    local again, text = show_sent(node, message, note), {}
-    for _, field in ipairs(message.layout) do
-        local name, place = field[2], message.places[field[2]]
-        if name ~= "tail" then
-            local range = tvb:range(place[1], place[2])
-            if name == "nonce" then
-                node:add_le(F.nonce, range)
-            elseif name == "name" or name == "password" then
-                node:add(F[name], range, message[name])
-                text[#text + 1] = '"' .. message[name] .. '"'
-            elseif name == "address" then
-                node:add(F.address, range)
-            elseif name == "reason" then
-                local code = u8(bytes, place[1])
-                code = code >= 128 and code - 256 or code
-                node:add(F.reason_code, range, code)
-                node:add(F.reason, range, BOOT_REASONS[code] or "unknown")
-                text[#text + 1] = BOOT_REASONS[code] or "reason " .. code
-                node:add_proto_expert_info(E.boot)
-            else
-                node:add(F[name], range)
-                text[#text + 1] = tostring(u8(bytes, place[1]))
-            end
+    if at_note then
+        local about = NOTES[at_note]
+        if about % 4 == BAD_PART then node:add_proto_expert_info(E.bad_part) end
+        local whole = wholes[frame] and wholes[frame][i]
+        if whole then
+            said = show_whole(node, whole)
+        else
+            local done = SENT.whole[floor(about / 4)]
+            if done then tell(node, F.reassembled_in, done) end
         end
     end
-    if message.tail then node:add(F.tail, tvb:range(message.tail[1], message.tail[2])) end
-    return again .. " " .. table.concat(text, " ")
+    local of = M.total[i] and "/" .. M.total[i] or ""
+    return "part " .. M.part[i] .. of .. (said and " " .. said or "")
+end
+
+local function show_data(node, i, frame, at_note)
+    local at, from, seq = M.at[i], M.payload[i], M.seq[i]
+    local stop = at + M.len[i]
+    if wants_some then
+        show_word(node, at, M.word[i])
+        if seq then put(node, F.seq, at + 3, 2, seq) end
+        local index_at = at + (seq and 5 or 3)
+        if M.part[i] then put(node, F.part, index_at, 1, M.part[i]) end
+        if M.total[i] then put(node, F.total, index_at + 1, 1, M.total[i]) end
+        put(node, F.payload, from, stop - from)
+    end
+    local head = (seq and " " .. seq or "") .. show_sent_note(node, frame, at_note) .. " "
+    if not M.part[i] then return head .. show_game(node, B, from, stop, true) end
+    if M.part[i] == 0 and wants_some then show_game(node, B, from, stop, false) end
+    return head .. show_part(node, i, frame, at_note)
+end
+
+-- Shows the fields of a control message that end in front of `stop`, and gives what they say.
+local function show_control_fields(node, layout, at, stop, text, text_stop)
+    local said = ""
+    for field = 1, #layout, 2 do
+        local len, name = layout[field], layout[field + 1]
+        local is_text = name == "name" or name == "password"
+        if is_text then len = (text_stop or at) - at end
+        if at + len > stop or (is_text and not text) then break end
+        if is_text then
+            put(node, F[name], at, len, text)
+            said = said .. ' "' .. text .. '"'
+        elseif name == "nonce" then
+            if wants(F.nonce) then node:add_le(F.nonce, range(at, len)) end
+        elseif name == "address" then
+            put(node, F.address, at, len)
+        elseif name == "reason" then
+            local code = i8(B, at)
+            put(node, F.reason_code, at, len, code)
+            put(node, F.reason, at, len, BOOT_REASONS[code] or "unknown")
+            said = said .. " " .. (BOOT_REASONS[code] or "reason " .. code)
+            node:add_proto_expert_info(E.boot)
+        elseif name ~= "tail" then
+            put(node, F[name], at, len, B[at + 1])
+            said = said .. " " .. B[at + 1]
+        end
+        at = at + len
+    end
+    return said
+end
+
+local function show_control(node, i, frame, at_note)
+    local at, layout, tail = M.at[i], M.layout[i], M.tail[i]
+    local stop = at + M.len[i]
+    show_word(node, at, M.word[i])
+    put(node, F.seq, at + 3, 2, M.seq[i])
+    local form = layout == REPLY and " reply" or layout == REQUEST and " request" or ""
+    local again = show_sent_note(node, frame, at_note)
+    local said = show_control_fields(node, layout, at + 5, stop, M.text[i], tail)
+    if tail < stop then put(node, F.tail, tail, stop - tail) end
+    return form .. again .. said
+end
+
+local SHOW = { [0x01] = show_ack, [0x02] = function() return "" end, [0x32] = show_data }
+
+local function show_kind(node, at, len)
+    local kind = B[at + 1]
+    put(node, F.type, at, 1, kind)
+    if KINDS[kind] and wants(F.kind) then put(node, F.kind, at, 1, KINDS[kind]):set_generated() end
+    put(node, F.len, at, len, len)
 end
 
 -- Shows a message and gives its line.
-local function show_message(tree, tvb, bytes, message, note)
-    local node = tree:add(F.message, tvb:range(message.at, message.len))
-    local kind = KINDS[message.kind]
-    node:add(F.type, tvb:range(message.at, 1), message.kind)
-    node:add(F.kind, tvb:range(message.at, 1), kind):set_generated()
-    node:add(F.len, tvb:range(message.at, message.len), message.len)
-    local line
-    if message.kind == 0x01 then
-        local part = message.part and "/" .. message.part or ""
-        line = "ack " .. message.channel .. " " .. message.seq .. part .. show_ack(node, tvb, message, note)
-    elseif message.kind == 0x02 then
-        line = kind
-    elseif message.kind == 0x32 then
-        local rest = show_data(node, tvb, bytes, message, note)
-        line = (message.seq and "data " .. message.seq or "data") .. rest
-    else
-        local form = ""
-        if message.kind == 0x03 then form = message.layout == CONTROL.reply and " reply" or " request" end
-        line = kind .. form .. show_control(node, tvb, bytes, message, note)
+local function show_message(i, frame, at_note)
+    local node, kind = top, M.kind[i]
+    if wants_some then
+        node = put(top, F.message, M.at[i], M.len[i]) or top
+        show_kind(node, M.at[i], M.len[i])
     end
-    show_non_stock(node, oddities(message))
-    node:set_text(line:sub(1, 1):upper() .. line:sub(2))
+    local line = KINDS[kind] .. (SHOW[kind] or show_control)(node, i, frame, at_note)
+    show_non_stock(node, oddities(i))
+    if wants_all then node:set_text(line:sub(1, 1):upper() .. line:sub(2)) end
     return line
 end
 
-local MOST_LINES = 12
-
-local function info(id, found, lines)
-    local function name(peer) return peer == UNASSIGNED and "new" or tostring(peer or "?") end
-    local more = #lines > MOST_LINES and string.format(" · +%d", #lines - MOST_LINES) or ""
-    local shown_lines = table.concat(lines, " · ", 1, math.min(#lines, MOST_LINES))
-    return name(id) .. "→" .. name(found.to) .. " " .. shown_lines .. more
+-- The message that cannot be read: its fields as far as they are there.
+local function show_broken_data(node, at, word)
+    local stop = math.min(size, at + word % 0x2000)
+    local here = at + 3
+    if word >= 0x8000 then
+        if here + 2 > stop then return end
+        put(node, F.seq, here, 2, u16(B, here))
+        here = here + 2
+    end
+    if word % 0x4000 >= 0x2000 then
+        if here >= stop then return end
+        local part = B[here + 1]
+        put(node, F.part, here, 1, part)
+        here = here + 1
+        if part == 0 then
+            if here >= stop then return end
+            put(node, F.total, here, 1, B[here + 1])
+            here = here + 1
+        end
+        if part > 0 then return put(node, F.payload, here, stop - here) end
+    end
+    if here >= stop then return end
+    put(node, F.payload, here, stop - here)
+    show_game(node, B, here, stop, false)
 end
 
-local function show_gamespy(tvb, pinfo, tree, bytes)
-    local text = latin1(bytes)
-    local node = tree:add(bcnet, tvb:range())
-    local item = node:add(F.gamespy, tvb:range(), text)
+local function show_broken(at)
+    if not wants_some then return end
+    local node, kind = put(top, F.message, at, size - at) or top, B[at + 1]
+    put(node, F.type, at, 1, kind)
+    if KINDS[kind] and wants(F.kind) then put(node, F.kind, at, 1, KINDS[kind]):set_generated() end
+    if wants_all then node:set_text("Malformed " .. (KINDS[kind] or "message")) end
+    if not KINDS[kind] or at + 3 > size then return end
+    if kind == 0x01 then
+        put(node, F.ack_seq, at + 1, 2, u16(B, at + 1))
+        if at + 4 <= size then
+            put(node, F.ack_flags, at + 3, 1, B[at + 4])
+            put(node, F.ack_channel, at + 3, 1, B[at + 4] % 4 >= 2 and "control" or "game")
+        end
+        return
+    end
+    local word = u16(B, at + 1)
+    show_word(node, at, word)
+    if kind == 0x32 then return show_broken_data(node, at, word) end
+    local stop = math.min(size, at + word % 0x4000)
+    if at + 5 > stop then return end
+    put(node, F.seq, at + 3, 2, u16(B, at + 3))
+    show_control_fields(node, control_layout(kind, word % 0x4000), at + 5, stop)
+end
+
+local function show_gamespy(tvb, pinfo, raw)
+    local text = latin1(raw)
+    local item = top:add(F.gamespy, tvb:range(), text)
     local at = 1
-    for key, value in bytes:gmatch("\\([^\\]*)\\([^\\]*)") do
+    for key, value in raw:gmatch("\\([^\\]*)\\([^\\]*)") do
         item:add(F.gamespy_key, tvb:range(at, #key), latin1(key))
-        item:add(F.gamespy_value, tvb:range(math.min(at + #key + 1, #bytes), #value), latin1(value))
+        item:add(F.gamespy_value, tvb:range(math.min(at + #key + 1, #raw), #value), latin1(value))
         at = at + #key + #value + 2
     end
+    -- A key follows the first backslash, and nothing moves the cursor.
+    local is_text = not raw:find("[%z\1-\31\127]") and (raw:find("^\\[%w_]+\\") or raw:find("^\\[%w_][%w_][%w_][%w_]+$"))
+    if not is_text then item:add(F.not_gamespy, true):set_generated() end
     pinfo.cols.info = "GameSpy " .. text
 end
 
-local function show_malformed(node, plain, pinfo, problem)
-    local at = math.min(problem.at, plain:len())
-    local item = node:add(F.error, plain:range(at, plain:len() - at))
-    item:add(F.error_at, plain:range(at, 0), problem.at)
-    item:add(F.error_field, plain:range(at, 0), problem.field)
-    item:add(F.error_reason, plain:range(at, 0), problem.reason)
-    local text = string.format("%s: %s at byte %d", problem.reason, problem.field, problem.at)
-    item:add_proto_expert_info(E.malformed, "Malformed datagram: " .. text)
-    pinfo.cols.info = "malformed: " .. text
+local function show_malformed()
+    local text = string.format("malformed: %s: %s at byte %d", bad.reason, bad.field, bad.at)
+    if broken_at then show_broken(broken_at) end
+    local item = top
+    if wants_some then
+        local at = math.min(bad.at, size)
+        item = put(top, F.error, at, size - at) or top
+        put(item, F.error_at, at, 0, bad.at)
+        put(item, F.error_field, at, 0, bad.field)
+        put(item, F.error_reason, at, 0, bad.reason)
+    end
+    item:add_proto_expert_info(E.malformed)
+    return text
 end
 
-local function show_datagram(tvb, pinfo, tree, bytes, messages, problem)
-    local node = tree:add(bcnet, tvb:range())
-    local plain = ByteArray.new(bytes, true):tvb("Deciphered")
-    if not messages then return show_malformed(node, plain, pinfo, problem) end
-    local id = u8(bytes, 0)
-    node:add(F.sender, plain:range(0, 1), id)
-    node:add(F.count, plain:range(1, 1), #messages)
-    node:add(F.direction, plain:range(0, 1), id == HOST and "S" or "C"):set_generated()
-    local odd = {}
-    if id ~= HOST and not is_client(id) then odd[#odd + 1] = "sender" end
-    if #bytes > MAX_DATAGRAM then odd[#odd + 1] = "large_datagram" end
-    show_non_stock(node, odd)
-    if not pinfo.visited then notes[pinfo.number] = follow(bytes, messages, pinfo) end
-    local found, lines = notes[pinfo.number] or {}, {}
-    for i, message in ipairs(messages) do
-        lines[i] = show_message(node, plain, bytes, message, found[i])
+-- Messages that have a place in the Info column.
+local MAX_LINES = 12
+
+local function name_of(peer, name)
+    local id = peer == UNASSIGNED and "new" or tostring(peer or "?")
+    return name and name ~= "" and id .. ' "' .. name .. '"' or id
+end
+
+local function show_conversation(talk)
+    if not talk then return end
+    tell(top, F.conversation, talk.number)
+    if talk.player then tell(top, F.player, talk.player) end
+end
+
+local function show_head(talk, id)
+    if not wants_some or size < 1 then return end
+    local name = talk and (id == HOST and talk.host.name or id ~= HOST and talk.player)
+    local sender = put(top, F.sender, 0, 1, id)
+    if sender and wants_all then
+        sender:append_text(name and ' "' .. name .. '"' or id == HOST and " (host)" or id == UNASSIGNED and " (no id yet)" or "")
     end
-    pinfo.cols.info = info(id, found, lines)
+    if name then tell(top, F.sender_name, name) end
+    if wants(F.direction) then put(top, F.direction, 0, 1, id == HOST and "S" or "C"):set_generated() end
+    if size > 1 then put(top, F.count, 1, 1, B[2]) end
+    show_conversation(talk)
+end
+
+-- Shows what was read of a datagram; `is_whole` if that is all of it.
+local function show_datagram(pinfo, is_whole)
+    local frame, id = pinfo.number, size > 0 and B[1] or 0
+    if is_whole and not pinfo.visited then follow(pinfo, frame) end
+    local place = is_whole and FRAMES.place[frame]
+    local talk = place and conversations[floor(place / MAX_PLACE)]
+    local at_note = place and place % MAX_PLACE + 1
+    show_head(talk, id)
+    if is_whole and ((id ~= HOST and not is_client(id)) or size > MAX_DATAGRAM) then
+        local names = {}
+        if id ~= HOST and not is_client(id) then names[1] = "sender" end
+        if size > MAX_DATAGRAM then names[#names + 1] = "large_datagram" end
+        show_non_stock(top, names)
+    end
+    local lines = {}
+    for i = 1, count do
+        local noted = at_note and (M.kind[i] == 0x01 or is_reliable(i))
+        lines[i] = show_message(i, frame, noted and at_note)
+        if noted then at_note = at_note + 2 end
+    end
+    local more = count > MAX_LINES and string.format(" · +%d", count - MAX_LINES) or ""
+    local text = table.concat(lines, " · ", 1, math.min(count, MAX_LINES)) .. more
+    if not is_whole then
+        local why = show_malformed()
+        pinfo.cols.info = count > 0 and text .. " · " .. why or why
+        return
+    end
+    local client = talk and name_of(talk.client, talk.player) or "?"
+    local host = name_of(HOST, talk and talk.host.name)
+    if id == HOST then
+        pinfo.cols.info = host .. "→" .. client .. " " .. text
+    else
+        pinfo.cols.info = name_of(id, talk and talk.player) .. "→" .. host .. " " .. text
+    end
 end
 
 -- Entry points --------------------------------------------------------------------------------------------------------
 
+local function read(raw)
+    decipher(raw)
+    return read_datagram()
+end
+
+local function dissect(tvb, pinfo, tree, raw, is_whole)
+    pinfo.cols.protocol = "BC"
+    begin_showing(tvb, tree)
+    if byte(raw, 1) == GAMESPY then
+        count = 0
+        show_gamespy(tvb, pinfo, raw)
+    else
+        show_datagram(pinfo, is_whole)
+    end
+    return #raw
+end
+
 function bcnet.dissector(tvb, pinfo, tree)
     if tvb:len() == 0 then return 0 end
-    pinfo.cols.protocol = "BC"
-    local bytes = tvb:raw()
-    if u8(bytes, 0) == GAMESPY then
-        show_gamespy(tvb, pinfo, tree, bytes)
-    else
-        bytes = decipher(bytes)
-        show_datagram(tvb, pinfo, tree, bytes, read_datagram(bytes))
-    end
-    return tvb:len()
+    local raw = tvb:raw()
+    return dissect(tvb, pinfo, tree, raw, byte(raw, 1) ~= GAMESPY and read(raw))
 end
 
 -- Other games speak GameSpy too; what asks and what answers for this one is known.
 local GAMESPY_WORDS = { "\\gamename\\bcommander", "^\\status\\", "^\\basic\\", "^\\info\\", "^\\rules\\", "^\\players\\",
     "^\\packets\\", "^\\echo\\", "^\\secure\\", "^\\heartbeat\\" }
 
-local function is_ours(bytes)
-    if u8(bytes, 0) == GAMESPY then
+local function is_ours(raw)
+    local first = byte(raw, 1)
+    if first == GAMESPY then
         for _, word in ipairs(GAMESPY_WORDS) do
-            if bytes:find(word) then return true end
+            if raw:find(word) then return true end
         end
         return false
     end
-    local sender = u8(bytes, 0)
-    if sender ~= HOST and not is_client(sender) then return false end
-    return read_datagram(decipher(bytes)) ~= nil
+    return (first == HOST or is_client(first)) and read(raw)
 end
 
 local function heuristic(tvb, pinfo, tree)
     if not bcnet.prefs.heuristic or tvb:len() < 3 or tvb:len() ~= tvb:reported_len() then return false end
-    if not is_ours(tvb:raw()) then return false end
-    bcnet.dissector(tvb, pinfo, tree)
+    local raw = tvb:raw()
+    if not is_ours(raw) then return false end
+    dissect(tvb, pinfo, tree, raw, true)
     pinfo.conversation = bcnet
     return true
 end
