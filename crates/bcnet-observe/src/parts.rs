@@ -41,6 +41,12 @@ impl Parts {
         self.parts.values().map(Vec::len).sum()
     }
 
+    /// Returns whether a part does not fit in with those that are there (T-68).
+    fn contradicts(&self, total: Option<u8>, index: u8) -> bool {
+        let highest = self.parts.last_key_value().map_or(index, |(highest, _)| index.max(*highest));
+        self.total.is_some_and(|known| total != Some(known)) || total.is_some_and(|total| highest >= total)
+    }
+
     fn is_whole(&self) -> bool {
         self.total.is_some_and(|total| (0..total).all(|index| self.parts.contains_key(&index)))
     }
@@ -66,7 +72,11 @@ impl PartJoiner {
             self.order.push_back(key);
         }
         let parts = self.open.entry(key).or_default();
-        parts.total = part.total().map(core::num::NonZeroU8::get).or(parts.total);
+        let total = part.total().map(core::num::NonZeroU8::get).or(parts.total);
+        if parts.contradicts(total, part.index()) {
+            return None;
+        }
+        parts.total = total;
         if let Some(old) = parts.parts.insert(part.index(), data.payload.to_vec()) {
             self.bytes -= old.len();
         }
@@ -80,9 +90,8 @@ impl PartJoiner {
             self.done.pop_front();
         }
         self.done.push_back(key);
-        let total = total?;
-        let payload = parts.into_iter().filter(|(index, _)| *index < total).flat_map(|(_, bytes)| bytes);
-        Some(Joined { seq, parts: total, payload: payload.collect() })
+        let payload = parts.into_values().flatten().collect();
+        Some(Joined { seq, parts: total?, payload })
     }
 
     /// A connection begins anew: its numbers do.
@@ -142,6 +151,21 @@ mod tests {
         assert_eq!(add(&mut joiner, second), [whole]);
         assert_eq!(add(&mut joiner, second), [], "nor does a repeat of what was joined");
         assert_eq!((joiner.open.len(), joiner.order.len(), joiner.bytes), (0, 0, 0));
+    }
+
+    /// T-68
+    #[test]
+    fn a_part_that_contradicts_the_others_changes_nothing() {
+        let first: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 0, 2, 7];
+        let other_total: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 0, 3, 8];
+        let too_high: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 2, 9];
+        let second: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 1, 10];
+        let mut joiner = PartJoiner::default();
+        for part in [first, other_total, too_high] {
+            assert_eq!(add(&mut joiner, part), []);
+        }
+        assert_eq!(joiner.bytes, 1);
+        assert_eq!(add(&mut joiner, second), [Joined { seq: Seq(5), parts: 2, payload: [7, 10].into() }]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) struct Comparison {
     pub(crate) values: usize,
     /// How often the dissector told what only a conversation shows.
     pub(crate) context: BTreeMap<&'static str, usize>,
+    /// How many payloads were put together of parts.
+    pub(crate) joined: usize,
     filled: BTreeSet<String>,
     empty: BTreeSet<String>,
 }
@@ -22,8 +24,7 @@ impl Comparison {
     /// Compares one packet of a capture, its place in the file included, with all layers that tshark shows of it.
     pub(crate) fn packet(&mut self, line: &Value, layers: &Value) -> Result<(), String> {
         let mut datagram = object(line)?.clone();
-        // What parts make up together is no field of the datagram there; a test of its own holds that they are joined.
-        datagram.shift_remove("joined");
+        let joined = datagram.shift_remove("joined").unwrap_or(Value::Array(vec![]));
         for (key, shown) in place(layers) {
             let told = datagram.shift_remove(key).unwrap_or(Value::Null);
             self.values += usize::from(!told.is_null());
@@ -31,12 +32,61 @@ impl Comparison {
                 return Err(format!("{key} is {shown}, not {told}"));
             }
         }
-        self.datagram(&Value::Object(datagram), layers.get("bcnet").unwrap_or(&Value::Null))
+        let layer = layers.get("bcnet").unwrap_or(&Value::Null);
+        self.joined(&joined, layer)?;
+        self.datagram(&Value::Object(datagram), layer)
+    }
+
+    /// What the parts of a datagram complete stands at its end there, and here below the part that completes it.
+    fn joined(&mut self, joined: &Value, layer: &Value) -> Result<(), String> {
+        let joined = joined.as_array().ok_or("joined is no list")?;
+        let nodes: Vec<&Value> = all(layer, "bcnet.message")
+            .into_iter()
+            .filter(|message| message.get("bcnet.reassembled").is_some())
+            .collect();
+        if nodes.len() != joined.len() {
+            return Err(format!("{} payloads were put together, not {}", nodes.len(), joined.len()));
+        }
+        for (joined, message) in joined.iter().zip(nodes) {
+            let node = &message["bcnet.reassembled"];
+            let mut known = strings(&["bcnet.reassembled.frame", "_ws.expert"]);
+            for (key, value) in object(joined)? {
+                let field = match key.as_str() {
+                    "seq" => {
+                        self.field("bcnet.seq", value, message)?;
+                        continue;
+                    }
+                    "game" => {
+                        self.game(value, &node["bcnet.game"])?;
+                        "bcnet.game".to_owned()
+                    }
+                    "payload" => {
+                        self.field("bcnet.payload", value, node)?;
+                        "bcnet.payload".to_owned()
+                    }
+                    _ => {
+                        let field = format!("bcnet.reassembled.{key}");
+                        self.field(&field, value, node)?;
+                        field
+                    }
+                };
+                known.push(field);
+            }
+            explained(node, &known)?;
+            if all(node, "bcnet.reassembled.frame").len() as u64
+                != joined["parts"].as_u64().unwrap_or_default()
+            {
+                return Err(format!("{node} does not name a frame for each part of {joined}"));
+            }
+            self.joined += 1;
+        }
+        Ok(())
     }
 
     /// Compares one datagram. The error says where the two differ.
     pub(crate) fn datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
         let mut known = strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
+        known.extend(strings(&["bcnet.conversation", "bcnet.player", "bcnet.sender.name"]));
         for (key, value) in object(entry)? {
             match key.as_str() {
                 // Its place in the input.
@@ -51,7 +101,8 @@ impl Comparison {
                     self.messages(value, layer)?;
                 }
                 "error" => {
-                    known.push("bcnet.error".into());
+                    // What stands in front of the error is compared apart.
+                    known.extend(strings(&["bcnet.error", "bcnet.sender", "bcnet.message"]));
                     let node = layer.get("bcnet.error").ok_or("no bcnet.error")?;
                     for (key, value) in object(value)? {
                         self.field(&format!("bcnet.error.{key}"), value, node)?;
@@ -70,9 +121,14 @@ impl Comparison {
         explained(layer, &known)
     }
 
+    /// Compares the messages of a datagram.
     fn messages(&mut self, messages: &Value, layer: &Value) -> Result<(), String> {
+        self.nodes(messages, &all(layer, "bcnet.message"))
+    }
+
+    /// Compares messages with their nodes.
+    pub(crate) fn nodes(&mut self, messages: &Value, nodes: &[&Value]) -> Result<(), String> {
         let messages = messages.as_array().ok_or("messages are no list")?;
-        let nodes = all(layer, "bcnet.message");
         if nodes.len() != messages.len() {
             return Err(format!("{} messages, not {}", nodes.len(), messages.len()));
         }

@@ -1,22 +1,22 @@
 //! The dissector in the real tshark, against `bcnet inspect --json`: two readers that check each other.
 
 mod compare;
+mod conversation;
 mod traffic;
 mod tshark;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bcnet_session::game::{EventClass, ObjectClass, Species, SubsystemByte};
 use bcnet_transport::cipher;
-use bcnet_transport::wire::{Datagram, Message};
 use serde_json::{Value, json};
 
 use compare::Comparison;
 use traffic::{CLIENT, HOST, Mix, captured, ciphered, data};
-use tshark::{Captured, all, both, dissect, frames, info, is_here, text};
+use tshark::{Captured, all, both, dissect, is_here, text};
 
 #[test]
 fn every_vector_has_the_same_fields_in_both() {
@@ -45,10 +45,11 @@ fn a_session_with_every_fault_has_the_same_fields_in_both() {
     if !is_here() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 10_000, Mix::Everything);
+    let swarm = traffic::swarm(SEED, 20_000, Mix::Everything);
     println!("seed {SEED}");
     let compared = same_fields("swarm", &swarm.captured);
     println!("{} values are the same; in context {:?}", compared.values, compared.context);
+    assert!(compared.joined > 200, "{} payloads were put together", compared.joined);
     for field in ["bcnet.ack.stale", "bcnet.retransmission", "bcnet.reassembled", "bcnet.ack.of"] {
         assert!(compared.context[field] > 100, "{field}: {}", compared.context[field]);
     }
@@ -210,162 +211,6 @@ fn a_place_that_differs_is_noticed() {
     }
 }
 
-/// T-20, T-68: whatever came in parts is put together, and read like any payload.
-#[test]
-fn parts_are_put_together_and_repeats_are_marked() {
-    if !is_here() {
-        return;
-    }
-    let swarm = traffic::swarm(SEED, 4_000, Mix::Ours);
-    let layers = dissect("parts", &swarm.captured, &[]);
-    let messages: Vec<&Value> =
-        layers.iter().flat_map(|layer| all(layer.as_ref().expect("recognised"), "bcnet.message")).collect();
-    let mut whole = HashMap::new();
-    for node in messages.iter().flat_map(|message| all(message, "bcnet.reassembled")) {
-        let payload = text(node, "bcnet.payload").expect("a payload").replace(':', "");
-        assert_eq!(text(node, "bcnet.reassembled.len"), Some((payload.len() / 2).to_string().as_str()));
-        whole.insert(payload, node);
-    }
-    println!("seed {SEED}: {} payloads came in parts, {} were put together", swarm.large.len(), whole.len());
-    assert!(swarm.large.len() > 50);
-    let hex: Vec<String> = swarm.large.iter().map(|payload| hex(payload)).collect();
-    let mut comparison = Comparison::default();
-    for (payload, mut game) in hex.iter().zip(run_inspect(&hex, &["--payload"])) {
-        let node = whole.get(&payload.to_lowercase()).expect("it was put together");
-        for key in ["line", "direction", "len", "payload"] {
-            game.as_object_mut().expect("an object").remove(key);
-        }
-        comparison.game(&game, &node["bcnet.game"]).expect("the same");
-    }
-    let mut marks = HashMap::new();
-    for (message, expected) in messages.iter().zip(repeats(&swarm.captured)) {
-        let count = text(message, "bcnet.retransmission.count").or_else(|| text(message, "bcnet.ack.repeat"));
-        assert_eq!(count.map(str::to_owned), expected.map(|before| before.to_string()), "{message}");
-        *marks.entry((message["bcnet.kind"].clone(), count.is_some())).or_insert(0) += 1;
-    }
-    println!("{marks:?}");
-    assert!(marks[&(json!("data"), true)] > 100 && marks[&(json!("ack"), true)] > 100);
-}
-
-/// Of each captured message, how often it was sent before, or what it acknowledges acknowledged; none if it was not.
-fn repeats(captured: &[Captured]) -> Vec<Option<u32>> {
-    let mut sent: HashMap<_, (Vec<u8>, u32, u32)> = HashMap::new();
-    let mut found = Vec::new();
-    for Captured { from, to, bytes, .. } in captured {
-        let mut plain = bytes.clone();
-        cipher::decrypt(&mut plain);
-        for message in Datagram::parse(&plain, None).expect("well formed").messages() {
-            let before = match (message, message.id()) {
-                (Message::Ack(ack), _) => sent.get_mut(&(*to, *from, ack.id)).map(|(_, _, acks)| {
-                    *acks += 1;
-                    *acks - 1
-                }),
-                (_, Some(id)) => {
-                    let content = format!("{message:?}").into_bytes();
-                    let record = sent.entry((*from, *to, id)).or_default();
-                    if record.0 != content {
-                        *record = (content, 0, 0);
-                    }
-                    record.1 += 1;
-                    Some(record.1 - 1)
-                }
-                _ => None,
-            };
-            found.push(before.filter(|before| *before > 0));
-        }
-    }
-    found
-}
-
-#[test]
-fn faults_of_a_conversation_are_named() {
-    if !is_here() {
-        return;
-    }
-    let chat: &[u8] = &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0];
-    let plain = [
-        chat,
-        &[1, 1, 1, 5, 0, 0],
-        chat,
-        &[1, 2, 1, 5, 0, 0, 1, 6, 0, 0],
-        &[2, 1, 0x32, 8, 0xA0, 7, 0, 0, 2, 0x13],
-        &[2, 1, 0x32, 8, 0xA0, 7, 0, 5, 1, 1],
-        &[1, 2, 1, 7, 0, 0, 1, 7, 0, 1, 0],
-        &[2, 1, 0x32, 7, 0xA0, 7, 0, 1, 9],
-        chat,
-        chat,
-        chat,
-        chat,
-    ];
-    let second = |i: usize| Duration::from_secs(i as u64);
-    let conversation: Vec<Captured> =
-        plain.iter().enumerate().map(|(i, plain)| captured(second(i), ciphered(plain.to_vec()))).collect();
-    // Frames are looked at twice, as Wireshark does.
-    let layers = dissect("faults", &conversation, &["-2"]);
-    let message =
-        |frame: usize, index: usize| all(layers[frame - 1].as_ref().expect("ours"), "bcnet.message")[index];
-    let expert =
-        |frame, index| text(&message(frame, index)["_ws.expert"], "_ws.expert.message").unwrap_or("");
-    assert_eq!(text(message(1, 0), "bcnet.acked_in"), Some("2"));
-    assert_eq!(text(message(2, 0), "bcnet.ack.of"), Some("1"));
-    assert_eq!(text(message(2, 0), "bcnet.ack.time"), Some("1"));
-    assert_eq!(text(message(2, 0), "bcnet.ack.opcode"), Some("0x2c"));
-    assert_eq!(text(message(3, 0), "bcnet.retransmission"), Some("1"));
-    assert_eq!(expert(3, 0), "Sent again");
-    assert_eq!(text(message(4, 0), "bcnet.ack.stale"), Some("1"));
-    assert_eq!(text(message(4, 0), "bcnet.ack.age"), Some("2"));
-    assert_eq!(expert(4, 0), "Stale ACK: Chat was acknowledged 2.000 s ago, 1 times before");
-    assert_eq!(expert(4, 1), "ACK of something that was not captured");
-    assert_eq!(expert(6, 0), "Part contradicts the others of its message");
-    assert_eq!(expert(7, 0), "Plain ACK of a message that was sent in parts");
-    assert_eq!(text(message(7, 1), "bcnet.ack.of"), Some("5"));
-    let whole = all(message(8, 0), "bcnet.reassembled")[0];
-    assert_eq!(all(whole, "bcnet.reassembled.frame"), ["5", "8"]);
-    assert_eq!(text(&whole["bcnet.game"], "bcnet.opcode.name"), Some("HostMessage"));
-    assert_eq!((expert(11, 0), expert(12, 0)), ("Sent again", "Sent again and again"));
-    let filters = [
-        ("bcnet.seq == 5", &[1, 3, 9, 10, 11, 12][..]),
-        ("bcnet.ack.seq == 5", &[2, 4]),
-        ("bcnet.ack.part == 0", &[7]),
-        ("bcnet.ack.stale", &[4]),
-        ("bcnet.retransmission", &[3, 9, 10, 11, 12]),
-        ("bcnet.reassembled", &[8]),
-        ("bcnet.opcode == 0x2c && bcnet.game.sender == 2", &[1, 3, 9, 10, 11, 12]),
-        ("bcnet.game.truncated == \"text\"", &[1, 3, 9, 10, 11, 12]),
-        ("_ws.expert.severity >= \"Warning\"", &[1, 3, 4, 6, 7, 9, 10, 11, 12]),
-    ];
-    for (filter, expected) in filters {
-        assert_eq!(frames("filters", &conversation, filter), expected, "{filter}");
-    }
-}
-
-#[test]
-fn the_info_column_tells_who_says_what() {
-    if !is_here() {
-        return;
-    }
-    let chat = [&[2, 2, 1, 5, 0, 0, 0x32, 0x11, 0x80, 6, 0][..], b"\x2C\x02\0\0\0\x05\0hello"].concat();
-    let conversation = [
-        ciphered(vec![2, 1, 2]),
-        ciphered(vec![1, 1, 0x32, 6, 0x80, 5, 0, 0x28]),
-        ciphered(chat.clone()),
-        ciphered(chat),
-        b"\\status\\".to_vec(),
-        ciphered(vec![1, 1, 9]),
-    ];
-    let conversation: Vec<Captured> =
-        conversation.into_iter().map(|bytes| captured(Duration::ZERO, bytes)).collect();
-    let lines = [
-        "2→1 keepalive",
-        "1→2 data 5 ChecksumComplete",
-        "2→1 ack game 5 · data 6 Chat \"hello\"",
-        "2→1 ack game 5 [stale] · data 6 [again] Chat \"hello\"",
-        "GameSpy \\status\\",
-        "malformed: unknown_type: type at byte 2",
-    ];
-    assert_eq!(info("info", &conversation), lines);
-}
-
 /// Ports do not matter, unless the user says so.
 #[test]
 fn any_port_is_recognised_by_content_and_some_by_preference() {
@@ -400,32 +245,32 @@ fn any_port_is_recognised_by_content_and_some_by_preference() {
     assert!(dissect("preference", &bad, &["-o", "bcnet.ports:40001"])[0].is_some());
 }
 
-/// Returns whether these bytes begin as GameSpy text does, and are none: cut within the first key, or without one.
-fn is_cut_text(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&b'\\') && (bytes.len() < 5 || !bytes[1].is_ascii_alphanumeric())
-}
-
 /// Fails at the first datagrams that differ, be they read as hex or from the capture itself.
 fn same_fields(name: &str, captured: &[Captured]) -> Comparison {
     let (packets, lines) = both(name, captured);
     let entries = inspect(captured);
     assert_eq!(entries.len(), captured.len());
     let (mut comparison, mut of_file) = (Comparison::default(), Comparison::default());
-    // What an observer finds in the conversation stands behind the datagram; the dissector has expert infos for it.
-    let mut lines = lines.iter().filter(|line| line.get("finding").is_none()).peekable();
+    // What an observer finds in the conversation stands behind the datagram; the dissector has expert infos for it. What
+    // has no place in the file is about the whole.
+    let is_datagram = |line: &&Value| line.get("packet").is_some() && line.get("finding").is_none();
+    let mut lines = lines.iter().filter(is_datagram).peekable();
     let mut talking = HashSet::new();
     let mut wrong = Vec::new();
     for (((layers, entry), datagram), number) in packets.iter().zip(&entries).zip(captured).zip(1..) {
         let layer = layers.get("bcnet").unwrap_or(&Value::Null);
         let mut compared = comparison.datagram(entry, layer);
         let ends = (datagram.from.min(datagram.to), datagram.from.max(datagram.to));
-        if let Some(line) = lines.next_if(|line| line["packet"] == number) {
-            compared = compared.and_then(|()| of_file.packet(line, layers));
-        } else if !is_cut_text(&datagram.bytes) && (entry.get("error").is_none() || talking.contains(&ends)) {
-            // Only garbage between addresses that have said nothing else is not the game's, and a backslash with next to
-            // nothing behind it, which any protocol may say.
-            compared = compared
-                .and_then(|()| Err(format!("packet {number} is missing in what is said of the file")));
+        // Garbage between addresses that have said nothing else is not the game's, and neither is what only begins like
+        // GameSpy text, which any protocol may say.
+        let is_text = text(&layer["bcnet.gamespy_tree"], "bcnet.gamespy.not_text").is_none();
+        let is_ours = is_text && (entry.get("error").is_none() || talking.contains(&ends));
+        match lines.next_if(|line| line["packet"] == number) {
+            Some(line) if is_ours => compared = compared.and_then(|()| of_file.packet(line, layers)),
+            None if !is_ours => {}
+            told => {
+                compared = compared.and_then(|()| Err(format!("packet {number}: the file says {told:?}")));
+            }
         }
         if entry.get("messages").is_some() {
             talking.insert(ends);
@@ -437,9 +282,66 @@ fn same_fields(name: &str, captured: &[Captured]) -> Comparison {
     let shown = wrong.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(wrong.is_empty(), "{name}: {} of {} datagrams differ:\n{shown}", wrong.len(), captured.len());
     assert_eq!(lines.next(), None, "{name}: no packet has this line");
-    println!("{name}: {} values of the file are the same", of_file.values);
+    comparison.joined = of_file.joined;
+    println!(
+        "{name}: {} values of the file are the same, {} payloads put together among them",
+        of_file.values, of_file.joined
+    );
     assert!(of_file.values > 0);
+    same_in_front_of_errors(name, captured, &packets, &entries, &mut comparison);
     comparison
+}
+
+/// Of a datagram that cannot be read, the messages in front of the error are shown: as many as can be, and as if the
+/// datagram ended behind them.
+fn same_in_front_of_errors(
+    name: &str,
+    captured: &[Captured],
+    packets: &[Value],
+    entries: &[Value],
+    comparison: &mut Comparison,
+) {
+    let (mut shown, mut lines) = (Vec::new(), Vec::new());
+    for ((layers, entry), datagram) in packets.iter().zip(entries).zip(captured) {
+        let Some(error) = entry.get("error") else { continue };
+        let mut plain = datagram.bytes.clone();
+        cipher::decrypt(&mut plain);
+        // A message that is not whole has no size.
+        let mut nodes = all(&layers["bcnet"], "bcnet.message");
+        nodes.retain(|node| node.get("bcnet.len").is_some());
+        let whole = u8::try_from(nodes.len()).expect("few");
+        let sizes = nodes.iter().map(|node| text(node, "bcnet.len").expect("a size"));
+        let end = 2 + sizes.map(|size| size.parse::<usize>().expect("a number")).sum::<usize>();
+        let as_many = |count: u8, bytes: &[u8]| {
+            hex(&[&plain[..1], &[count], bytes.get(2..).unwrap_or_default()].concat())
+        };
+        if whole > 0 {
+            lines.push(as_many(whole, &plain[..end]));
+            shown.push((nodes, None));
+        }
+        if plain.len() > 2 && whole < plain[1] {
+            lines.push(as_many(whole + 1, &plain));
+            shown.push((vec![], Some(error)));
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let mut partial = 0;
+    for ((nodes, error), (line, entry)) in
+        shown.iter().zip(lines.iter().zip(run_inspect(&lines, &["--plain"])))
+    {
+        match error {
+            Some(error) => {
+                assert_eq!(entry.get("error"), Some(*error), "{name}: one more can be read: {line}")
+            }
+            None => {
+                partial += 1;
+                comparison.nodes(&entry["messages"], nodes).unwrap_or_else(|why| panic!("{name}: {why}"));
+            }
+        }
+    }
+    println!("{name}: {} errors, {partial} with messages in front", lines.len() - partial);
 }
 
 /// What `bcnet inspect --json` says of each datagram.

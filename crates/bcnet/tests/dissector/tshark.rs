@@ -100,6 +100,11 @@ pub(crate) fn frames(name: &str, captured: &[Captured], filter: &str) -> Vec<usi
     text.lines().map(|number| number.parse().expect("a number")).collect()
 }
 
+/// What tshark writes at the end of a capture.
+pub(crate) fn statistics(name: &str, captured: &[Captured], options: &[&str]) -> String {
+    run(name, captured, &[&["-q"], options].concat())
+}
+
 fn run(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
     in_file(name, captured, |file| tshark(file, arguments))
 }

@@ -1,0 +1,319 @@
+//! What a datagram means among the others of its conversation.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bcnet_transport::cipher;
+use bcnet_transport::wire::{Datagram, Message};
+use serde_json::{Value, json};
+
+use super::compare::Comparison;
+use super::traffic::{self, Mix, captured, ciphered};
+use super::tshark::{Captured, all, dissect, frames, info, is_here, statistics, text};
+use super::{SEED, hex, run_inspect};
+
+/// T-20, T-68: whatever came in parts is put together, and read like any payload.
+#[test]
+fn parts_are_put_together_and_repeats_are_marked() {
+    if !is_here() {
+        return;
+    }
+    let swarm = traffic::swarm(SEED, 4_000, Mix::Ours);
+    let layers = dissect("parts", &swarm.captured, &[]);
+    let messages: Vec<&Value> =
+        layers.iter().flat_map(|layer| all(layer.as_ref().expect("recognised"), "bcnet.message")).collect();
+    let mut whole = HashMap::new();
+    for node in messages.iter().flat_map(|message| all(message, "bcnet.reassembled")) {
+        let payload = text(node, "bcnet.payload").expect("a payload").replace(':', "");
+        assert_eq!(text(node, "bcnet.reassembled.len"), Some((payload.len() / 2).to_string().as_str()));
+        whole.insert(payload, node);
+    }
+    println!("seed {SEED}: {} payloads came in parts, {} were put together", swarm.large.len(), whole.len());
+    assert!(swarm.large.len() > 50);
+    let hex: Vec<String> = swarm.large.iter().map(|payload| hex(payload)).collect();
+    let mut comparison = Comparison::default();
+    for (payload, mut game) in hex.iter().zip(run_inspect(&hex, &["--payload"])) {
+        let node = whole.get(&payload.to_lowercase()).expect("it was put together");
+        for key in ["line", "direction", "len", "payload"] {
+            game.as_object_mut().expect("an object").remove(key);
+        }
+        comparison.game(&game, &node["bcnet.game"]).expect("the same");
+    }
+    let mut marks = HashMap::new();
+    for (message, expected) in messages.iter().zip(repeats(&swarm.captured)) {
+        let count = text(message, "bcnet.retransmission.count").or_else(|| text(message, "bcnet.ack.repeat"));
+        assert_eq!(count.map(str::to_owned), expected.map(|before| before.to_string()), "{message}");
+        *marks.entry((message["bcnet.kind"].clone(), count.is_some())).or_insert(0) += 1;
+    }
+    println!("{marks:?}");
+    assert!(marks[&(json!("data"), true)] > 100 && marks[&(json!("ack"), true)] > 100);
+}
+
+/// Of each captured message, how often it was sent before, or what it acknowledges acknowledged; none if it was not.
+fn repeats(captured: &[Captured]) -> Vec<Option<u32>> {
+    let mut sent: HashMap<_, (Vec<u8>, u32, u32)> = HashMap::new();
+    let mut found = Vec::new();
+    for Captured { from, to, bytes, .. } in captured {
+        let mut plain = bytes.clone();
+        cipher::decrypt(&mut plain);
+        for message in Datagram::parse(&plain, None).expect("well formed").messages() {
+            let before = match (message, message.id()) {
+                (Message::Ack(ack), _) => sent.get_mut(&(*to, *from, ack.id)).map(|(_, _, acks)| {
+                    *acks += 1;
+                    *acks - 1
+                }),
+                (_, Some(id)) => {
+                    let content = format!("{message:?}").into_bytes();
+                    let record = sent.entry((*from, *to, id)).or_default();
+                    if record.0 != content {
+                        *record = (content, 0, 0);
+                    }
+                    record.1 += 1;
+                    Some(record.1 - 1)
+                }
+                _ => None,
+            };
+            found.push(before.filter(|before| *before > 0));
+        }
+    }
+    found
+}
+
+#[test]
+fn faults_of_a_conversation_are_named() {
+    if !is_here() {
+        return;
+    }
+    let chat: &[u8] = &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0];
+    let plain = [
+        chat,
+        &[1, 1, 1, 5, 0, 0],
+        chat,
+        &[1, 2, 1, 5, 0, 0, 1, 6, 0, 0],
+        &[1, 1, 1, 5, 0, 0],
+        &[2, 1, 0x32, 8, 0xA0, 7, 0, 0, 2, 0x13],
+        &[2, 1, 0x32, 8, 0xA0, 7, 0, 5, 1, 1],
+        &[1, 2, 1, 7, 0, 0, 1, 7, 0, 1, 0],
+        &[2, 1, 0x32, 7, 0xA0, 7, 0, 1, 9],
+        chat,
+        chat,
+        chat,
+        chat,
+    ];
+    let second = |i: usize| Duration::from_secs(i as u64);
+    let conversation: Vec<Captured> =
+        plain.iter().enumerate().map(|(i, plain)| captured(second(i), ciphered(plain.to_vec()))).collect();
+    // Frames are looked at twice, as Wireshark does.
+    let layers = dissect("faults", &conversation, &["-2"]);
+    let message =
+        |frame: usize, index: usize| all(layers[frame - 1].as_ref().expect("ours"), "bcnet.message")[index];
+    let expert =
+        |frame, index| text(&message(frame, index)["_ws.expert"], "_ws.expert.message").unwrap_or("");
+    assert_eq!(text(message(1, 0), "bcnet.acked_in"), Some("2"));
+    assert_eq!(text(message(2, 0), "bcnet.ack.of"), Some("1"));
+    assert_eq!(text(message(2, 0), "bcnet.ack.time"), Some("1"));
+    assert_eq!(text(message(2, 0), "bcnet.ack.opcode"), Some("0x2c"));
+    assert_eq!(text(message(3, 0), "bcnet.retransmission"), Some("1"));
+    assert_eq!(expert(3, 0), "Sent again");
+    // It answers what was sent again, so it is not stale, and its time counts from there.
+    for (field, value) in
+        [("of", Some("3")), ("time", Some("1")), ("age", Some("2")), ("repeat", Some("1")), ("stale", None)]
+    {
+        assert_eq!(text(message(4, 0), &format!("bcnet.ack.{field}")), value, "{field}");
+    }
+    assert_eq!(expert(4, 0), "");
+    assert_eq!(expert(4, 1), "ACK of something that was not captured");
+    for (field, value) in [("of", "3"), ("time", "2"), ("age", "3"), ("repeat", "2"), ("stale", "1")] {
+        assert_eq!(text(message(5, 0), &format!("bcnet.ack.{field}")), Some(value), "{field}");
+    }
+    assert_eq!(expert(5, 0), "Stale ACK: nothing left to acknowledge");
+    assert_eq!(expert(7, 0), "Part contradicts the others of its message");
+    assert_eq!(expert(8, 0), "Plain ACK of a message that was sent in parts");
+    assert_eq!(text(message(8, 1), "bcnet.ack.of"), Some("6"));
+    assert_eq!(text(message(6, 0), "bcnet.reassembled.in"), Some("9"));
+    let whole = all(message(9, 0), "bcnet.reassembled")[0];
+    assert_eq!(all(whole, "bcnet.reassembled.frame"), ["6", "9"]);
+    assert_eq!(text(&whole["bcnet.game"], "bcnet.opcode.name"), Some("HostMessage"));
+    assert_eq!((expert(12, 0), expert(13, 0)), ("Sent again", "Sent again and again"));
+    let filters = [
+        ("bcnet.seq == 5", &[1, 3, 10, 11, 12, 13][..]),
+        ("bcnet.ack.seq == 5", &[2, 4, 5]),
+        ("bcnet.ack.part == 0", &[8]),
+        ("bcnet.ack.stale", &[5]),
+        ("bcnet.retransmission", &[3, 10, 11, 12, 13]),
+        ("bcnet.reassembled", &[9]),
+        ("bcnet.opcode == 0x2c && bcnet.game.sender == 2", &[1, 3, 10, 11, 12, 13]),
+        ("bcnet.game.truncated == \"text\"", &[1, 3, 10, 11, 12, 13]),
+        ("_ws.expert.severity >= \"Warning\"", &[1, 3, 5, 7, 8, 10, 11, 12, 13]),
+        ("_ws.expert.message contains \"Stale ACK\"", &[5]),
+        ("bcnet.message && bcnet.payload contains 02:00:00:00", &[1, 3, 10, 11, 12, 13]),
+        ("bcnet.conversation == 1", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
+    ];
+    for (filter, expected) in filters {
+        assert_eq!(frames("filters", &conversation, filter), expected, "{filter}");
+    }
+}
+
+#[test]
+fn the_info_column_tells_who_says_what() {
+    if !is_here() {
+        return;
+    }
+    let chat = [&[2, 2, 1, 5, 0, 0, 0x32, 0x11, 0x80, 6, 0][..], b"\x2C\x02\0\0\0\x05\0hello"].concat();
+    let conversation = [
+        ciphered(vec![2, 1, 2]),
+        ciphered(vec![1, 1, 0x32, 6, 0x80, 5, 0, 0x28]),
+        ciphered(chat.clone()),
+        ciphered(chat),
+        b"\\status\\".to_vec(),
+        ciphered(vec![1, 1, 9]),
+    ];
+    let conversation: Vec<Captured> =
+        conversation.into_iter().map(|bytes| captured(Duration::ZERO, bytes)).collect();
+    let lines = [
+        "2→1 keepalive",
+        "1→2 data 5 ChecksumComplete",
+        "2→1 ack game 5 · data 6 Chat \"hello\"",
+        "2→1 ack game 5 [stale] · data 6 [again] Chat \"hello\"",
+        "GameSpy \\status\\",
+        "malformed: unknown_type: type at byte 2",
+    ];
+    assert_eq!(info("info", &conversation), lines);
+}
+
+/// A control message of the host or a player, reliable and urgent: its kind, its number and what follows.
+fn control(kind: u8, seq: u8, body: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(5 + body.len()).expect("short");
+    [&[kind, len, 0xC0, seq, 0], body].concat()
+}
+
+fn identity(seq: u8, peer: u8, name: &str) -> Vec<u8> {
+    let name = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
+    control(0x00, seq, &[&[peer, 10, 0, 0, peer][..], &name.collect::<Vec<u8>>()].concat())
+}
+
+fn request(nonce: u8) -> Vec<u8> {
+    control(0x03, 0, &[10, 0, 0, 2, nonce, 0, 0, 0, 0, 0])
+}
+
+/// A player who comes back begins another conversation, with another name.
+#[test]
+fn a_conversation_has_its_number_and_its_player() {
+    if !is_here() {
+        return;
+    }
+    let plain = [
+        [&[0xFF, 1][..], &request(7)].concat(),
+        vec![2, 1, 2],
+        [&[1, 1][..], &identity(1, 2, "Žofie")].concat(),
+        vec![2, 1, 2],
+        [&[1, 1][..], &identity(2, 1, "Alice's game")].concat(),
+        vec![1, 1, 2],
+        [&[0xFF, 1][..], &request(7)].concat(),
+        [&[0xFF, 1][..], &request(8)].concat(),
+        vec![3, 1, 2],
+        vec![1, 1, 9],
+    ];
+    let conversation: Vec<Captured> =
+        plain.iter().map(|plain| captured(Duration::ZERO, ciphered(plain.clone()))).collect();
+    assert_eq!(
+        info("names", &conversation)[1..9],
+        [
+            "2→1 keepalive",
+            "1→2 \"Žofie\" identity 2 \"Žofie\"",
+            "2 \"Žofie\"→1 keepalive",
+            "1 \"Alice's game\"→2 \"Žofie\" identity 1 \"Alice's game\"",
+            "1 \"Alice's game\"→2 \"Žofie\" keepalive",
+            "new \"Žofie\"→1 \"Alice's game\" connect request [again] \"\"",
+            "new→1 \"Alice's game\" connect request \"\"",
+            "3→1 \"Alice's game\" keepalive",
+        ]
+    );
+    // Who looks again knows the names from the beginning.
+    let layers = dissect("names", &conversation, &["-2"]);
+    let column = |field: &str| -> Vec<&str> {
+        layers.iter().map(|layer| text(layer.as_ref().expect("ours"), field).unwrap_or("")).collect()
+    };
+    assert_eq!(column("bcnet.conversation"), ["1", "1", "1", "1", "1", "1", "1", "2", "2", ""]);
+    let zofie = "Žofie";
+    assert_eq!(column("bcnet.player"), [zofie, zofie, zofie, zofie, zofie, zofie, zofie, "", "", ""]);
+    let host = "Alice's game";
+    assert_eq!(column("bcnet.sender.name"), [zofie, zofie, host, zofie, host, host, zofie, "", "", ""]);
+    assert_eq!(frames("names", &conversation, "bcnet.player == \"Žofie\" && bcnet.sender == 1"), [3, 5, 6]);
+    assert_eq!(frames("names", &conversation, "bcnet.conversation == 2"), [8, 9]);
+}
+
+/// However much goes wrong, it is said in few words, so that they can be counted; the numbers are in fields.
+#[test]
+fn expert_infos_of_a_kind_have_one_text() {
+    if !is_here() {
+        return;
+    }
+    let swarm = traffic::swarm(SEED, 3_000, Mix::Everything);
+    let text = statistics("expert", &swarm.captured, &["-z", "expert"]);
+    let mut counts = HashMap::new();
+    for line in text.lines().filter(|line| line.contains(" BCNET ")) {
+        let mut words = line.split_whitespace();
+        let count: usize = words.next().and_then(|count| count.parse().ok()).expect(line);
+        let said = line.split_once(" BCNET ").expect("there").1.trim().to_owned();
+        assert_eq!(counts.insert(said, count), None, "{line} is there twice");
+    }
+    println!("{counts:?}");
+    let known = [
+        "Malformed datagram",
+        "No stock sender does this",
+        "Sent again",
+        "Sent again and again",
+        "Stale ACK: nothing left to acknowledge",
+        "ACK of something that was not captured",
+        "Plain ACK of a message that was sent in parts",
+        "Part contradicts the others of its message",
+        "Payload ends too early",
+        "A peer is thrown out",
+    ];
+    assert!(counts.keys().all(|said| known.contains(&said.as_str())), "{text}");
+    for said in ["Malformed datagram", "Sent again", "Stale ACK: nothing left to acknowledge"] {
+        assert!(counts[said] > 30, "{said}: {}", counts[said]);
+    }
+}
+
+/// All that can be read in front of an error is shown, also of the message that has it.
+#[test]
+fn the_fields_in_front_of_an_error_are_shown() {
+    if !is_here() {
+        return;
+    }
+    let whole = identity(3, 2, "Zo");
+    let plain: [&[u8]; 7] = [
+        &[2, 3, 2, 1, 5, 0, 0, 9],
+        &[2, 1, 0x32, 0x40, 0x80, 6, 0, 0x2C, 2, 0, 0, 0, 5, 0, b'h'],
+        &[2, 1, 0x32, 0x40, 0xA0, 6, 0, 0, 3, 0x14, 1, 2],
+        &[1, 1, 1, 5, 0, 1],
+        &[&[1, 1][..], &whole[..whole.len() - 1]].concat(),
+        &[2, 1, 2, 2],
+        &[2, 0],
+    ];
+    let conversation: Vec<Captured> =
+        plain.iter().map(|plain| captured(Duration::ZERO, ciphered(plain.to_vec()))).collect();
+    let layers = dissect("front", &conversation, &[]);
+    let layer = |frame: usize| layers[frame - 1].as_ref().expect("ours");
+    let last = |frame: usize| *all(layer(frame), "bcnet.message").last().expect("a message");
+    assert_eq!(all(layer(1), "bcnet.message").len(), 3);
+    assert_eq!(text(all(layer(1), "bcnet.message")[1], "bcnet.ack.seq"), Some("5"));
+    assert_eq!(last(1), &json!({"bcnet.type": "0x09"}));
+    let game = &last(2)["bcnet.game"];
+    assert_eq!(text(last(2), "bcnet.seq"), Some("6"));
+    assert_eq!(
+        (text(game, "bcnet.game.sender"), text(game, "bcnet.game.truncated")),
+        (Some("2"), Some("text"))
+    );
+    assert_eq!((text(last(3), "bcnet.total"), text(last(3), "bcnet.payload")), (Some("3"), Some("14:01:02")));
+    assert_eq!((text(last(4), "bcnet.ack.seq"), text(last(4), "bcnet.ack.flags")), (Some("5"), Some("0x01")));
+    assert_eq!((text(last(5), "bcnet.peer"), text(last(5), "bcnet.address")), (Some("2"), Some("10.0.0.2")));
+    assert_eq!(text(last(5), "bcnet.name"), None);
+    assert_eq!(text(last(6), "bcnet.kind"), Some("keepalive"));
+    assert_eq!((text(layer(7), "bcnet.sender"), text(layer(7), "bcnet.count")), (Some("2"), Some("0")));
+    let lines = info("front", &conversation);
+    assert_eq!(lines[0], "keepalive · ack game 5 · malformed: unknown_type: type at byte 7");
+    assert_eq!(lines[5], "keepalive · malformed: trailing: message at byte 3");
+}
