@@ -3,6 +3,7 @@
 use bcnet_observe::{Content, Parsed};
 use bcnet_transport::wire::{Ack, Body, Control, Kind, Message, MessageId, PeerId, Role, Writer};
 use bcnet_transport::{Time, cipher};
+use std::ops::Add;
 use std::time::Duration;
 
 use crate::loss::Loss;
@@ -46,6 +47,22 @@ pub struct Healed {
     pub emptied: u64,
     /// Bytes that were not sent on.
     pub bytes: u64,
+}
+
+impl Add for Healed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            acks: self.acks + other.acks,
+            repeats: self.repeats + other.repeats,
+            answers: self.answers + other.answers,
+            held: self.held + other.held,
+            copies: self.copies + other.copies,
+            emptied: self.emptied + other.emptied,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 /// A datagram that came, as it is on the wire and as it was read. Who has many deciphers them together, which is several

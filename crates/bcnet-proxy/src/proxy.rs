@@ -10,7 +10,7 @@ use bcnet_transport::{Deadlines, Time};
 
 use crate::admission::{Admission, Passage, per_second, take, write_id};
 use crate::client::Client;
-use crate::heal::{Bytes, Direction, Healer, Inbound};
+use crate::heal::{Bytes, Direction, Healed, Healer, Inbound};
 use crate::output::{Event, Leg, Output, Player, Refusal, Source};
 
 /// What a proxy is to do.
@@ -61,6 +61,8 @@ impl Default for Config {
 pub struct Proxy {
     config: Config,
     clients: Vec<Option<Client>>,
+    /// What was healed for those who have left.
+    healed: [Healed; 2],
     /// Players and browsers have sources of their own, so one address may be both.
     by_address: HashMap<(SocketAddrV4, bool), u32>,
     admission: Admission,
@@ -89,6 +91,7 @@ impl Proxy {
             admission: Admission::new(config.seed),
             config,
             clients: Vec::new(),
+            healed: Default::default(),
             by_address: HashMap::new(),
             free: Vec::new(),
             pool,
@@ -108,6 +111,17 @@ impl Proxy {
             up: client.healed(Direction::Up),
             down: client.healed(Direction::Down),
         })
+    }
+
+    /// Returns what was healed in one direction for everyone so far.
+    #[must_use]
+    pub fn healed(&self, direction: Direction) -> Healed {
+        let [up, down] = self.healed;
+        let left = match direction {
+            Direction::Up => up,
+            Direction::Down => down,
+        };
+        self.clients.iter().flatten().fold(left, |sum, client| sum + client.healed(direction))
     }
 
     /// Returns whose source this is.
@@ -378,6 +392,9 @@ impl Proxy {
 
     fn close(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index).and_then(Option::take) else { return };
+        let [up, down] = &mut self.healed;
+        *up = *up + client.healed(Direction::Up);
+        *down = *down + client.healed(Direction::Down);
         let (up, down) = (client.healed(Direction::Up), client.healed(Direction::Down));
         let Client { address, source, player, proved, .. } = client;
         self.by_address.remove(&(address, player));

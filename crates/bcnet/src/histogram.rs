@@ -12,6 +12,7 @@ pub(crate) struct Histogram<const BITS: u32> {
     buckets: Vec<u64>,
     count: u64,
     max: Duration,
+    sum: Duration,
 }
 
 impl<const BITS: u32> Histogram<BITS> {
@@ -24,6 +25,7 @@ impl<const BITS: u32> Histogram<BITS> {
         self.buckets[place] += count;
         self.count += count;
         self.max = self.max.max(time);
+        self.sum += time.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
     /// Adds all that another has counted.
@@ -36,12 +38,13 @@ impl<const BITS: u32> Histogram<BITS> {
         }
         self.count += other.count;
         self.max = self.max.max(other.max);
+        self.sum += other.sum;
     }
 
     /// Forgets all, and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.buckets.fill(0);
-        (self.count, self.max) = (0, Duration::ZERO);
+        (self.count, self.max, self.sum) = (0, Duration::ZERO, Duration::ZERO);
     }
 
     pub(crate) const fn count(&self) -> u64 {
@@ -50,6 +53,23 @@ impl<const BITS: u32> Histogram<BITS> {
 
     pub(crate) const fn max(&self) -> Duration {
         self.max
+    }
+
+    /// Returns all times together.
+    pub(crate) const fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// Returns how many did not take longer, to within the width of a bucket.
+    pub(crate) fn count_up_to(&self, most: Duration) -> u64 {
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        let is_within = |place: &usize| upper(*place, BITS) <= most;
+        self.buckets
+            .iter()
+            .enumerate()
+            .take_while(|(place, _)| is_within(place))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Returns the time that this share of all did not exceed, to within the width of a bucket; zero if there is none.
@@ -123,6 +143,9 @@ mod tests {
             let found = histogram.quantile(share).as_secs_f64() * 1e3;
             assert!((millis..=millis * 1.032).contains(&found), "{share}: {found}");
         }
+        assert_eq!(histogram.sum(), Duration::from_millis(500_500));
+        assert!((480..=500).contains(&histogram.count_up_to(Duration::from_millis(500))));
+        assert_eq!(histogram.count_up_to(Duration::from_secs(2)), 1000);
         let mut both = Histogram::<5>::default();
         both.add(Duration::from_secs(3), 1);
         both.merge(&histogram);

@@ -1,7 +1,7 @@
 //! Every setting with its default and its meaning. The comments of the keys are the documentation: `bcnet config
 //! default` and docs/configuration.md are made of them.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,6 +80,9 @@ table! {
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
         masters: Vec<Master> = Vec::new(),
+        /// Gives out figures for Prometheus at `/metrics` and health at `/livez` and `/readyz`, by HTTP, to everyone who reaches
+        /// this address: use one of the machine itself, or of a network that is yours.
+        metrics: Option<SocketAddrV4> = None,
         /// How many threads play. Each has sessions of its own; `"auto"` is one for each core. There are never more than
         /// sessions.
         threads: Auto<1, 256> = Auto::Auto,

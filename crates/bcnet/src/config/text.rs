@@ -1,7 +1,7 @@
 //! Values that are text with a meaning: names, passwords, paths, addresses.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::PathBuf;
 
 use toml::de::DeValue;
@@ -130,6 +130,24 @@ impl Value for Ipv4Addr {
         match text.trim_matches(['[', ']']).parse() {
             Ok(IpAddr::V4(address)) => Ok(address),
             Ok(IpAddr::V6(_)) => Err(is_ipv6(text)),
+            Err(_) => Err(expected::<Self>(&quoted(text))),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+impl Value for SocketAddrV4 {
+    fn form() -> String {
+        "an IPv4 address and a port such as `\"127.0.0.1:9110\"`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(SocketAddr::V4(address)) => Ok(address),
+            Ok(SocketAddr::V6(_)) => Err(is_ipv6(text)),
             Err(_) => Err(expected::<Self>(&quoted(text))),
         }
     }

@@ -5,7 +5,7 @@ mod client;
 mod server;
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::thread;
 
 use anyhow::Context;
@@ -15,7 +15,7 @@ use tracing::level_filters::LevelFilter;
 use crate::config::Value;
 use crate::event_loop::EventLoop;
 use crate::signals::{self, Signal};
-use crate::{Verdict, log};
+use crate::{Verdict, http, log};
 use server::ListServer;
 
 #[derive(clap::Args)]
@@ -41,6 +41,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 28900)]
     tcp: u16,
 
+    /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics, health at /livez and /readyz
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+
     /// Log as JSON
     #[arg(long)]
     json: bool,
@@ -54,7 +58,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         .with_context(taken("UDP", args.udp, "--udp"))?;
     let tcp = TcpListener::bind((args.bind, args.tcp)).with_context(taken("TCP", args.tcp, "--tcp"))?;
     let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.json, file: None })?;
-    let ready = format!("master ready udp={} tcp={}\n", udp.local()?.port(), tcp.local_addr()?.port());
+    let mut ready = format!("master ready udp={} tcp={}", udp.local()?.port(), tcp.local_addr()?.port());
+    let metrics = args.metrics.map(|address| {
+        TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
+    });
     let clock = Clock::start();
     let mut event_loop = EventLoop::<ListServer>::new(clock)?;
     let mut server = ListServer::new(udp, &event_loop.registrar()?)?;
@@ -62,6 +69,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let stop = Box::new(move || stopped.give(|server, _| server.stop()));
     signals::listen(vec![(Signal::Stop, stop)])?;
     thread::Builder::new().name("clients".into()).spawn(move || client::run(&tcp, &asked, clock))?;
+    if let Some(listener) = metrics.transpose()? {
+        let address = http::start(listener, clock, event_loop.commands())?;
+        ready.push_str(&format!(" metrics={address}"));
+    }
+    ready.push('\n');
     // Whoever started it may not be interested in its output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
     event_loop.run(&mut server).context("waiting for datagrams")?;

@@ -9,7 +9,9 @@ use bcnet_transport::Time;
 use bcnet_udp::{Batch, Head, Received, Socket};
 
 use crate::event_loop::{CommandSender, Registrar, Service};
+use crate::http::Monitored;
 use crate::log::LineLimit;
+use crate::metrics::Page;
 use crate::random::unguessable;
 
 /// The list of servers, and the socket at which they announce themselves.
@@ -21,6 +23,7 @@ pub(super) struct ListServer {
     inbound: Batch,
     outbound: Batch,
     lines: LineLimit,
+    counts: Counts,
     /// When the list is looked through next.
     housekeeping: Time,
     is_over: bool,
@@ -51,6 +54,7 @@ impl Service for ListServer {
             self.housekeeping = now + HOUSEKEEPING;
         }
         for note in self.list.take_notes() {
+            self.counts.note(&note);
             if let Some(held_back) = self.lines.pass(now) {
                 tell(note, held_back);
             }
@@ -72,6 +76,7 @@ impl ListServer {
             inbound: Batch::new(),
             outbound: Batch::new(),
             lines: LineLimit::new(20, Duration::from_secs(1)),
+            counts: Counts::default(),
             housekeeping: Time::ZERO,
             is_over: false,
         })
@@ -90,6 +95,7 @@ impl ListServer {
             Err(error) => tracing::debug!(event = "receive_failed", %error),
         }
         let mut inbound = std::mem::take(&mut self.inbound);
+        self.counts.received += inbound.len() as u64;
         for (head, bytes) in inbound.iter_mut().filter(|(head, _)| !head.cut) {
             if let Some(answer) = self.list.handle_datagram(head.remote, bytes, now) {
                 self.push(answer, head.local);
@@ -111,11 +117,60 @@ impl ListServer {
     }
 
     fn send(&mut self) {
+        self.counts.sent += self.outbound.len() as u64;
         if let Err(unsent) = self.socket.send(&self.outbound, 0..self.outbound.len()) {
             let error = unsent.reason.map(|error| error.to_string());
             tracing::debug!(event = "send_failed", datagrams = unsent.datagrams, error);
         }
         self.outbound.clear();
+    }
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+struct Counts {
+    received: u64,
+    sent: u64,
+    listed: u64,
+    dropped: u64,
+    refused: u64,
+}
+
+impl Counts {
+    const fn note(&mut self, note: &Note) {
+        match note {
+            Note::Listed(_) => self.listed += 1,
+            Note::Expired(_) | Note::Left(_) | Note::GaveWay(_) => self.dropped += 1,
+            Note::WrongAnswer(_) | Note::Full(_) => self.refused += 1,
+        }
+    }
+}
+
+impl Monitored for Commands {
+    fn metrics(&self) -> Option<String> {
+        self.ask(|server, _| {
+            let mut page = Page::new("bcnet_master");
+            page.gauge("servers", "Servers that are listed", [("", server.list.listed().len())]);
+            let counts = &server.counts;
+            for (name, help, value) in [
+                ("received_datagrams", "Datagrams that came", counts.received),
+                ("sent_datagrams", "Datagrams that left", counts.sent),
+                ("listed_servers", "Servers that were put on the list", counts.listed),
+                ("dropped_servers", "Servers that left the list", counts.dropped),
+                ("refused_servers", "Servers that were not put on the list", counts.refused),
+            ] {
+                page.counter(name, help, [("", value)]);
+            }
+            page.finish()
+        })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.ask(|_, _| ()).is_some()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_alive()
     }
 }
 

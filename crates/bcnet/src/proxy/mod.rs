@@ -14,7 +14,6 @@ mod watch;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -26,9 +25,9 @@ use crate::config::{Master, Value as _};
 use crate::event_loop::EventLoop;
 use crate::random::unguessable;
 use crate::recorder::{Recorder, Ring};
-use crate::{Verdict, bans, log};
+use crate::{Verdict, bans, http, log};
 use options::{Pool, Upstream};
-use relay::{Commands, Relay, Setup};
+use relay::{Relay, Setup};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -133,8 +132,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     options::start_housekeeping(event_loop.commands(), args.master.clone(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
-        ready.push_str(&format!(" metrics={}", listener.local_addr()?));
-        give_out(listener, event_loop.commands(), clock)?;
+        let address = http::start(listener, clock, event_loop.commands())?;
+        ready.push_str(&format!(" metrics={address}"));
     }
     ready.push('\n');
     // Whoever started the proxy may not be interested in its output.
@@ -166,11 +165,6 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
         advertise: args.advertise.unwrap_or(0),
         recorder: args.write.clone().map(ring).map(Recorder::start).transpose()?,
     })
-}
-
-fn give_out(listener: TcpListener, commands: Commands, clock: Clock) -> io::Result<()> {
-    let serve = move || metrics::serve(&listener, &commands, clock);
-    thread::Builder::new().name("metrics".into()).spawn(serve).map(drop)
 }
 
 fn read_bans(args: &Args) -> anyhow::Result<Vec<Network>> {

@@ -129,7 +129,7 @@ impl ControlPlane {
             }
             Request::Restart => chosen.restart(),
             Request::Status => {
-                let mut answer = chosen.status(self.capture_left_out.as_ref().map(LeftOut::count))?;
+                let mut answer = chosen.status(self.capture_left_out())?;
                 answer["unknown_masters"] = self.state().unknown_masters.clone().into();
                 Ok(answer)
             }
@@ -150,6 +150,11 @@ impl ControlPlane {
         let news = self.log.feed.last(count);
         let events = news.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
         json!({ "events": events.collect::<Vec<Value>>(), "next": news.next })
+    }
+
+    /// Returns how many datagrams are not in the capture, if there is one.
+    pub(super) fn capture_left_out(&self) -> Option<u64> {
+        self.capture_left_out.as_ref().map(LeftOut::count)
     }
 
     /// Ends the server.

@@ -7,7 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
 /// How long things took, to within an eighth.
-type Histogram = crate::histogram::Histogram<3>;
+pub(super) type Histogram = crate::histogram::Histogram<3>;
 
 /// A histogram of the last one or two minutes, and one of all since it was asked for.
 #[derive(Debug, Default)]
@@ -15,13 +15,23 @@ struct Recent {
     latest: Histogram,
     before: Histogram,
     since_asked: Histogram,
+    /// All up to the present minute.
+    past: Histogram,
 }
 
 impl Recent {
     fn turn_over(&mut self) {
         self.since_asked.merge(&self.latest);
+        self.past.merge(&self.latest);
         std::mem::swap(&mut self.before, &mut self.latest);
         self.latest.clear();
+    }
+
+    /// Returns all that there ever was.
+    fn all(&self) -> Histogram {
+        let mut all = self.past.clone();
+        all.merge(&self.latest);
+        all
     }
 
     fn last(&self) -> Quantiles {
@@ -82,6 +92,13 @@ impl Traffic {
     }
 }
 
+/// What the transport has sent besides new messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Repeats {
+    pub(super) acks: u64,
+    pub(super) retransmissions: u64,
+}
+
 /// The figures of one session.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -89,6 +106,9 @@ pub(super) struct Figures {
     round_trip: Recent,
     /// The latest round trips of each player, one a second.
     players: BTreeMap<PeerId, VecDeque<Duration>>,
+    /// What each player's line had carried when it was looked at last, and all lines so far.
+    lines: BTreeMap<PeerId, Repeats>,
+    repeats: Repeats,
     /// What had passed when the present minute began, and the one before.
     marks: [(Time, Volume); 2],
     sampled: Time,
@@ -134,6 +154,34 @@ impl Figures {
                 self.marks = [(now, volume), self.marks[0]];
             }
         }
+    }
+
+    /// Notes what the lines of all players have carried so far; who has gone since the last time is not counted to its end.
+    pub(super) fn note_repeats(&mut self, lines: impl Iterator<Item = (PeerId, Repeats)>) {
+        let before = std::mem::take(&mut self.lines);
+        for (player, now) in lines {
+            // Who has its id now begins at zero.
+            let same = before.get(&player).filter(|then| then.acks <= now.acks).copied();
+            let then = same.unwrap_or_default();
+            self.repeats.acks += now.acks - then.acks;
+            self.repeats.retransmissions += now.retransmissions.saturating_sub(then.retransmissions);
+            self.lines.insert(player, now);
+        }
+    }
+
+    /// Returns what all lines have carried, as far as it was looked at.
+    pub(super) const fn repeats(&self) -> Repeats {
+        self.repeats
+    }
+
+    /// Returns how long after their arrival all copies left.
+    pub(super) fn all_delays(&self) -> Histogram {
+        self.delay.all()
+    }
+
+    /// Returns all round trips of players, each looked at once a second.
+    pub(super) fn all_round_trips(&self) -> Histogram {
+        self.round_trip.all()
     }
 
     /// Returns how long after their arrival copies left, in the last one or two minutes.

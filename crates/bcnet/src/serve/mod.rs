@@ -14,6 +14,7 @@ mod describe;
 mod event_log;
 mod figures;
 mod history;
+mod metrics;
 mod overload;
 mod rejections;
 mod requests;
@@ -34,7 +35,7 @@ use bcnet_udp::{Clock, Io};
 use crate::background::Background;
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
-use crate::{Verdict, config, log};
+use crate::{Verdict, config, http, log};
 use control_plane::{ControlPlane, Triggers};
 use service_manager::ServiceManager;
 
@@ -102,6 +103,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let bans = start::bans(settings)?;
     let clock = Clock::start();
     let hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
+    let metrics = start::metrics(settings)?;
     let recorder = start::ring(settings).map(Recorder::start).transpose()?;
     let hosted = |host: &session_host::SessionHost| Hosted {
         name: host.session.config().name.clone(),
@@ -123,6 +125,13 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let [masters_of, bans_of] = [&plane, &plane].map(Arc::clone);
     masters.start("masters", move || Some(masters_of.look_up_masters()))?;
     ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
+    let metrics = metrics
+        .map(|listener| {
+            let monitor = metrics::Monitor { workers: threads_of.clone(), plane: Arc::clone(&plane) };
+            http::start(listener, clock, monitor)
+        })
+        .transpose()?
+        .map(|address| address.to_string());
     if args.console {
         console::start(Arc::clone(&plane))?;
     }
@@ -131,7 +140,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);
-    tracing::info!(event = "started", version, sessions, threads, config, bans, control);
+    tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics);
     ready(&hosted);
     manager.ready(&threads_of)?;
     workers::run(workers)?;

@@ -57,7 +57,7 @@ impl<'a> Chosen<'a> {
     }
 
     /// As [`each`](Self::each), where the answer depends on what the thread has to do.
-    fn each_with<T: Send + 'static>(
+    pub(super) fn each_with<T: Send + 'static>(
         &self,
         question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Refusal> {

@@ -6,6 +6,7 @@ use std::env;
 use std::time::Duration;
 
 use super::workers::Workers;
+use crate::number::counted;
 
 /// Where the service manager listens, if there is one.
 #[derive(Debug, Clone)]
@@ -47,7 +48,12 @@ impl ServiceManager {
     fn look(&self, workers: &Workers, patience: Duration) -> bool {
         let answers = workers.ask_threads(patience);
         if answers.are_all_well() {
-            self.tell("WATCHDOG=1");
+            let (players, sessions) = census(workers);
+            self.tell(&format!(
+                "WATCHDOG=1\nSTATUS={} in {}",
+                counted(players, "player"),
+                counted(sessions, "session")
+            ));
         }
         !answers.is_over()
     }
@@ -72,6 +78,13 @@ impl ServiceManager {
 
     #[cfg(not(target_os = "linux"))]
     fn tell(&self, _: &str) {}
+}
+
+/// Returns how many players there are, and in how many sessions that take some.
+fn census(workers: &Workers) -> (usize, usize) {
+    let open = workers.ask_each(|host, _, _| (!host.is_stopped()).then(|| host.session.players_in_game()));
+    let open: Vec<usize> = open.into_iter().flatten().collect();
+    (open.iter().sum(), open.len())
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -114,10 +127,11 @@ mod tests {
         manager.ready(&reach).expect("no thread is needed");
         assert_eq!(heard(), "READY=1");
         assert!(manager.look(&reach, patience));
-        assert_eq!(heard(), "WATCHDOG=1");
+        assert_eq!(heard(), "WATCHDOG=1\nSTATUS=0 players in 3 sessions");
         reach.give_thread(1, |_, _| panic!("on purpose"));
         assert!(manager.look(&reach, patience));
-        assert_eq!(heard(), "WATCHDOG=1", "two are left, and play");
+        let told = heard();
+        assert!(told.starts_with("WATCHDOG=1\nSTATUS=0 players in "), "two are left, and play: {told}");
         let (release, held) = std::sync::mpsc::channel::<()>();
         reach.give_thread(0, move |_, _| {
             let _ = held.recv();

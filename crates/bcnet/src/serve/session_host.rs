@@ -10,7 +10,7 @@ use bcnet_udp::{Batch, Head, Socket, Unsent};
 
 use super::containment::contain;
 use super::event_log::EventLog;
-use super::figures::{Figures, Traffic, Volume};
+use super::figures::{Figures, Repeats, Traffic, Volume};
 use super::overload::Overload;
 use super::rejections::Rejections;
 use crate::log::LineLimit;
@@ -364,6 +364,13 @@ impl SessionHost {
         }
         self.note_overflow(now);
         self.figures.sample(self.traffic.volume(), self.session.round_trips(), now);
+        let session = &self.session;
+        let lines = session.players().filter_map(|player| {
+            let counters = session.peer_counters(player.id)?;
+            let repeats = Repeats { acks: counters.acks_out, retransmissions: counters.retransmits };
+            Some((player.id, repeats))
+        });
+        self.figures.note_repeats(lines);
         let players = self.session.players_in_game();
         if players == 0 {
             self.summed_up = now;

@@ -1,13 +1,13 @@
 //! From the settings to sessions with sockets.
 
 use std::io::ErrorKind;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, TcpListener};
 use std::num::NonZero;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
 use bcnet_transport::{Ids, Prove};
@@ -183,6 +183,15 @@ pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
     };
     let file = settings.log.file.as_deref().map(|path| (path, settings.log.keep.get().into()));
     log::Options { level, json: settings.log.format == config::Format::Json, file }
+}
+
+/// Listens where figures are to be given out, if anywhere.
+pub(super) fn metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = settings.server.metrics else { return Ok(None) };
+    let listener = TcpListener::bind(address);
+    let problem =
+        || format!("server.metrics: cannot listen at TCP {address}; choose another port or address");
+    listener.map(Some).with_context(problem)
 }
 
 /// Returns how many threads may play.

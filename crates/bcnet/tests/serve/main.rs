@@ -8,6 +8,7 @@ mod files;
 mod join;
 mod life;
 mod manifest;
+mod metrics;
 mod mistakes;
 #[cfg(unix)]
 mod panel;

@@ -196,7 +196,7 @@ fn effect(table: &str, key: &str) -> Effect {
     match (table, key) {
         ("log", "level") => Effect::Now,
         ("log" | "capture", _)
-        | ("server", "bind" | "control" | "bans" | "history" | "threads")
+        | ("server", "bind" | "control" | "bans" | "history" | "threads" | "metrics")
         | (_, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout") => Effect::Restart,
         (_, "system" | "time_limit" | "rotation") => Effect::NextRound,
         (_, "mission" | "collisions" | "friendly_fire") => Effect::Empty,

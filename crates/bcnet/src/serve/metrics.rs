@@ -1,0 +1,146 @@
+//! The figures of a server for Prometheus, and whether it is well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bcnet_session::{Counters, Status};
+use bcnet_transport::Time;
+
+use super::control_plane::ControlPlane;
+use super::figures::{Histogram, Repeats, Traffic};
+use super::requests::Chosen;
+use super::session_host::SessionHost;
+use super::workers::Workers;
+use crate::http::Monitored;
+use crate::metrics::Page;
+
+/// Asks a running server.
+#[derive(Clone)]
+pub(super) struct Monitor {
+    pub(super) workers: Workers,
+    pub(super) plane: Arc<ControlPlane>,
+}
+
+impl Monitored for Monitor {
+    fn metrics(&self) -> Option<String> {
+        let sessions = Chosen::new(&self.workers, None).each_with(|host, coalescing, now| {
+            // Nothing may have happened there for long.
+            host.sum_up(now);
+            Sample::take(host, coalescing.share(), coalescing.window(), now)
+        });
+        sessions.ok().map(|sessions| render(&sessions, self.plane.capture_left_out()))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.workers.ask_threads(PATIENCE).are_all_well()
+    }
+
+    fn is_ready(&self) -> bool {
+        let open = Chosen::new(&self.workers, None).each(|host, _| !host.is_stopped());
+        open.is_ok_and(|open| open.into_iter().any(|is_open| is_open))
+    }
+}
+
+/// What one session says.
+struct Sample {
+    label: String,
+    is_open: bool,
+    status: Status,
+    traffic: Traffic,
+    rejected: u64,
+    repeats: Repeats,
+    delay: Histogram,
+    round_trip: Histogram,
+    relaying_share: f64,
+    coalescing: Duration,
+    uptime: Duration,
+}
+
+impl Sample {
+    fn take(host: &SessionHost, relaying_share: f64, coalescing: Duration, now: Time) -> Self {
+        Self {
+            label: format!("port=\"{}\"", host.address.port()),
+            is_open: !host.is_stopped(),
+            status: host.session.status(now),
+            traffic: host.traffic,
+            rejected: host.session.rejected().total(),
+            repeats: host.figures.repeats(),
+            delay: host.figures.all_delays(),
+            round_trip: host.figures.all_round_trips(),
+            relaying_share,
+            coalescing,
+            uptime: now.since(Time::ZERO),
+        }
+    }
+}
+
+fn render(sessions: &[Sample], capture_left_out: Option<u64>) -> String {
+    let mut page = Page::new("bcnet");
+    let uptime = sessions.iter().map(|one| one.uptime.as_secs()).max().unwrap_or(0);
+    page.gauge("uptime_seconds", "How long the server runs", [("", uptime)]);
+    if let Some(count) = capture_left_out {
+        page.counter("capture_left_out_datagrams", "Datagrams that are not in the capture", [("", count)]);
+    }
+    for (name, help, figure) in GAUGES {
+        page.gauge(name, help, sessions.iter().map(|one| (&one.label, figure(one))));
+    }
+    for (name, help, figure) in COUNTERS {
+        page.counter(name, help, sessions.iter().map(|one| (&one.label, figure(one))));
+    }
+    let masters = sessions.iter().flat_map(|one| {
+        let is_heard = |ago: &Option<Duration>| ago.is_some_and(|ago| ago < bcnet_session::Masters::LOST);
+        let label = |address| format!("{},master=\"{address}\"", one.label);
+        one.status.masters.iter().map(move |(address, ago)| (label(*address), u8::from(is_heard(ago))))
+    });
+    page.gauge("master_heard", "Whether a list server was heard of lately", masters);
+    let delays = sessions.iter().map(|one| (one.label.clone(), one.delay.clone()));
+    page.times("relay_delay", "How long after its arrival a copy of a message left", delays);
+    let trips = sessions.iter().map(|one| (one.label.clone(), one.round_trip.clone()));
+    page.times("round_trip", "Round trips to players, each looked at once a second", trips);
+    page.finish()
+}
+
+type Figure<T> = (&'static str, &'static str, fn(&Sample) -> T);
+
+const GAUGES: [Figure<f64>; 8] = [
+    ("session_open", "Whether a session takes players", |one| f64::from(u8::from(one.is_open))),
+    ("players", "Players that have answered", |one| one.status.players as f64),
+    ("players_in_game", "Players that take part", |one| one.status.in_game as f64),
+    ("player_limit", "How many players there can be", |one| one.status.player_limit as f64),
+    ("round", "The number of the round", |one| f64::from(one.status.round)),
+    ("game_time_seconds", "The game clock", |one| one.status.game_time.as_secs_f64()),
+    ("relaying_ratio", "The share of a core that relaying takes in its thread", |one| one.relaying_share),
+    ("coalescing_seconds", "How long state updates wait for company", |one| one.coalescing.as_secs_f64()),
+];
+
+fn counters(one: &Sample) -> &Counters {
+    &one.status.counters
+}
+
+const COUNTERS: [Figure<u64>; 22] = [
+    ("received_datagrams", "Datagrams that came", |one| one.traffic.datagrams_in),
+    ("received_bytes", "Bytes of the datagrams that came", |one| one.traffic.bytes_in),
+    ("sent_datagrams", "Datagrams that left", |one| one.traffic.datagrams_out),
+    ("sent_bytes", "Bytes of the datagrams that left", |one| one.traffic.bytes_out),
+    ("oversized_datagrams", "Datagrams longer than any of the protocol", |one| one.traffic.oversized),
+    ("unsent_datagrams", "Datagrams that the system did not take", |one| one.traffic.unsent),
+    ("overflowed_datagrams", "Datagrams dropped by a full buffer", |one| one.traffic.overflowed),
+    ("rejected_datagrams", "Datagrams that made no sense", |one| one.rejected),
+    ("sent_acks", "ACKs that left", |one| one.repeats.acks),
+    ("retransmissions", "Messages that were sent again", |one| one.repeats.retransmissions),
+    ("received_messages", "Messages of players in the game", |one| counters(one).messages_in),
+    ("relayed_messages", "Copies that were passed on", |one| counters(one).relayed),
+    ("outdated_updates", "State updates replaced before they left", |one| counters(one).outdated),
+    ("unqueued_messages", "Copies that found no room", |one| counters(one).not_queued),
+    ("queries", "Questions of browsers", |one| counters(one).queries),
+    ("answered_queries", "Questions that were answered", |one| counters(one).queries_answered),
+    ("limited_queries", "Questions that were too many", |one| counters(one).queries_limited),
+    ("heartbeats", "Heartbeats to list servers", |one| counters(one).heartbeats),
+    ("admitted_players", "Clients that were let in", |one| counters(one).admitted),
+    ("refused_players", "Clients that were turned away", |one| counters(one).refused),
+    ("ignored_requests", "Connect requests left unanswered", |one| counters(one).ignored),
+    ("anomalies", "Odd things that players did", |one| counters(one).anomalies.total()),
+];
+
+/// How long a thread may take to say that it plays.
+const PATIENCE: Duration = Duration::from_secs(2);
