@@ -21,6 +21,7 @@ mod inspect {
         mod packed;
         mod pcap;
         mod source;
+        mod text;
 
         use bcnet_observe::MessageBuffer;
         use bcnet_observe::{Limits, Observer};

@@ -3,22 +3,21 @@
 //! A dump is of a whole packet if there is a UDP datagram in it, whatever the link; otherwise of the datagram alone. Its time
 //! is in the line in front of it, if there is one.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 
 use bcnet_transport::Time;
 
 use super::frame::{self, Skip, Udp};
-use super::log::{Clock, MAX_LINE, SNIFFED, seconds, time_of_day};
+use super::log::{Clock, seconds, time_of_day};
 use super::pcap::Window;
 use super::source::{Batch, Skipped, Step, logged};
+use super::text::Lines;
 use crate::inspect::dump::{Assembler, Dump, Fed};
 use crate::inspect::hex::addresses;
 
 pub(super) struct Reader {
-    input: BufReader<Window>,
-    line: Vec<u8>,
-    lines: u64,
-    offset: u64,
+    lines: Lines,
+    count: u64,
     dumps: Assembler,
     clock: Clock,
     last: u64,
@@ -28,19 +27,11 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Begins to read if the beginning looks like dumps. Otherwise gives the input back.
-    pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
-        while !is_dump(window.rest())
-            && window.rest().len() < SNIFFED
-            && window.has(window.rest().len() + 1)?
-        {}
-        if !is_dump(window.rest()) {
-            return Ok(Err(window));
-        }
-        Ok(Ok(Self {
-            input: BufReader::new(window),
-            line: Vec::new(),
-            lines: 0,
-            offset: 0,
+    pub(super) fn open(window: Window) -> io::Result<Result<Self, Window>> {
+        let lines = Lines::open(window, is_dump)?;
+        Ok(lines.map(|lines| Self {
+            lines,
+            count: 0,
             dumps: Assembler::default(),
             clock: Clock::default(),
             last: 0,
@@ -49,7 +40,7 @@ impl Reader {
     }
 
     pub(super) const fn offset(&self) -> u64 {
-        self.offset
+        self.lines.offset()
     }
 
     /// Reads up to the end of the next dump, and adds it to `batch`.
@@ -60,19 +51,17 @@ impl Reader {
         packets: &mut u64,
     ) -> io::Result<Step> {
         loop {
-            self.line.clear();
-            let at = self.offset;
-            let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line)?;
-            self.offset += read as u64;
-            self.lines += 1;
+            let (at, line) = self.lines.next_line()?;
+            let is_end = line.is_empty();
+            self.count += 1;
             // At the end the line is empty, which ends a dump.
-            let (Fed::Line(done) | Fed::Other(done)) = self.dumps.feed(&self.line, self.lines, at);
+            let (Fed::Line(done) | Fed::Other(done)) = self.dumps.feed(line, self.count, at);
             if let Some(dump) = done {
                 *packets += 1;
                 self.push(&dump, *packets, batch, skipped);
                 return Ok(Step::More);
             }
-            if read == 0 {
+            if is_end {
                 return Ok(Step::End);
             }
         }

@@ -8,18 +8,17 @@
 //!
 //! What follows a dump, and lines of any other form, are passed over: tools differ.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::Time;
 
 use super::pcap::Window;
 use super::source::{Batch, Skipped, Step, logged};
+use super::text::Lines;
 
 pub(super) struct Reader {
-    input: BufReader<Window>,
-    line: Vec<u8>,
-    offset: u64,
+    lines: Lines,
     entry: Option<Entry>,
     pub(super) clock: Clock,
 }
@@ -70,21 +69,13 @@ enum Section {
 
 impl Reader {
     /// Begins to read if the beginning looks like a log. Otherwise gives the input back.
-    pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
-        // No more than is needed: what is followed may stay short for long.
-        while !is_log(window.rest())
-            && window.rest().len() < SNIFFED
-            && window.has(window.rest().len() + 1)?
-        {}
-        if !is_log(window.rest()) {
-            return Ok(Err(window));
-        }
-        let (input, clock) = (BufReader::new(window), Clock::default());
-        Ok(Ok(Self { input, line: Vec::new(), offset: 0, entry: None, clock }))
+    pub(super) fn open(window: Window) -> io::Result<Result<Self, Window>> {
+        let lines = Lines::open(window, is_log)?;
+        Ok(lines.map(|lines| Self { lines, entry: None, clock: Clock::default() }))
     }
 
     pub(super) const fn offset(&self) -> u64 {
-        self.offset
+        self.lines.offset()
     }
 
     /// Reads up to the head of the next datagram, and adds the one before it to `batch`.
@@ -95,15 +86,12 @@ impl Reader {
         packets: &mut u64,
     ) -> io::Result<Step> {
         loop {
-            self.line.clear();
-            let at = self.offset;
-            let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line)?;
-            self.offset += read as u64;
-            let line = String::from_utf8_lossy(&self.line);
+            let (at, bytes) = self.lines.next_line()?;
+            let (is_end, line) = (bytes.is_empty(), String::from_utf8_lossy(bytes));
             let head = head_of(line.trim());
-            if read != 0 && head.is_none() {
+            if !is_end && head.is_none() {
                 if let Some(entry) = &mut self.entry {
-                    match self.line.trim_ascii().strip_prefix(b"Text:") {
+                    match bytes.trim_ascii().strip_prefix(b"Text:") {
                         Some(text) => entry.note_text(text.trim_ascii_start()),
                         None => entry.note(line.trim()),
                     }
@@ -117,9 +105,9 @@ impl Reader {
             if let Some(entry) = done {
                 *packets += 1;
                 entry.finish(batch, skipped, *packets);
-                return Ok(if read == 0 { Step::End } else { Step::More });
+                return Ok(if is_end { Step::End } else { Step::More });
             }
-            if read == 0 {
+            if is_end {
                 return Ok(Step::End);
             }
         }
@@ -259,8 +247,5 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 
 const UNKNOWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1);
 const DAY: u64 = 86_400 * 1_000_000;
-/// How much of a file is looked at to know what it is.
-pub(super) const SNIFFED: usize = 64 * 1024;
-pub(super) const MAX_LINE: u64 = 64 * 1024;
 /// The largest UDP payload.
 const MAX_DATAGRAM: usize = 65_507;

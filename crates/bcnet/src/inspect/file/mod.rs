@@ -30,6 +30,7 @@ mod stories;
 mod summary;
 mod table;
 mod tally;
+mod text;
 mod view;
 
 use std::collections::VecDeque;
