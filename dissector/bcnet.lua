@@ -1828,8 +1828,12 @@ end
 
 -- Entry points --------------------------------------------------------------------------------------------------------
 
+-- What `bcnet extcap` gives is deciphered; the name of its interface says so.
+local interface_name = Field.new("frame.interface_name")
+
 local function read(raw)
-    decipher(raw)
+    local name = interface_name()
+    if name and name.value == "bcnet-deciphered" then load_bytes(raw) else decipher(raw) end
     return read_datagram()
 end
 

@@ -1,7 +1,7 @@
 //! Capture files: datagrams inside IPv4 and UDP, as pcapng.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,15 +39,29 @@ pub(crate) struct Writer {
 impl Writer {
     /// Begins a new file; an old one of that name is gone.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        Self::begin(path, File::create(path), None)
+    }
+
+    /// Begins to write into a pipe that is there; the packets are those of an interface of this name.
+    pub(crate) fn for_pipe(path: &Path, interface: &str) -> anyhow::Result<Self> {
+        let mut writer = Self::begin(path, File::options().write(true).open(path), Some(interface))?;
+        // Whoever reads waits for the head.
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    fn begin(path: &Path, file: io::Result<File>, interface: Option<&str>) -> anyhow::Result<Self> {
         let start = || -> anyhow::Result<_> {
             let mut out = PcapNgWriter::new(Vec::new())?;
+            // Times are written in nanoseconds; without this readers take them for microseconds.
+            let mut options = vec![InterfaceDescriptionOption::IfTsResol(9)];
+            options.extend(interface.map(|name| InterfaceDescriptionOption::IfName(name.into())));
             out.write_pcapng_block(InterfaceDescriptionBlock {
                 linktype: DataLink::RAW,
                 snaplen: 0,
-                // Times are written in nanoseconds; without this readers take them for microseconds.
-                options: vec![InterfaceDescriptionOption::IfTsResol(9)],
+                options,
             })?;
-            Ok((File::create(path)?, out))
+            Ok((file?, out))
         };
         let (file, out) = start().with_context(|| path.display().to_string())?;
         Ok(Self { path: path.to_owned(), file, out, packet: Vec::new(), written: 0 })

@@ -12,7 +12,9 @@ mod connections;
 mod control;
 mod ctl;
 mod double_click;
+mod dumpcap;
 mod event_loop;
+mod extcap;
 mod file;
 mod histogram;
 mod http;
@@ -67,6 +69,8 @@ enum Command {
     Config(config::Args),
     /// Talk to a running server: players, kicks, bans, chat
     Ctl(ctl::Args),
+    /// Let Wireshark list an interface whose datagrams are deciphered
+    Extcap(extcap::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
     /// Join a game from a terminal: who is there, chat, and whether people can join at all
@@ -103,10 +107,11 @@ fn main() -> ExitCode {
     if double_click::is_meant() {
         return double_click::run();
     }
-    let verdict = match Args::parse().command {
+    let verdict = match Args::parse_from(extcap::arguments()).command {
         Command::Completions(args) => manual::completions(&args),
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Extcap(args) => extcap::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Join(args) => join::run(&args),
         Command::Lab(args) => lab::run(&args),

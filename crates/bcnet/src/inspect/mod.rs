@@ -22,7 +22,7 @@ use bcnet_transport::cipher;
 use bcnet_transport::wire::{Message, PeerId, Role, WireError};
 
 use crate::Verdict;
-pub(crate) use file::each_datagram;
+pub(crate) use file::{DECIPHERED, each_datagram, write_deciphered};
 use hex::{BadHex, Line};
 use json::Json;
 
@@ -59,12 +59,19 @@ Examples:
   bcnet inspect --hex captures/join.hex --json | jq '.messages[]?.kind'")]
 pub(crate) struct Args {
     /// Captures, packet logs or dumps, packed or not, or a directory; `-` is standard input. Two are joined, more are read as one
-    #[arg(value_name = "FILE", num_args = 1.., required_unless_present = "hex", conflicts_with = "hex")]
+    #[arg(value_name = "FILE", num_args = 1.., required_unless_present_any = ["hex", "interface"], conflicts_with = "hex")]
     files: Vec<PathBuf>,
 
     /// Read hex lines from FILE, or from standard input if it is `-`
     #[arg(long, value_name = "FILE", conflicts_with_all = file::OPTIONS)]
     hex: Option<PathBuf>,
+
+    /// Capture from this network interface until Ctrl-C, through dumpcap, which comes with Wireshark
+    ///
+    /// A terminal shows counters, conversations and faults as they come; other outputs get lines, or what is asked for. At
+    /// the end comes a summary.
+    #[arg(short, long, value_name = "NAME", conflicts_with_all = LIVE_CONFLICTS)]
+    interface: Option<String>,
 
     /// The datagrams are already deciphered
     #[arg(long, conflicts_with = "files")]
@@ -86,9 +93,9 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Also write the datagrams to a capture file for Wireshark
+    /// Also write the datagrams of hex lines, or what is captured from an interface, to a capture file for Wireshark
     ///
-    /// The lines carry no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
+    /// Hex lines carry no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
     /// it has no id), all on port 22101, a millisecond apart. Comments become packet comments.
     #[arg(long, value_name = "OUT.pcapng", conflicts_with = "files")]
     write: Option<PathBuf>,
@@ -100,6 +107,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     file: file::Options,
 }
+
+impl Args {
+    /// Returns whether each datagram is to be seen as it comes.
+    fn is_at_once(&self) -> bool {
+        self.file.is_followed() || self.interface.is_some()
+    }
+}
+
+/// What has no meaning for an interface.
+const LIVE_CONFLICTS: [&str; 8] = ["files", "hex", "plain", "message", "payload", "merge", "follow", "story"];
 
 /// What a line of input turned out to be.
 enum Decoded<'a> {

@@ -7,6 +7,8 @@ mod follow;
 mod formats;
 mod inputs;
 mod joining;
+#[cfg(unix)]
+mod live;
 mod many;
 mod places;
 mod reading;

@@ -42,6 +42,8 @@ pub(super) struct Pipe {
     /// What is left of the last.
     rest: io::Cursor<Vec<u8>>,
     stop: Arc<AtomicBool>,
+    /// Whether it fails with [`TimedOut`](io::ErrorKind::TimedOut) when nothing has come for a while.
+    pub(super) tells_idle: Arc<AtomicBool>,
 }
 
 impl Pipe {
@@ -63,7 +65,7 @@ impl Pipe {
             }
         };
         thread::Builder::new().name("pipe".into()).spawn(pass_on)?;
-        Ok(Self { chunks, rest: io::Cursor::default(), stop })
+        Ok(Self { chunks, rest: io::Cursor::default(), stop, tells_idle: Arc::default() })
     }
 }
 
@@ -76,6 +78,9 @@ impl Read for Pipe {
             }
             match self.chunks.recv_timeout(POLL) {
                 Ok(chunk) => self.rest = io::Cursor::new(chunk?),
+                Err(RecvTimeoutError::Timeout) if self.tells_idle.load(Ordering::Relaxed) => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }

@@ -3,6 +3,7 @@
 //! [`source`] gives datagrams, an [`Observer`] follows the conversations, and what both tell goes to a [`Sink`]: lines
 //! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
 
+mod deciphered;
 mod dump;
 mod each;
 mod filter;
@@ -14,6 +15,7 @@ mod hostile;
 mod inputs;
 mod join;
 mod lines;
+mod live;
 mod lives;
 mod log;
 mod names;
@@ -24,6 +26,7 @@ mod pcap;
 mod progress;
 mod reading;
 mod report;
+mod screen;
 mod sink;
 mod source;
 mod stories;
@@ -34,10 +37,12 @@ mod text;
 mod view;
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufWriter, IsTerminal as _, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+#[cfg(feature = "parquet")]
+use anyhow::Context as _;
 use anyhow::ensure;
 use bcnet_observe::{Content, ConversationId, Finding, Limits, NO_MARK, Observed, Observer};
 use bcnet_transport::Time;
@@ -46,12 +51,14 @@ use bcnet_transport::wire::{PeerId, Role};
 use super::{Args as InspectArgs, is_stdin};
 use crate::Verdict;
 use crate::number::thousands;
+pub(crate) use deciphered::write_deciphered;
 pub(crate) use each::each_datagram;
 use filter::Filter;
 use hold::HoldBack;
 use inputs::Inputs;
 pub(super) use lines::Color;
 use lines::Style;
+pub(crate) use pcap::DECIPHERED;
 use sink::Sink;
 pub(super) use source::Packet;
 use source::{Skipped, is_gamespy};
@@ -91,6 +98,11 @@ pub(super) struct Options {
 }
 
 impl Options {
+    /// Returns whether the end of the file is only the end so far.
+    pub(super) const fn is_followed(&self) -> bool {
+        self.follow
+    }
+
     /// Returns the first option that says nothing about two captures, if there is one.
     fn for_one_capture(&self) -> Option<&'static str> {
         let options = [
@@ -180,6 +192,9 @@ impl End<'_> {
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
     let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
+    if let Some(interface) = &args.interface {
+        return reading::inspect_live(args, interface, sinks(args, &[], out)?);
+    }
     let inputs = match args.files.as_slice() {
         [a, b] if !args.file.merge => {
             ensure!(
@@ -200,13 +215,13 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
             Inputs::merged(paths)?
         }
     };
-    reading::inspect(args, &inputs, sinks(args, &inputs, out)?)
+    reading::inspect(args, &inputs, sinks(args, &inputs.files, out)?)
 }
 
 /// Everyone who is to be told.
 fn sinks<'a>(
     args: &InspectArgs,
-    inputs: &Inputs,
+    inputs: &[PathBuf],
     out: impl Write + 'a,
 ) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
     let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
@@ -216,7 +231,7 @@ fn sinks<'a>(
     }
     if let Some(report) = &args.file.report {
         ensure!(
-            !inputs.files.contains(report),
+            !inputs.contains(report),
             "{}: is the input; name another file for --report",
             report.display()
         );
@@ -236,12 +251,23 @@ fn sinks<'a>(
     if args.file.summary {
         sinks.push(Box::new(summary::Summary::new(out, filter)));
     } else if args.file.csv {
-        let table = table::Table::new(table::Csv::new(out), filter, args.file.follow);
+        let table = table::Table::new(table::Csv::new(out), filter, args.is_at_once());
         sinks.push(Box::new(HoldBack::new(table, false)));
+    } else if let Some(interface) = args.interface.as_deref().filter(|_| sinks.is_empty() && !args.json) {
+        // Whoever wants something special wants to read it.
+        let is_special = args.explain || filter.first().is_some();
+        if io::stdout().is_terminal() && !is_special {
+            sinks.push(Box::new(screen::Screen::new(out, interface)));
+        } else {
+            let lines = view::Form::Lines(Style::of(args.color));
+            let view = view::View::new(out, lines, filter.clone(), true).explain(args.explain);
+            sinks.push(Box::new(HoldBack::new(view, true)));
+        }
+        sinks.push(Box::new(summary::Summary::new(io::stdout(), filter)));
     } else if sinks.is_empty() || args.json {
         let form = if args.json { view::Form::Json } else { view::Form::Lines(Style::of(args.color)) };
-        let view = view::View::new(out, form, filter, args.file.follow).explain(args.explain);
-        sinks.push(Box::new(HoldBack::new(view, args.file.follow)));
+        let view = view::View::new(out, form, filter, args.is_at_once()).explain(args.explain);
+        sinks.push(Box::new(HoldBack::new(view, args.is_at_once())));
     }
     Ok(sinks)
 }

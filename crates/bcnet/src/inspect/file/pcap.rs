@@ -12,6 +12,8 @@ pub(super) struct Captured<'a> {
     /// Microseconds since 1970, or since whatever the file counts from.
     pub(super) micros: u64,
     pub(super) link: u16,
+    /// Whether its datagram is deciphered.
+    pub(super) is_deciphered: bool,
     pub(super) bytes: &'a [u8],
     /// What the writer has noted about it.
     pub(super) comment: Option<Box<str>>,
@@ -132,6 +134,8 @@ enum Format {
 #[derive(Debug, Clone, Copy)]
 struct Interface {
     link: u16,
+    /// Whether its datagrams are deciphered, as its name says.
+    is_deciphered: bool,
     /// Units per second, as a power of ten or of two.
     resolution: u8,
     offset: i64,
@@ -203,7 +207,7 @@ impl Reader {
         let start = self.window.start + PCAP_RECORD;
         self.window.advance(PCAP_RECORD + kept);
         let bytes = &self.window.buffer[start..start + kept];
-        Ok(Next::Packet(Captured { offset, micros, link, bytes, comment: None }))
+        Ok(Next::Packet(Captured { offset, micros, link, is_deciphered: false, bytes, comment: None }))
     }
 
     fn next_block(&mut self) -> io::Result<Next<'_>> {
@@ -256,8 +260,9 @@ impl Reader {
     }
 
     fn interface(&self, length: usize) -> Interface {
-        let mut interface = Interface { link: self.u16(8), resolution: 6, offset: 0 };
+        let mut interface = Interface { link: self.u16(8), is_deciphered: false, resolution: 6, offset: 0 };
         self.options(16, length - 4, |code, value| match (code, value) {
+            (NAME, name) => interface.is_deciphered = name == DECIPHERED.as_bytes(),
             (9, [resolution, ..]) => interface.resolution = *resolution,
             (14, value) if value.len() >= 8 => {
                 let bytes: [u8; 8] = value[..8].try_into().unwrap_or_default();
@@ -297,7 +302,8 @@ impl Reader {
         let start = self.window.start + head;
         self.window.advance(length);
         let bytes = &self.window.buffer[start..start + kept];
-        Next::Packet(Captured { offset, micros: self.micros, link: interface.link, bytes, comment })
+        let Interface { link, is_deciphered, .. } = interface;
+        Next::Packet(Captured { offset, micros: self.micros, link, is_deciphered, bytes, comment })
     }
 
     /// Returns all comments among the options between two places of the window.
@@ -355,6 +361,9 @@ const PACKET_OLD: u32 = 2;
 const PACKET_SIMPLE: u32 = 3;
 const PACKET: u32 = 6;
 const COMMENT: u16 = 1;
+const NAME: u16 = 2;
+/// The name of the interface that `bcnet extcap` writes; the dissector knows it too.
+pub(crate) const DECIPHERED: &str = "bcnet-deciphered";
 /// Times are no later, so that one can count with them: some 285 years after 1970.
 const LATEST: u64 = 1 << 53;
 const PCAP_HEADER: usize = 24;

@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 use bcnet_observe::MessageBuffer;
 
 use super::inputs::Inputs;
+use super::live::{self, Live};
 use super::progress::Progress;
 use super::sink::Sink;
 use super::source::{Batch, Skipped, Source, Step};
@@ -21,17 +22,7 @@ use crate::number::thousands;
 
 /// Reads all inputs as one, and tells `sink`.
 pub(super) fn inspect(args: &Args, inputs: &Inputs, sink: impl Sink) -> anyhow::Result<Verdict> {
-    let mut pass = Pass {
-        args,
-        inputs,
-        run: Run::new(sink),
-        batch: Batch::default(),
-        messages: MessageBuffer::default(),
-        before: None,
-        files: Vec::new(),
-        bytes: 0,
-        troubles: inputs.troubles.clone(),
-    };
+    let mut pass = Pass::new(args, inputs, sink);
     for path in &inputs.files {
         let done = open(path, args.file.follow)
             .with_context(|| name(path))
@@ -44,6 +35,31 @@ pub(super) fn inspect(args: &Args, inputs: &Inputs, sink: impl Sink) -> anyhow::
             done => done?,
         }
     }
+    pass.finish()
+}
+
+/// Shows what passes an interface, until the user has seen enough.
+pub(super) fn inspect_live(args: &Args, interface: &str, sink: impl Sink) -> anyhow::Result<Verdict> {
+    let inputs = Inputs::one(Path::new(interface));
+    let mut pass = Pass::new(args, &inputs, sink);
+    let trouble = match Live::start(interface, None, args.write.as_deref()) {
+        Err(error) => Some(format!("{error:#}")),
+        Ok((live, source)) => {
+            let read = source.and_then(|source| pass.read(source, Path::new(interface)));
+            if let Err(error) = &read
+                && crate::is_broken_pipe(error)
+            {
+                return read.map(|()| Verdict::Clean);
+            }
+            let is_stopped = live.is_stopped();
+            let error = read.err().filter(|_| !is_stopped).map(|error| format!("{error:#}"));
+            live.end().or(error)
+        }
+    };
+    if let Some(path) = &args.write {
+        live::cut(path, pass.bytes).with_context(|| path.display().to_string())?;
+    }
+    pass.troubles.extend(trouble.map(|trouble| format!("{interface}: {trouble}")));
     pass.finish()
 }
 
@@ -62,7 +78,21 @@ struct Pass<'a, S> {
     troubles: Vec<String>,
 }
 
-impl<S: Sink> Pass<'_, S> {
+impl<'a, S: Sink> Pass<'a, S> {
+    fn new(args: &'a Args, inputs: &'a Inputs, sink: S) -> Self {
+        Self {
+            args,
+            inputs,
+            run: Run::new(sink),
+            batch: Batch::default(),
+            messages: MessageBuffer::default(),
+            before: None,
+            files: Vec::new(),
+            bytes: 0,
+            troubles: inputs.troubles.clone(),
+        }
+    }
+
     /// Reads a file to its end.
     fn read(&mut self, mut source: Source, path: &Path) -> anyhow::Result<()> {
         let (name, file) = (name(path), self.inputs.file_name(path));
@@ -94,7 +124,8 @@ impl<S: Sink> Pass<'_, S> {
     /// Looks at all packets of a file. Returns how it ended, and what kept it from being read.
     fn read_packets(&mut self, source: &mut Source) -> anyhow::Result<(Step, Option<io::Error>)> {
         // Followed files are shown as they grow; others are deciphered many at a time.
-        let max = if self.args.file.follow { 1 } else { BATCH };
+        let is_live = self.args.interface.is_some();
+        let max = if self.args.is_at_once() { 1 } else { BATCH };
         let mut progress = Progress::new(source.size);
         let mut failure = None;
         let end = loop {
@@ -103,6 +134,10 @@ impl<S: Sink> Pass<'_, S> {
                 match source.read(&mut self.batch) {
                     Ok(Step::More) if self.batch.len() < max => {}
                     Ok(step) => break step,
+                    Err(error) if is_live && error.kind() == io::ErrorKind::TimedOut => {
+                        self.run.sink.idle(&self.run.observer)?;
+                        break Step::More;
+                    }
                     // What was read before is shown first.
                     Err(error) => {
                         failure = Some(error);

@@ -33,6 +33,10 @@ pub(super) trait Sink {
     fn find(&mut self, _: &Finding, _place: Option<Evidence>, _observer: &Observer) -> io::Result<()> {
         Ok(())
     }
+    /// Nothing comes just now, of a capture that is under way.
+    fn idle(&mut self, _observer: &Observer) -> io::Result<()> {
+        Ok(())
+    }
     /// Returns a datagram that waits for too long to be decided, if there is one.
     fn overdue(&self, _now: Time, _observer: &Observer) -> Option<(ConversationId, u64)> {
         None
@@ -65,6 +69,10 @@ impl Sink for Vec<Box<dyn Sink + '_>> {
 
     fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
         self.iter_mut().try_for_each(|sink| sink.find(finding, place, observer))
+    }
+
+    fn idle(&mut self, observer: &Observer) -> io::Result<()> {
+        self.iter_mut().try_for_each(|sink| sink.idle(observer))
     }
 
     fn overdue(&self, now: Time, observer: &Observer) -> Option<(ConversationId, u64)> {

@@ -254,7 +254,7 @@ impl Source {
             to,
             comment: captured.comment,
             file: None,
-            plain: false,
+            plain: captured.is_deciphered,
             cut: payload.is_none(),
             bytes: 0..0,
         };

@@ -1,0 +1,118 @@
+//! `dumpcap`, the small program of Wireshark that captures. It has the rights for it, so that this one needs none, and it is
+//! there on every system that Wireshark runs on.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, anyhow, bail};
+
+/// A capture that is under way.
+pub(crate) struct Capture {
+    child: Child,
+    /// What it says on standard error.
+    said: JoinHandle<String>,
+}
+
+/// A network interface.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    /// What people call it, if that is something else.
+    pub(crate) title: Option<String>,
+}
+
+impl Capture {
+    /// Begins to capture UDP, or what `filter` says, and gives what it writes: pcapng.
+    pub(crate) fn start(interface: &str, filter: Option<&str>) -> anyhow::Result<(Self, ChildStdout)> {
+        let arguments = ["-q", "-i", interface, "-f", filter.unwrap_or("udp"), "-w", "-"];
+        let mut child = spawn(&arguments)?;
+        let (out, errors) = child.stdout.take().zip(child.stderr.take()).context("dumpcap has no pipes")?;
+        let said = thread::Builder::new().name("dumpcap".into()).spawn(move || {
+            let mut text = Vec::new();
+            let _ = errors.take(MAX_SAID).read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        })?;
+        Ok((Self { child, said }, out))
+    }
+
+    /// Ends it, if it has not ended by itself. Returns what it says was wrong.
+    pub(crate) fn end(mut self, is_wanted: bool) -> Option<String> {
+        if is_wanted {
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait();
+        let said = self.said.join().unwrap_or_default();
+        if is_wanted || status.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        Some(complaint(&said))
+    }
+}
+
+/// Returns all interfaces that can be captured from.
+pub(crate) fn interfaces() -> anyhow::Result<Vec<Interface>> {
+    let output = spawn(&["-D"])?.wait_with_output()?;
+    if !output.status.success() {
+        bail!(complaint(&String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(interface).collect())
+}
+
+/// Reads `3. lo (Loopback)`.
+fn interface(line: &str) -> Option<Interface> {
+    let (_, rest) = line.split_once(". ")?;
+    let (name, title) = match rest.split_once(" (") {
+        Some((name, title)) => (name, title.strip_suffix(')')),
+        None => (rest, None),
+    };
+    Some(Interface { name: name.trim().to_owned(), title: title.map(str::to_owned) })
+}
+
+fn spawn(arguments: &[&str]) -> anyhow::Result<Child> {
+    for program in programs() {
+        let mut command = Command::new(&program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        match command.spawn() {
+            Ok(child) => return Ok(child),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                bail!("{}: you may not run it; {RIGHTS}", program.display())
+            }
+            Err(error) => return Err(error).with_context(|| program.display().to_string()),
+        }
+    }
+    Err(anyhow!("dumpcap is not there; it comes with Wireshark (Debian: the package wireshark-common)"))
+}
+
+/// Where it may be, if it is not among the programs.
+fn programs() -> Vec<PathBuf> {
+    let mut programs = vec![PathBuf::from("dumpcap")];
+    if cfg!(windows) {
+        let folders = ["ProgramFiles", "ProgramFiles(x86)"].into_iter().filter_map(std::env::var_os);
+        programs.extend(folders.map(|folder| PathBuf::from(folder).join("Wireshark").join("dumpcap.exe")));
+    } else if cfg!(target_os = "macos") {
+        programs.push("/Applications/Wireshark.app/Contents/MacOS/dumpcap".into());
+    }
+    programs
+}
+
+/// Returns what dumpcap says was wrong, in one line.
+fn complaint(said: &str) -> String {
+    let usual = ["Running as user", "Capturing on", "File: ", "Packets "];
+    let lines = said.lines().map(|line| line.trim().trim_start_matches("dumpcap: "));
+    let lines = lines.filter(|line| !line.is_empty());
+    let lines = lines.filter(|line| !usual.iter().any(|start| line.starts_with(start)));
+    let text: Vec<&str> = lines.take(MAX_LINES).collect();
+    let is_right = said.contains("ermission") || said.contains("not permitted");
+    let hint = if is_right { format!(" ({RIGHTS})") } else { String::new() };
+    match text.join(" ") {
+        text if text.is_empty() => "dumpcap has failed without a word".into(),
+        text => format!("dumpcap: {text}{hint}"),
+    }
+}
+
+const RIGHTS: &str = "who may capture is said when Wireshark is installed; on Debian: dpkg-reconfigure wireshark-common, and the group wireshark";
+const MAX_SAID: u64 = 1 << 16;
+const MAX_LINES: usize = 4;

@@ -1,0 +1,173 @@
+//! Captures from an interface, by a `dumpcap` that gives what a file holds: a test has neither rights nor traffic.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use bcnet_transport::cipher;
+
+use crate::captures::{ETHERNET, RAW, datagrams, directory, inspect, messages, pcapng, session};
+use crate::run::{Run, path, signal};
+
+/// A directory with a dumpcap that knows these interfaces: `whole` ends after the capture, `cut` within its last packet, `open`
+/// never, and `denied` is one that may not be captured from.
+fn dumpcap(name: &str) -> PathBuf {
+    let directory = directory(name);
+    let capture = pcapng(&session(), ETHERNET);
+    fs::write(directory.join("whole"), &capture).expect("written");
+    fs::write(directory.join("cut"), &capture[..capture.len() - 10]).expect("written");
+    let script = format!(
+        "#!/bin/sh
+cd '{}'
+case \"$*\" in
+  -D) echo '1. eth0'; echo '2. whole (As a whole)' ;;
+  *'-i whole '*'-f udp -w -') cat whole ;;
+  *'-i filtered '*'-f port 7 -w -') cat whole ;;
+  *'-i cut '*) cat cut; echo 'The interface went down.' >&2; exit 1 ;;
+  *'-i open '*) cat whole; exec sleep 600 ;;
+  *) echo 'Capturing on x' >&2; echo \"dumpcap: The capture session could not be initiated (You don't have permission to capture on that device).\" >&2; exit 2 ;;
+esac
+",
+        directory.display()
+    );
+    let program = directory.join("dumpcap");
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
+    directory
+}
+
+fn start(directory: &Path, program: &Path, arguments: &[&str]) -> Command {
+    let others = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", format!("{}:{others}", directory.display()));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn bcnet(directory: &Path, arguments: &[&str]) -> Run {
+    let program = Path::new(env!("CARGO_BIN_EXE_bcnet"));
+    start(directory, program, arguments).output().expect("bcnet runs").into()
+}
+
+#[test]
+fn what_passes_an_interface_is_shown_as_a_capture_of_it_would_be() {
+    let directory = dumpcap("live");
+    let capture = pcapng(&session(), ETHERNET);
+    let json = bcnet(&directory, &["inspect", "--interface", "whole", "--json"]);
+    assert_eq!((json.code, json.stderr.as_str()), (0, ""));
+    assert_eq!(datagrams(&json), datagrams(&inspect(&capture, &["--json"])));
+    // Lines, and a summary at the end. What came can be kept.
+    let kept = directory.join("kept.pcapng");
+    let run = bcnet(&directory, &["inspect", "-i", "whole", "--write", kept.to_str().expect("UTF-8")]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let summary = inspect(&capture, &["--summary"]).stdout.replace("standard input", "whole");
+    assert!(run.stdout.contains("connect request") && run.stdout.ends_with(&summary), "{}", run.stdout);
+    assert!(fs::read(&kept).expect("kept") == capture);
+}
+
+#[test]
+fn a_capture_is_stopped_and_tells_what_it_has() {
+    let directory = dumpcap("live-stopped");
+    let program = Path::new(env!("CARGO_BIN_EXE_bcnet"));
+    let mut child = start(&directory, program, &["inspect", "-i", "open"]).spawn().expect("bcnet starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("gamespy") {
+        line.clear();
+        assert!(
+            lines.read_line(&mut line).expect("UTF-8") > 0,
+            "the last datagram comes while it is captured"
+        );
+    }
+    signal(child.id(), "INT");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).expect("UTF-8");
+    assert!(rest.contains("open: 24 packets in ") && rest.contains("faults, the worst first"), "{rest}");
+    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+}
+
+#[test]
+fn what_keeps_an_interface_from_being_captured_is_told() {
+    let directory = dumpcap("live-wrong");
+    let run = bcnet(&directory, &["inspect", "-i", "eth0", "--summary"]);
+    assert_eq!(run.code, 1);
+    let said = "bcnet: eth0: dumpcap: The capture session could not be initiated (You don't have permission to capture on that device). (who may capture";
+    assert!(run.stderr.contains(said) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
+    // What came before is shown, and kept whole.
+    let kept = directory.join("kept.pcapng");
+    let run =
+        bcnet(&directory, &["inspect", "-i", "cut", "--json", "--write", kept.to_str().expect("UTF-8")]);
+    assert_eq!((run.code, datagrams(&run).len()), (1, session().len() - 1), "{}", run.stderr);
+    assert!(run.stderr.contains("bcnet: cut: damaged at byte "), "{}", run.stderr);
+    assert!(run.stderr.contains("bcnet: cut: dumpcap: The interface went down.\n"), "{}", run.stderr);
+    let again = inspect(&fs::read(&kept).expect("kept"), &["--json"]);
+    assert_eq!((again.code, datagrams(&again).len()), (0, session().len() - 1), "{}", again.stderr);
+    // No dumpcap at all.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+    let run = command.args(["inspect", "-i", "eth0"]).env("PATH", directory.join("none")).output();
+    let run = Run::from(run.expect("bcnet runs"));
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("dumpcap is not there; it comes with Wireshark"), "{}", run.stderr);
+}
+
+#[test]
+fn wireshark_is_told_of_an_interface_by_a_link_of_another_name() {
+    let directory = dumpcap("extcap");
+    let link = directory.join("bcnet-extcap");
+    symlink(env!("CARGO_BIN_EXE_bcnet"), &link).expect("a link");
+    let ask = |arguments: &[&str]| {
+        let run = Run::from(start(&directory, &link, arguments).output().expect("bcnet runs"));
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{arguments:?}");
+        run.stdout
+    };
+    let told = ask(&["--extcap-interfaces", "--extcap-version=4.0"]);
+    assert!(told.contains("interface {value=bcnet-deciphered}{display=bcnet (deciphered)}\n"), "{told}");
+    let told = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-dlts"]);
+    assert!(told.starts_with("dlt {number=101}"), "{told}");
+    let told = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-config"]);
+    assert!(told.contains("value {arg=0}{value=whole}{display=As a whole}{default=false}\n"), "{told}");
+    let wrong = start(&directory, &link, &["--extcap-interface", "eth7", "--extcap-dlts"]).output();
+    assert_eq!(Run::from(wrong.expect("bcnet runs")).code, 2);
+}
+
+#[test]
+fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
+    let directory = dumpcap("deciphered");
+    let out = directory.join("out.pcapng");
+    fs::write(&out, b"").expect("as a pipe that is there");
+    let out_name = out.to_str().expect("UTF-8");
+    let capture = ["extcap", "--capture", "--extcap-interface", "bcnet-deciphered", "--fifo", out_name];
+    let filter = ["--extcap-capture-filter", "port 7", "--from", "filtered"];
+    for from in [&["--from", "whole"][..], &filter] {
+        let run = bcnet(&directory, &[&capture[..], from].concat());
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    }
+    let bytes = fs::read(&out).expect("a capture");
+    for packet in session().into_iter().filter(|packet| packet.bytes.first() != Some(&b'\\')) {
+        let mut plain = packet.bytes.clone();
+        cipher::decrypt(&mut plain);
+        assert!(bytes.windows(plain.len()).any(|window| window == plain));
+    }
+    let expected = inspect(&pcapng(&session(), RAW), &["--json"]);
+    let run = inspect(&bytes, &["--json"]);
+    assert_eq!((run.code, messages(&run)), (0, messages(&expected)), "{}", run.stderr);
+    assert!(run.stdout.contains(r#""comment":"stale ACK of connect"#), "{}", run.stdout);
+    // The other reader.
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
+        return;
+    }
+    let original = directory.join("original.pcapng");
+    fs::write(&original, pcapng(&session(), RAW)).expect("written");
+    let lua = format!("lua_script:{}", path("dissector/bcnet.lua").display());
+    let [ours, theirs] = [&out, &original].map(|file| {
+        let fields = ["bcnet.sender", "bcnet.type", "bcnet.seq", "bcnet.payload"].map(|field| ["-e", field]);
+        let mut tshark = Command::new("tshark");
+        tshark.arg("-r").arg(file).args(["-X", &lua, "-T", "fields"]).args(fields.as_flattened());
+        String::from_utf8(tshark.output().expect("tshark").stdout).expect("UTF-8")
+    });
+    assert_eq!(ours, theirs);
+    assert!(ours.lines().filter(|line| line.contains("0x32")).count() >= 8, "{ours}");
+}
