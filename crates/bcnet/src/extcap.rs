@@ -15,11 +15,12 @@ use crate::{Verdict, dumpcap};
 /// The arguments of `bcnet extcap`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Wireshark calls this program; a link in its extcap directory is enough (Help, About Wireshark, Folders tells which):
-  mkdir -p ~/.local/lib/wireshark/extcap
-  ln -s \"$(command -v bcnet)\" ~/.local/lib/wireshark/extcap/bcnet-extcap
+Wireshark calls this program. A link in its extcap directory is enough (Help, About Wireshark, Folders tells which that \
+is; with Wireshark 4.0 it is ~/.config/wireshark/extcap):
+  mkdir -p ~/.config/wireshark/extcap
+  ln -s \"$(command -v bcnet)\" ~/.config/wireshark/extcap/bcnet-extcap
 
-On Windows copy bcnet.exe to %APPDATA%\\Wireshark\\extcap\\bcnet-extcap.exe.
+On Windows copy bcnet.exe into that directory as bcnet-extcap.exe.
 
 Examples:
   tshark -i bcnet-deciphered -o extcap.bcnet_deciphered.from:lo

@@ -51,6 +51,7 @@ Examples:
   bcnet inspect game.pcapng --ladder --peer 2 --to 5
   bcnet inspect game.pcapng --dump-log ack-diag.log --dump-offset -3600
   bcnet inspect client.pcap server.pcap
+  bcnet inspect --interface eth0 --write game.pcapng
   bcnet inspect --merge game.1.pcapng.gz game.pcapng --summary
   bcnet inspect captures-of-today/ --report today.html
   xxd datagram.bin | bcnet inspect --hex -

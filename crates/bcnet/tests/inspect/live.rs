@@ -165,9 +165,38 @@ fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
     let [ours, theirs] = [&out, &original].map(|file| {
         let fields = ["bcnet.sender", "bcnet.type", "bcnet.seq", "bcnet.payload"].map(|field| ["-e", field]);
         let mut tshark = Command::new("tshark");
-        tshark.arg("-r").arg(file).args(["-X", &lua, "-T", "fields"]).args(fields.as_flattened());
-        String::from_utf8(tshark.output().expect("tshark").stdout).expect("UTF-8")
+        tshark
+            .arg("-r")
+            .arg(file)
+            .args(["-X", &lua, "-o", "udp.try_heuristic_first:TRUE", "-T", "fields"])
+            .args(fields.as_flattened());
+        let text = String::from_utf8(tshark.output().expect("tshark").stdout).expect("UTF-8");
+        // Other blocks of the file are packets, too, for it.
+        text.lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
     });
     assert_eq!(ours, theirs);
     assert!(ours.lines().filter(|line| line.contains("0x32")).count() >= 8, "{ours}");
+}
+
+/// On a terminal, which `script` makes, there is a page instead of lines, and the summary in its place at the end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_shows_a_page_and_then_the_summary() {
+    let directory = dumpcap("live-terminal");
+    let command = format!("'{}' inspect -i whole", env!("CARGO_BIN_EXE_bcnet"));
+    let script = Path::new("script");
+    let run =
+        start(&directory, script, &["-qec", &command, "/dev/null"]).output().expect("script of util-linux");
+    let shown = String::from_utf8(run.stdout).expect("UTF-8");
+    let pages: Vec<&str> = shown.split("\x1b[H").collect();
+    assert!(
+        pages[1].starts_with("whole  0:00:0") && pages[1].contains("1 conversation    Ctrl-C ends it"),
+        "{shown:?}"
+    );
+    assert!(pages[1].contains("client (10.0.0.2:4711)"), "{shown:?}");
+    assert!(pages[pages.len() - 1].contains("whole: 24 packets in "), "{shown:?}");
+    assert!(!shown.contains("connect request"), "{shown:?}");
 }

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bcnet_observe::{Conversation, Finding, Observer};
+use bcnet_transport::Time;
+use bcnet_udp::Clock;
 use terminal_size::{Height, Width};
 
 use super::summary::side_name;
@@ -16,8 +18,8 @@ use crate::number::{counted, thousands};
 pub(super) struct Screen<W> {
     out: W,
     interface: String,
-    began: Instant,
-    drawn: Option<Instant>,
+    clock: Clock,
+    drawn: Option<Time>,
     packets: u64,
     datagrams: u64,
     /// How many datagrams there were when it was drawn last, and how many came in a second then.
@@ -32,7 +34,7 @@ impl<W: Write> Screen<W> {
         Self {
             out,
             interface: interface.to_owned(),
-            began: Instant::now(),
+            clock: Clock::start(),
             drawn: None,
             packets: 0,
             datagrams: 0,
@@ -45,8 +47,8 @@ impl<W: Write> Screen<W> {
 
     /// Draws everything, unless that was done just now.
     fn draw(&mut self, observer: &Observer) -> io::Result<()> {
-        let now = Instant::now();
-        let since = self.drawn.map(|drawn| now.duration_since(drawn));
+        let now = self.clock.now();
+        let since = self.drawn.map(|drawn| now.since(drawn));
         if since.is_some_and(|since| since < REDRAW) {
             return Ok(());
         }
@@ -56,7 +58,7 @@ impl<W: Write> Screen<W> {
         (self.drawn, self.before) = (Some(now), self.datagrams);
         let (Width(columns), Height(rows)) =
             terminal_size::terminal_size().unwrap_or((Width(80), Height(24)));
-        let seconds = now.duration_since(self.began).as_secs();
+        let seconds = now.since(Time::ZERO).as_secs();
         let page = self.page(observer, seconds, usize::from(rows).saturating_sub(1));
         let mut text = String::from(HOME);
         for line in page {
