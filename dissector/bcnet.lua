@@ -1828,13 +1828,17 @@ end
 
 -- Entry points --------------------------------------------------------------------------------------------------------
 
--- What `bcnet extcap` gives is deciphered; the name of its interface says so.
-local interface_name = Field.new("frame.interface_name")
-
 local function read(raw)
-    local name = interface_name()
-    if name and name.value == "bcnet-deciphered" then load_bytes(raw) else decipher(raw) end
+    decipher(raw)
     return read_datagram()
+end
+
+-- What `bcnet extcap` gives is deciphered. The count is ciphered with 0xD6, so what is one of the two has far too many
+-- messages for its size if it is read as the other.
+local function read_either(raw)
+    if read(raw) then return true end
+    load_bytes(raw)
+    return read_datagram() or read(raw)
 end
 
 local function dissect(tvb, pinfo, tree, raw, is_whole)
@@ -1852,7 +1856,7 @@ end
 function bcnet.dissector(tvb, pinfo, tree)
     if tvb:len() == 0 then return 0 end
     local raw = tvb:raw()
-    return dissect(tvb, pinfo, tree, raw, byte(raw, 1) ~= GAMESPY and read(raw))
+    return dissect(tvb, pinfo, tree, raw, byte(raw, 1) ~= GAMESPY and read_either(raw))
 end
 
 -- Other games speak GameSpy too; what asks and what answers for this one is known.

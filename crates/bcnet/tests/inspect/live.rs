@@ -168,7 +168,7 @@ fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
         tshark
             .arg("-r")
             .arg(file)
-            .args(["-X", &lua, "-o", "udp.try_heuristic_first:TRUE", "-T", "fields"])
+            .args(["-X", &lua, "-d", "udp.port==26000,bcnet", "-T", "fields"])
             .args(fields.as_flattened());
         let text = String::from_utf8(tshark.output().expect("tshark").stdout).expect("UTF-8");
         // Other blocks of the file are packets, too, for it.

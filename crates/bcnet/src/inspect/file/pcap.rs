@@ -362,7 +362,7 @@ const PACKET_SIMPLE: u32 = 3;
 const PACKET: u32 = 6;
 const COMMENT: u16 = 1;
 const NAME: u16 = 2;
-/// The name of the interface that `bcnet extcap` writes; the dissector knows it too.
+/// The name of the interface that `bcnet extcap` writes.
 pub(crate) const DECIPHERED: &str = "bcnet-deciphered";
 /// Times are no later, so that one can count with them: some 285 years after 1970.
 const LATEST: u64 = 1 << 53;
