@@ -527,6 +527,8 @@ bcnet.experts = E
 
 bcnet.prefs.ports = Pref.range("UDP ports", "22101-22201", "Always taken for Bridge Commander", 65535)
 bcnet.prefs.heuristic = Pref.bool("Recognise other ports by content", true, "Looks at every UDP datagram")
+bcnet.prefs.statistics = Pref.string("Statistics of tshark", "",
+    "What is written at the end: opcodes or acks, and behind a comma a display filter")
 
 -- Cipher (T-40 to T-45) -----------------------------------------------------------------------------------------------
 
@@ -1766,6 +1768,11 @@ end
 -- Messages that have a place in the Info column.
 local MAX_LINES = 12
 
+local function has_notes(i) return M.kind[i] == 0x01 or is_reliable(i) end
+
+-- The frame that was read last, its conversation, and where its notes are.
+local latest = { frame = nil, talk = nil, at_note = nil }
+
 local function name_of(peer, name)
     local id = peer == UNASSIGNED and "new" or tostring(peer or "?")
     return name and name ~= "" and id .. ' "' .. name .. '"' or id
@@ -1797,6 +1804,7 @@ local function show_datagram(pinfo, is_whole)
     local place = is_whole and FRAMES.place[frame]
     local talk = place and conversations[floor(place / MAX_PLACE)]
     local at_note = place and place % MAX_PLACE + 1
+    latest.frame, latest.talk, latest.at_note = frame, talk, at_note
     show_head(talk, id)
     if is_whole and ((id ~= HOST and not is_client(id)) or size > MAX_DATAGRAM) then
         local names = {}
@@ -1806,7 +1814,7 @@ local function show_datagram(pinfo, is_whole)
     end
     local lines = {}
     for i = 1, count do
-        local noted = at_note and (M.kind[i] == 0x01 or is_reliable(i))
+        local noted = at_note and has_notes(i)
         lines[i] = show_message(i, frame, noted and at_note)
         if noted then at_note = at_note + 2 end
     end
@@ -1823,6 +1831,138 @@ local function show_datagram(pinfo, is_whole)
         pinfo.cols.info = host .. "→" .. client .. " " .. text
     else
         pinfo.cols.info = name_of(id, talk and talk.player) .. "→" .. host .. " " .. text
+    end
+end
+
+-- Statistics ----------------------------------------------------------------------------------------------------------
+
+-- `tshark -z` knows only what is written in C, so a preference asks for these: -o bcnet.statistics:opcodes
+
+local function row_of(table_of, key, name)
+    local row = table_of[key]
+    if not row then
+        row = { name = name, count = 0, bytes = 0, host = 0, again = 0, acks = 0, ack_bytes = 0, stale = 0, only = 0 }
+        table_of[key] = row
+        table_of[#table_of + 1] = row
+    end
+    return row
+end
+
+-- Calls `use` with each message of the frame that was read last, and what is noted on it.
+local function each_message(use)
+    local at_note = latest.at_note
+    for i = 1, count do
+        local noted = at_note and has_notes(i)
+        use(i, noted and NOTES[at_note], noted and NOTES[at_note + 1])
+        if noted then at_note = at_note + 2 end
+    end
+end
+
+local function kind_of(i)
+    if M.kind[i] ~= 0x32 then return KINDS[M.kind[i]] end
+    if (M.part[i] or 0) > 0 then return "later parts" end
+    if M.payload[i] == M.at[i] + M.len[i] then return "empty payload" end
+    return opcode_name(B[M.payload[i] + 1])
+end
+
+local function share(part, whole) return whole > 0 and 100 * part / whole or 0 end
+
+local STATISTICS = {
+    opcodes = {
+        title = "Messages by opcode",
+        note = function(rows)
+            each_message(function(i, _, before)
+                local kind = kind_of(i)
+                local row = row_of(rows, kind, kind)
+                row.count, row.bytes = row.count + 1, row.bytes + M.len[i]
+                if B[1] == HOST then row.host = row.host + 1 end
+                if before and M.kind[i] ~= 0x01 and before % TIMES > 0 then row.again = row.again + 1 end
+            end)
+        end,
+        text = function(rows)
+            local bytes = 0
+            for _, row in ipairs(rows) do bytes = bytes + row.bytes end
+            table.sort(rows, function(a, b) return a.bytes > b.bytes or a.bytes == b.bytes and a.name < b.name end)
+            local lines = { string.format("%-22s%9s%11s%8s%10s%11s", "Message", "Count", "Bytes", "Share", "By host",
+                "Sent again") }
+            for _, row in ipairs(rows) do
+                lines[#lines + 1] = string.format("%-22s%9d%11d%7.1f%%%10d%11d", row.name, row.count, row.bytes,
+                    share(row.bytes, bytes), row.host, row.again)
+            end
+            return lines
+        end,
+    },
+    acks = {
+        title = "ACK overhead by conversation and sender",
+        note = function(rows)
+            local talk, by_host = latest.talk, B[1] == HOST
+            if not talk then return end
+            local name = talk.number .. (by_host and " host to " or " ") .. name_of(talk.client, talk.player)
+            local row, only = row_of(rows, talk.number .. (by_host and " host" or " player"), name), true
+            row.name, row.count, row.bytes = name, row.count + 1, row.bytes + size
+            each_message(function(i, about)
+                if M.kind[i] ~= 0x01 then
+                    only = false
+                    return
+                end
+                row.acks, row.ack_bytes = row.acks + 1, row.ack_bytes + M.len[i]
+                if about and about % 4 == STALE then row.stale = row.stale + 1 end
+            end)
+            if only then row.only = row.only + 1 end
+        end,
+        text = function(rows)
+            local total = row_of({}, "all", "all")
+            local lines = { string.format("%-26s%10s%11s%9s%11s%8s%8s%10s", "Conversation, sender", "Datagrams", "Bytes",
+                "ACKs", "ACK bytes", "Share", "Stale", "ACKs only") }
+            local function add_line(row)
+                lines[#lines + 1] = string.format("%-26s%10d%11d%9d%11d%7.1f%%%8d%10d", row.name, row.count, row.bytes,
+                    row.acks, row.ack_bytes, share(row.ack_bytes, row.bytes), row.stale, row.only)
+            end
+            for _, row in ipairs(rows) do
+                add_line(row)
+                for key, value in pairs(row) do
+                    if key ~= "name" then total[key] = total[key] + value end
+                end
+            end
+            add_line(total)
+            return lines
+        end,
+    },
+}
+
+-- Listens to what a filter lets through, and calls `draw` with the lines.
+local function listen(name, filter, draw)
+    local statistics = STATISTICS[name]
+    local tap, rows = Listener.new("frame", filter), {}
+    function tap.packet(pinfo)
+        if latest.frame == pinfo.number then statistics.note(rows) end
+    end
+    function tap.draw() draw(statistics.title .. "\n\n" .. table.concat(statistics.text(rows), "\n") .. "\n") end
+    function tap.reset() rows = {} end
+    return tap
+end
+
+local listened = ""
+
+local function take_statistics()
+    local wanted = bcnet.prefs.statistics
+    if wanted == listened or gui_enabled() then return end
+    listened = wanted
+    if wanted == "" then return end
+    local name, filter = wanted:match("^([^,]*),?(.*)$")
+    if not STATISTICS[name] then error('bcnet.statistics: there is no "' .. name .. '", but opcodes and acks', 0) end
+    local line = string.rep("=", 91)
+    listen(name, filter ~= "" and filter or nil, function(text) print(line .. "\n" .. text .. line) end)
+end
+
+if gui_enabled() then
+    for name, statistics in pairs(STATISTICS) do
+        register_menu("Bridge Commander/" .. statistics.title, function()
+            local window = TextWindow.new("Bridge Commander: " .. statistics.title)
+            local tap = listen(name, nil, function(text) window:set(text) end)
+            window:set_atclose(function() tap:remove() end)
+            retap_packets()
+        end, MENU_STAT_UNSORTED)
     end
 end
 
@@ -1892,6 +2032,10 @@ local function take_ports()
     if taken ~= "" then by_port:add(taken, bcnet) end
 end
 
-bcnet.prefs_changed = take_ports
+function bcnet.prefs_changed()
+    take_ports()
+    take_statistics()
+end
+
 take_ports()
 bcnet:register_heuristic("udp", heuristic)

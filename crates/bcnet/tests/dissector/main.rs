@@ -2,6 +2,7 @@
 
 mod compare;
 mod conversation;
+mod tools;
 mod traffic;
 mod tshark;
 

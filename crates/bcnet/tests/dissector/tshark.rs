@@ -107,6 +107,26 @@ pub(crate) fn statistics(name: &str, captured: &[Captured], options: &[&str]) ->
     run(name, captured, &[&["-q"], options].concat())
 }
 
+/// What tshark says of options that it does not take.
+pub(crate) fn complaint(name: &str, captured: &[Captured], options: &[&str]) -> String {
+    in_file(name, captured, |file| {
+        let output = command(file, options).output().expect("tshark runs");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    })
+}
+
+/// What tshark writes with the profile that comes with the dissector.
+pub(crate) fn with_profile(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
+    in_file(name, captured, |file| {
+        let profile = file.parent().expect("a directory").join("profiles/Bridge Commander");
+        fs::create_dir_all(&profile).expect("a directory");
+        for (name, text) in PROFILE {
+            fs::write(profile.join(name), text).expect("written");
+        }
+        tshark(file, &[&["-C", "Bridge Commander"], arguments].concat())
+    })
+}
+
 fn run(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
     in_file(name, captured, |file| tshark(file, arguments))
 }
@@ -123,9 +143,17 @@ fn in_file<T>(name: &str, captured: &[Captured], work: impl FnOnce(&Path) -> T) 
 }
 
 fn tshark(file: &Path, arguments: &[&str]) -> String {
+    let output = command(file, arguments).output().expect("tshark runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !stderr.contains("Lua"), "{}: {stderr}", file.display());
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn command(file: &Path, arguments: &[&str]) -> Command {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dissector/bcnet.lua");
     let directory = file.parent().expect("a directory");
-    let output = Command::new("tshark")
+    let mut command = Command::new("tshark");
+    command
         .arg("-X")
         .arg(format!("lua_script:{}", script.display()))
         .arg("-r")
@@ -133,12 +161,8 @@ fn tshark(file: &Path, arguments: &[&str]) -> String {
         .args(arguments)
         // The settings and plugins of whoever runs the test are no part of it.
         .env("WIRESHARK_CONFIG_DIR", directory)
-        .env("HOME", directory)
-        .output()
-        .expect("tshark runs");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !stderr.contains("Lua"), "{}: {stderr}", file.display());
-    String::from_utf8(output.stdout).expect("UTF-8")
+        .env("HOME", directory);
+    command
 }
 
 fn write(path: &Path, captured: &[Captured]) {
@@ -176,3 +200,10 @@ fn comment(number: u32) -> Option<String> {
 
 /// How tshark writes JSON; behind it stands which layers it writes.
 const JSON: [&str; 4] = ["-T", "json", "--no-duplicate-keys", "-J"];
+
+/// The files of the profile.
+pub(crate) const PROFILE: [(&str, &str); 3] = [
+    ("colorfilters", include_str!("../../../../dissector/profile/colorfilters")),
+    ("preferences", include_str!("../../../../dissector/profile/preferences")),
+    ("dfilter_buttons", include_str!("../../../../dissector/profile/dfilter_buttons")),
+];

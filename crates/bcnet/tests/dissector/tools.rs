@@ -1,0 +1,160 @@
+//! What comes with the dissector: statistics, and a profile with colours, columns and filters.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use bcnet_transport::cipher;
+use bcnet_transport::wire::{Datagram, Message, PeerId};
+
+use super::SEED;
+use super::traffic::{self, Mix, captured, ciphered, data};
+use super::tshark::{Captured, PROFILE, complaint, frames, is_here, statistics, with_profile};
+
+/// The rows of statistics, without their head: what a row is about, and its numbers.
+fn rows(text: &str) -> BTreeMap<String, Vec<f64>> {
+    let inner = text.split("==\n").nth(1).expect("a frame").lines();
+    let rows = inner.skip(3).filter(|line| !line.starts_with('=')).map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let numbers = words.iter().rev().map_while(|word| word.trim_end_matches('%').parse().ok());
+        let mut numbers: Vec<f64> = numbers.collect();
+        numbers.reverse();
+        (line.get(..22).expect("a name").trim().to_owned(), numbers)
+    });
+    rows.collect()
+}
+
+/// Messages and their bytes by what they are, and how many the host sent; ACKs and their bytes; all bytes.
+#[derive(Default)]
+struct Counted {
+    messages: HashMap<String, [usize; 3]>,
+    acks: [usize; 2],
+    datagrams: usize,
+    bytes: usize,
+}
+
+fn counted<'a>(captured: impl Iterator<Item = &'a Captured>) -> Counted {
+    let mut counted = Counted::default();
+    for datagram in captured {
+        let mut plain = datagram.bytes.clone();
+        cipher::decrypt(&mut plain);
+        let read = Datagram::parse(&plain, None).expect("well formed");
+        counted.datagrams += 1;
+        counted.bytes += plain.len();
+        for message in read.messages() {
+            let kind = match message {
+                Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
+                    "later parts".to_owned()
+                }
+                Message::Data(data) => match data.payload.first() {
+                    None => "empty payload".to_owned(),
+                    Some(code) => bcnet_session::game::Opcode(*code)
+                        .name()
+                        .map_or_else(|| format!("opcode 0x{code:02X}"), str::to_owned),
+                },
+                _ => message.kind().name().expect("known").to_owned(),
+            };
+            let row = counted.messages.entry(kind).or_default();
+            let of_host = usize::from(read.sender() == PeerId::HOST);
+            *row = [row[0] + 1, row[1] + message.wire_len(), row[2] + of_host];
+            if let Message::Ack(_) = message {
+                counted.acks = [counted.acks[0] + 1, counted.acks[1] + message.wire_len()];
+            }
+        }
+    }
+    counted
+}
+
+#[test]
+fn statistics_count_what_is_there() {
+    if !is_here() {
+        return;
+    }
+    let swarm = traffic::swarm(SEED, 2_000, Mix::Ours).captured;
+    let all = counted(swarm.iter());
+    let table = rows(&statistics("opcodes", &swarm, &["-o", "bcnet.statistics:opcodes"]));
+    assert!(table.len() > 8, "{table:?}");
+    assert_eq!(table.len(), all.messages.len(), "{table:?}");
+    for (kind, [count, bytes, host]) in &all.messages {
+        let row = &table[kind];
+        assert_eq!([row[0], row[1], row[3]], [count, bytes, host].map(|number| *number as f64), "{kind}");
+    }
+    assert!(table.values().map(|row| row[4]).sum::<f64>() > 50.0, "sent again: {table:?}");
+    let table = rows(&statistics("acks", &swarm, &["-2", "-o", "bcnet.statistics:acks"]));
+    let row = &table["all"];
+    let [acks, ack_bytes] = all.acks;
+    assert_eq!(row[..4], [all.datagrams, all.bytes, acks, ack_bytes].map(|number| number as f64));
+    assert_eq!(table.len(), 13, "six players, both ways, and all: {table:?}");
+    let stale = swarm.len() - frames("stale", &swarm, "!bcnet.ack.stale").len();
+    assert!(row[5] >= stale as f64 && stale > 20, "{row:?}, {stale} datagrams");
+    // With a filter, of those that it shows.
+    let first = swarm[0].from;
+    let some = counted(swarm.iter().filter(|datagram| datagram.from == first || datagram.to == first));
+    let option = format!("bcnet.statistics:acks,ip.addr == {}", first.ip());
+    let row = &rows(&statistics("some", &swarm, &["-o", &option]))["all"];
+    assert_eq!(row[..2], [some.datagrams as f64, some.bytes as f64]);
+}
+
+#[test]
+fn statistics_that_do_not_exist_are_named() {
+    if !is_here() {
+        return;
+    }
+    let some = [captured(Duration::ZERO, data(2, b"\x28"))];
+    let said = complaint("unknown-statistics", &some, &["-q", "-o", "bcnet.statistics:ack"]);
+    assert!(said.contains("there is no \"ack\", but opcodes and acks"), "{said}");
+    let said = complaint("bad-filter", &some, &["-q", "-o", "bcnet.statistics:acks,ip.sr="]);
+    assert!(said.contains("Filter \"ip.sr=\" is invalid"), "{said}");
+}
+
+/// Each rule colours what it is for, and the first that fits does.
+#[test]
+fn the_profile_has_colours_columns_and_filters() {
+    if !is_here() {
+        return;
+    }
+    let part: &[u8] = &[2, 1, 0x32, 8, 0xA0, 7, 0, 0, 2, 0x13];
+    let chat: &[u8] = &[2, 1, 0x32, 0x0B, 0x80, 5, 0, 0x2C, 2, 0, 0, 0, 0, 0];
+    let chat = &[&chat[..3], &[0x0C], &chat[4..]].concat()[..];
+    let frame_and_rule: [(&[u8], &str); 16] = [
+        (&[0xFF, 1, 3, 15, 0xC0, 0, 0, 10, 0, 0, 2, 7, 0, 0, 0, 0, 0], "BC joins"),
+        (&[2, 1, 2], "BC player"),
+        (&[1, 1, 0x32, 6, 0x80, 9, 0, 0x28], "BC host"),
+        (&[2, 1, 1, 9, 0, 0], "BC ACKs only"),
+        (&[2, 1, 1, 9, 0, 0], "BC stale ACK"),
+        (chat, "BC chat"),
+        (chat, "BC sent again"),
+        (part, "BC player"),
+        (&[1, 1, 1, 7, 0, 0], "BC ACK in the wrong form"),
+        (&[2, 1, 9], "BC malformed"),
+        (&[1, 1, 0x32, 6, 0x40, 0x1D, 1, 2], "BC not stock"),
+        (chat, "BC sent again"),
+        (chat, "BC sent again"),
+        (chat, "BC sent again"),
+        (chat, "BC sent again and again"),
+        (&[1, 1, 4, 7, 0xC0, 1, 0, 4, 2], "BC thrown out or leaves"),
+    ];
+    let mut conversation: Vec<Captured> =
+        frame_and_rule.iter().map(|(plain, _)| captured(Duration::ZERO, ciphered(plain.to_vec()))).collect();
+    conversation.push(captured(Duration::ZERO, b"\\status\\".to_vec()));
+    let mut rules: Vec<&str> = frame_and_rule.iter().map(|(_, rule)| *rule).collect();
+    rules.push("BC GameSpy");
+    let colours = ["--color", "-T", "fields", "-e", "frame.coloring_rule.name"];
+    let found = with_profile("colours", &conversation, &colours);
+    assert_eq!(found.lines().collect::<Vec<_>>(), rules);
+    let names = PROFILE[0].1.lines().filter_map(|line| line.strip_prefix('@')?.split('@').next());
+    for name in names {
+        assert!(rules.contains(&name), "nothing shows that {name} works");
+    }
+    // The number of the conversation is a column.
+    let lines = with_profile("columns", &conversation, &[]);
+    let second: Vec<&str> = lines.lines().nth(1).expect("a line").split_whitespace().collect();
+    assert_eq!(second[1..], ["0.000000", "10.0.0.2", "→", "10.0.0.1", "1", "31", "2→1", "keepalive"]);
+    let buttons = PROFILE[2].1.lines().filter(|line| !line.starts_with('#'));
+    let mut shown = 0;
+    for button in buttons {
+        let filter = button.split("\",\"").nth(2).expect("a filter");
+        assert!(!frames("buttons", &conversation, filter).is_empty(), "{filter} shows nothing");
+        shown += 1;
+    }
+    assert!(shown > 4);
+}
