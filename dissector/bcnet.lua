@@ -1865,6 +1865,12 @@ local function kind_of(i)
     return opcode_name(B[M.payload[i] + 1])
 end
 
+-- Fills a text up to so many characters.
+local function pad(text, width)
+    local _, len = text:gsub("[^\128-\191]", "")
+    return text .. string.rep(" ", width - len)
+end
+
 local function share(part, whole) return whole > 0 and 100 * part / whole or 0 end
 
 local STATISTICS = {
@@ -1886,7 +1892,7 @@ local STATISTICS = {
             local lines = { string.format("%-22s%9s%11s%8s%10s%11s", "Message", "Count", "Bytes", "Share", "By host",
                 "Sent again") }
             for _, row in ipairs(rows) do
-                lines[#lines + 1] = string.format("%-22s%9d%11d%7.1f%%%10d%11d", row.name, row.count, row.bytes,
+                lines[#lines + 1] = pad(row.name, 22) .. string.format("%9d%11d%7.1f%%%10d%11d", row.count, row.bytes,
                     share(row.bytes, bytes), row.host, row.again)
             end
             return lines
@@ -1915,8 +1921,8 @@ local STATISTICS = {
             local lines = { string.format("%-26s%10s%11s%9s%11s%8s%8s%10s", "Conversation, sender", "Datagrams", "Bytes",
                 "ACKs", "ACK bytes", "Share", "Stale", "ACKs only") }
             local function add_line(row)
-                lines[#lines + 1] = string.format("%-26s%10d%11d%9d%11d%7.1f%%%8d%10d", row.name, row.count, row.bytes,
-                    row.acks, row.ack_bytes, share(row.ack_bytes, row.bytes), row.stale, row.only)
+                lines[#lines + 1] = pad(row.name, 26) .. string.format("%10d%11d%9d%11d%7.1f%%%8d%10d", row.count,
+                    row.bytes, row.acks, row.ack_bytes, share(row.ack_bytes, row.bytes), row.stale, row.only)
             end
             for _, row in ipairs(rows) do
                 add_line(row)
