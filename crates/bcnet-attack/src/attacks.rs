@@ -36,7 +36,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "replace-player",
-        does: "connect requests forged from the addresses of players: one each, to all ports, with a wrong password",
+        does: "connect requests forged from the addresses of players: one each, with a wrong password, with guesses, to all ports",
         forges: true,
         run: admission::replace_player,
     },
@@ -72,7 +72,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "keep-out",
-        does: "newcomers try to join while forged networks ask, or one machine joins and leaves, or holds many connections",
+        does: "newcomers try to join while forged networks ask, or one machine or network joins and leaves, or holds connections or ids",
         forges: true,
         run: slots::keep_out,
     },

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use super::*;
+use crate::config::hostile::spoilt;
 
 fn network(text: &str) -> Network {
     Network::from_text(text).expect(text)
@@ -197,3 +198,22 @@ fn two_texts() -> [String; 2] {
 }
 
 const CHILD_FILE: &str = "BANS_TEST_FILE";
+
+#[test]
+fn any_slip_in_a_file_of_bans_is_told_with_its_line() {
+    let mut bans = Bans::default();
+    for address in ["192.0.2.1", "198.51.100.0/24", "203.0.113.7"] {
+        assert!(bans.add(ban(address, Some(1_800_000_000), "ramming")));
+    }
+    let mut told = 0;
+    for seed in 0..1000 {
+        let text = spoilt(&write(&bans), seed);
+        let Err(Problems(problems)) = read(Path::new("bans.toml"), &text) else { continue };
+        told += 1;
+        for problem in problems {
+            let line = problem.line.expect("it is in the file");
+            assert!((1..=text.lines().count() + 1).contains(&line), "seed {seed}: {problem}");
+        }
+    }
+    assert!(told > 500, "{told} have slips");
+}

@@ -162,7 +162,7 @@ fn outside(place: &str, text: String) -> Problem {
 }
 
 /// Returns the settings of a file over the defaults.
-fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
+pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     let name = path.display().to_string();
     let (mut document, root) = Document::parse(name.clone(), text);
     let file = Some(path.to_owned());
@@ -332,7 +332,7 @@ impl Loaded {
     }
 
     /// What no key can know alone.
-    fn check(&self, problems: &mut Vec<Problem>) {
+    pub(super) fn check(&self, problems: &mut Vec<Problem>) {
         let mut ports = BTreeMap::new();
         for (session, n) in self.settings.sessions.iter().zip(1..) {
             let table = format!("session.{n}");

@@ -3,6 +3,8 @@
 //! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`sample`] writes them for people.
 
 mod document;
+#[cfg(test)]
+pub(crate) mod hostile;
 mod load;
 pub(crate) mod sample;
 mod settings;
