@@ -83,10 +83,12 @@ function onlyTalk() {
 }
 /** What plots and tables are of: one conversation if it has plots of its own, else all. */
 function detail() {
-  const talk = onlyTalk();
-  const own = talk === undefined ? undefined : data.talks[talk].detail;
-  const name = own ? `of ${who(talk, 0)}` : data.talks.length > 1 ? 'of all conversations; queues and round trips are the most of any' : '';
-  return { ...(own || data.all), name, missing: view.peer !== '' && !own };
+  const talk = onlyTalk(), own = talk === undefined ? undefined : data.talks[talk].detail;
+  if (own) return { ...own, name: `of ${who(talk, 0)}` };
+  const most = 'queues and round trips are the most of any';
+  const why = view.peer === '' ? '' : talk === undefined ? ', not only those chosen' : ', for this one has no plots of its own';
+  const name = data.talks.length > 1 ? `of all conversations${why}; ${most}` : '';
+  return { ...data.all, name };
 }
 
 const drawers = [];
@@ -103,7 +105,7 @@ function show(changes) {
   }
   if (drawing) return;
   drawing = true;
-  requestAnimationFrame(draw);
+  requestAnimationFrame(() => drawing && draw());
 }
 function draw() {
   drawing = false;

@@ -41,7 +41,8 @@ drawers.push(() => fillDatagrams(data.datagrams.filter(isWantedDatagram)));
 
 /** A sequence diagram. Between datagrams of which some are not here it says how many. */
 function ladder(rungs, chosen) {
-  const WIDTH = Math.min(Math.max(document.querySelector('main').clientWidth - 40, 300), 900), EDGE = WIDTH < 500 ? 62 : 120, ROW = 30;
+  const WIDTH = Math.min(Math.max(document.querySelector('main').clientWidth - 64, 260), 900), SMALL = WIDTH < 500;
+  const EDGE = SMALL ? 58 : 120, ROW = 30;
   const [left, right] = [EDGE, WIDTH - EDGE], rows = [];
   let y = 44, before;
   for (const rung of rungs) {
@@ -60,14 +61,14 @@ function ladder(rungs, chosen) {
       make('rect', { x: 0, y: y - 16, width: WIDTH, height: ROW, class: 'back' }),
       make('line', { x1: from, x2: to, y1: y + 4, y2: y + 4 }), make('path', { d: `M${to} ${y + 4}l${tip} -4v8z` }),
       make('text', { x: WIDTH / 2, y: y - 2, 'text-anchor': 'middle' }, text),
-      make('text', { x: EDGE - 8, y: y + 8, 'text-anchor': 'end', class: 'when' }, clock(rung.at, WIDTH < 500 ? 2 : 3)),
+      make('text', { x: EDGE - 8, y: y + 8, 'text-anchor': 'end', class: 'when' }, clock(rung.at, SMALL ? 2 : 3)),
       make('text', { x: WIDTH - EDGE + 8, y: y + 8, class: 'when' }, String(rung.n)),
       worst === null ? null : make('text', { x: WIDTH - 14, y: y + 8, 'text-anchor': 'end', class: `grade${grade(worst)}` }, MARKS[grade(worst)])));
     y += ROW;
     before = rung;
   }
-  const sides = rungs.length && rungs[0].talk !== null ? [0, 1].map(side => who(rungs[0].talk, side)) : SIDES;
-  return make('svg', { width: WIDTH, height: y, class: 'ladder', role: 'group', 'aria-label': 'Sequence of datagrams' },
+  const sides = rungs.length && rungs[0].talk !== null ? [0, 1].map(side => SMALL ? data.talks[rungs[0].talk].who[side] : who(rungs[0].talk, side)) : SIDES;
+  return make('svg', { width: WIDTH, height: y, viewBox: `0 0 ${WIDTH} ${y}`, class: 'ladder', role: 'group', 'aria-label': 'Sequence of datagrams' },
     make('text', { x: 4, y: 14, class: 'side0' }, sides[0]), make('text', { x: WIDTH - 4, y: 14, 'text-anchor': 'end', class: 'side1' }, sides[1]),
     make('line', { x1: left, x2: left, y1: 22, y2: y - 8, class: 'life' }), make('line', { x1: right, x2: right, y1: 22, y2: y - 8, class: 'life' }), rows);
 }

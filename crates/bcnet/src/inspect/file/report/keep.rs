@@ -97,7 +97,8 @@ impl Shelf {
         let subject = Subject::of(finding);
         let mut about: Vec<&Rc<Kept>> = Vec::new();
         let mut messages = MessageBuffer::default();
-        for kept in self.latest.iter().rev() {
+        let oldest = finding.at.as_micros().saturating_sub(MAX_LOOK_BACK);
+        for kept in self.latest.iter().rev().take_while(|kept| kept.at >= oldest) {
             if kept.talk.is_none_or(|(talk, _)| talk != finding.conversation) {
                 continue;
             }
@@ -202,6 +203,8 @@ const MAX_FIRST: usize = 800;
 const MAX_FIRST_OF_EACH: u64 = 20;
 /// As many can be looked back to.
 const MAX_LATEST: usize = 1 << 13;
+/// For so long, in microseconds: numbers come again.
+const MAX_LOOK_BACK: u64 = 120_000_000;
 /// As many bytes of each; the game sends 512 at most.
 const MAX_BYTES: usize = 1500;
 /// As many datagrams are shown for one finding, an even number; and for one that is about no message.

@@ -201,6 +201,10 @@ drawers.push(() => {
     plot.width = Math.max(plot.svg.parentElement.clientWidth, 260);
     plot.svg.setAttribute('width', plot.width);
   }
-  plots.forEach(plot => plot.draw(plot));
+  plots.forEach(plot => {
+    plot.draw(plot);
+    // On paper they are as wide as there is room.
+    plot.svg.setAttribute('viewBox', `0 0 ${plot.width} ${plot.height}`);
+  });
   point(cursor);
 });

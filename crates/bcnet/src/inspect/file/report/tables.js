@@ -53,18 +53,18 @@ drawers.push(() => {
 const pair = show => talk => show(talk, 0) + ' / ' + show(talk, 1);
 const sum = ([a, b]) => a + b;
 const fillTalks = list('#conversations', [
-  { name: 'player', value: talk => talk.who[0], show: talk => make('a', { href: '#peer=' + encodeURIComponent(talk.address[0]) }, talk.who[0]) },
+  { name: 'player', class: 'name', value: talk => talk.who[0], show: talk => make('a', { href: '#peer=' + encodeURIComponent(talk.address[0]) }, talk.who[0]) },
   { name: 'address', value: talk => talk.address[0] },
   { name: 'faults', number: true, value: talk => talk.faults, show: talk => count(talk.faults) },
   ...(new Set(data.talks.map(talk => talk.address[1])).size > 1 ? [{ name: 'host', class: 'wide', value: talk => talk.address[1] }] : []),
   { name: 'from', number: true, value: talk => talk.from, show: talk => clock(talk.from, 1) },
   { name: 'lasted', number: true, value: talk => talk.to - talk.from, show: talk => clock(talk.to - talk.from, 1) },
-  { name: 'bytes', number: true, value: talk => sum(talk.bytes), show: pair((talk, side) => count(talk.bytes[side])) },
+  { name: 'kB', number: true, value: talk => sum(talk.bytes), show: pair((talk, side) => (talk.bytes[side] / 1e3).toFixed(talk.bytes[side] < 1e4 ? 1 : 0)) },
   { name: 'datagrams', number: true, class: 'wide', value: talk => sum(talk.datagrams), show: talk => count(sum(talk.datagrams)) },
-  { name: 'ACKs, of bytes', number: true, value: talk => sum(talk.acks) / Math.max(sum(talk.bytes), 1), show: pair((talk, side) => percent(talk.acks[side], talk.bytes[side])) },
+  { name: 'ACKs, %', number: true, value: talk => sum(talk.acks) / Math.max(sum(talk.bytes), 1), show: pair((talk, side) => (100 * talk.acks[side] / Math.max(talk.bytes[side], 1)).toFixed(1)) },
   { name: 'stale ACKs', number: true, class: 'wide', value: talk => sum(talk.stale), show: pair((talk, side) => count(talk.stale[side])) },
   { name: 'sent again', number: true, value: talk => sum(talk.again), show: pair((talk, side) => count(talk.again[side])) },
-  { name: 'round trip, ms', number: true, value: talk => Math.max(...talk.trip), show: pair((talk, side) => talk.trip[side] === null ? '–' : (talk.trip[side] / 1e3).toFixed(0)) },
+  { name: 'trip, ms', number: true, value: talk => Math.max(...talk.trip), show: pair((talk, side) => talk.trip[side] === null ? '–' : (talk.trip[side] / 1e3).toFixed(0)) },
 ], { sort: [2, true], open: talk => show({ peer: view.peer === talk.address[0] ? '' : talk.address[0] }) });
 drawers.push(() => fillTalks(data.talks.filter((talk, place) => wanted[place] && talk.to >= view.from && talk.from <= view.to)));
 
