@@ -163,6 +163,12 @@ fn bcnet_serve_is_listed_and_answers_there() {
     let query =
         Command::new(env!("CARGO_BIN_EXE_bcnet")).args(["query", address]).output().expect("bcnet runs");
     assert!(String::from_utf8_lossy(&query.stdout).contains("  Listed  "));
+    let query = Command::new(env!("CARGO_BIN_EXE_bcnet"))
+        .args(["query", "--master", &master.tcp.to_string(), "--timeout", "20s"])
+        .output()
+        .expect("bcnet runs");
+    let table = String::from_utf8_lossy(&query.stdout).into_owned();
+    assert!(table.lines().any(|line| line.starts_with(address) && line.ends_with("  Listed")), "{table}");
     serve.kill().expect("killed");
     serve.wait().expect("ended");
     drop(std::fs::remove_dir_all(&directory));

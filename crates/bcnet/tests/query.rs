@@ -1,6 +1,7 @@
 //! `bcnet query` against servers that behave well and badly, over loopback.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::{Command, Output};
 use std::thread;
 
@@ -116,4 +117,77 @@ fn what_cannot_be_asked_is_one_line() {
         assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
     }
     assert_eq!(query(&["127.0.0.1:0"]).status.code(), Some(2));
+}
+
+/// A list server that greets and then says this, whatever it is asked.
+fn list_server(greeting: &'static [u8], list: Vec<u8>) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        // The client may have heard enough.
+        drop(stream.write_all(greeting));
+        let mut request = Vec::new();
+        let mut buffer = [0; 512];
+        while !request.ends_with(b"\\list\\cmp\\gamename\\bcommander\\final\\") {
+            match stream.read(&mut buffer) {
+                Ok(len) if len > 0 => request.extend(&buffer[..len]),
+                _ => return,
+            }
+        }
+        drop(stream.write_all(&list));
+    });
+    port
+}
+
+const GREETING: &[u8] = b"\\basic\\\\secure\\ABCDEF";
+
+fn entry(port: u16) -> Vec<u8> {
+    [&[127, 0, 0, 1], &port.to_be_bytes()[..]].concat()
+}
+
+#[test]
+fn all_servers_of_a_list_are_asked_and_the_silent_named() {
+    let (port, asked) = server(split());
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let silent_port = silent.local_addr().expect("bound").port();
+    let list = || [entry(port), entry(silent_port), b"\\final\\".to_vec()].concat();
+    let master = format!("127.0.0.1:{}", list_server(GREETING, list()));
+    let output = query(&["--master", &master, "--timeout", "1s"]);
+    let shown = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{shown}");
+    let line = shown.lines().find(|line| line.starts_with(&format!("127.0.0.1:{port} "))).expect(&shown);
+    assert!(line.ends_with("  Test"), "{line}");
+    let quiet = format!("127.0.0.1:{silent_port}");
+    assert!(shown.lines().any(|line| line == format!("{quiet:<21}  no answer")), "{shown}");
+    assert_eq!(asked.join().expect("answered"), b"\\status\\");
+    // Nobody answers any more.
+    let master =
+        format!("127.0.0.1:{}", list_server(GREETING, [entry(silent_port), b"\\final\\".to_vec()].concat()));
+    let output = query(&["--master", &master, "--timeout", "300ms", "--json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found, serde_json::json!({"address": quiet, "error": "no answer"}));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn hostile_list_servers_are_one_line() {
+    let endless = vec![7; 1 << 20];
+    let cut = [entry(22101), vec![1, 2, 3]].concat();
+    for (greeting, list, part) in [
+        (GREETING, endless, "is longer than 6151 bytes"),
+        (GREETING, cut, "is cut off, or no list"),
+        (GREETING, Vec::new(), "hung up without a word"),
+        (GREETING, b"\x01\\final\\".to_vec(), "is cut off, or no list"),
+        (b"HTTP/1.1 400 Bad Request\r\n", Vec::new(), "no list server of the game"),
+        (b"\\basic\\\\secure\\ABC\x00\xFFF", Vec::new(), "is garbage"),
+        (b"\\basic\\\\sec", Vec::new(), "does not answer in time"),
+    ] {
+        let port = list_server(greeting, list);
+        let output = query(&["--master", &format!("127.0.0.1:{port}"), "--timeout", "2s"]);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{error}");
+        assert!(error.starts_with(&format!("bcnet: 127.0.0.1:{port}: ")) && error.contains(part), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
 }

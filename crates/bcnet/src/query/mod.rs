@@ -1,8 +1,9 @@
-//! `bcnet query`: asks a server for its status as a game browser does, or all servers of the local network.
+//! `bcnet query`: asks a server for its status as a game browser does, or all servers of the local network or of a list.
 
+mod list;
 mod show;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -19,20 +20,26 @@ use show::Found;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 a server answered, 1 none did, 2 the question could not be sent.
+Exit codes: 0 a server answered, 1 none did or there is no list, 2 the question
+could not be sent. An empty list is a list.
 
 Examples:
   bcnet query 192.0.2.1
   bcnet query games.example:22150 --json | jq -r '.players[]'
-  bcnet query --lan")]
+  bcnet query --lan
+  bcnet query --master games.example")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
-    #[arg(value_name = "HOST[:PORT]", required_unless_present = "lan", value_parser = host)]
+    #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["lan", "master"], value_parser = host)]
     host: Option<HostPort<22101>>,
 
     /// Ask all servers of the local network, as the game does: ports 22101 to 22201
     #[arg(long, conflicts_with = "host")]
     lan: bool,
+
+    /// Ask a list server, on TCP port 28900 if none is given, and all servers that it lists
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "lan"], value_parser = list_server)]
+    master: Option<HostPort<LIST_PORT>>,
 
     /// Where to send the question with --lan; the broadcast address of one network, say
     #[arg(long, value_name = "ADDRESS", default_value = "255.255.255.255", requires = "lan")]
@@ -55,7 +62,14 @@ pub(crate) fn host(text: &str) -> Result<HostPort<22101>, String> {
     Value::from_text(text)
 }
 
+fn list_server(text: &str) -> Result<HostPort<LIST_PORT>, String> {
+    Value::from_text(text)
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    if let Some(master) = &args.master {
+        return run_list(args, master);
+    }
     let mut asking = Asking::new(args)?;
     let out = &mut io::stdout().lock();
     let found = match &args.host {
@@ -91,12 +105,52 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
+/// Asks a list server, and then those whom it lists.
+fn run_list(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<Verdict> {
+    ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+    let address = lookup::first(master)?;
+    let listed = match list::fetch(address, args.timeout) {
+        Ok(listed) => listed,
+        Err(why) => {
+            eprintln!("bcnet: {address}: {why}");
+            return Ok(Verdict::Findings);
+        }
+    };
+    let out = &mut io::stdout().lock();
+    let mut asking = Asking::new(args)?;
+    asking.ask_listed(&listed, out)?;
+    let found = asking.found;
+    let silent: Vec<_> = listed.into_iter().filter(|address| !found.contains_key(address)).collect();
+    let verdict = if found.is_empty() && !silent.is_empty() { Verdict::Findings } else { Verdict::Clean };
+    let found: Vec<Found> = found.into_values().collect();
+    if args.json {
+        for found in &found {
+            writeln!(out, "{}", show::json(found))?;
+        }
+        for address in silent {
+            writeln!(out, "{}", show::silent_json(address))?;
+        }
+    } else if !args.raw {
+        if found.is_empty() && silent.is_empty() {
+            writeln!(out, "{address} lists no servers")?;
+        } else {
+            show::table(&found, out)?;
+        }
+        for address in silent {
+            writeln!(out, "{:<21}  no answer", address.to_string())?;
+        }
+    }
+    Ok(verdict)
+}
+
 /// A question on its way and what came back.
 struct Asking {
     socket: UdpSocket,
     clock: Clock,
     end: Time,
     raw: bool,
+    /// Who may answer, if only some may.
+    listed: Option<BTreeSet<SocketAddrV4>>,
     assemblies: BTreeMap<SocketAddrV4, Assembly>,
     found: BTreeMap<SocketAddrV4, Found>,
 }
@@ -107,7 +161,15 @@ impl Asking {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
         let clock = Clock::start();
         let end = clock.now() + args.timeout;
-        Ok(Self { socket, clock, end, raw: args.raw, assemblies: BTreeMap::new(), found: BTreeMap::new() })
+        Ok(Self {
+            socket,
+            clock,
+            end,
+            raw: args.raw,
+            listed: None,
+            assemblies: BTreeMap::new(),
+            found: BTreeMap::new(),
+        })
     }
 
     /// Asks one server, up to three times, until it has answered.
@@ -137,6 +199,22 @@ impl Asking {
         Ok(())
     }
 
+    /// Asks all servers of a list at once, up to three times, until all have answered.
+    fn ask_listed(&mut self, listed: &BTreeSet<SocketAddrV4>, out: &mut impl Write) -> anyhow::Result<()> {
+        let start = self.clock.now();
+        let pause = self.end.since(start) / ATTEMPTS;
+        self.listed = Some(listed.clone());
+        for attempt in 1..=ATTEMPTS {
+            for address in listed.iter().filter(|address| !self.found.contains_key(address)) {
+                // One that this machine has no way to is one that does not answer.
+                drop(self.socket.send_to(STATUS, address));
+            }
+            let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
+            while self.found.len() < listed.len() && self.receive(start, until, None, out)? {}
+        }
+        Ok(())
+    }
+
     /// Takes one datagram, from `only` if that is given. `false` when it is `until`.
     fn receive(
         &mut self,
@@ -158,6 +236,9 @@ impl Asking {
             Err(error) if is_passing(&error) => return Ok(true),
             Err(error) => return Err(error).context("cannot receive"),
         };
+        if self.listed.as_ref().is_some_and(|listed| !listed.contains(&from)) {
+            return Ok(true);
+        }
         let known = self.assemblies.contains_key(&from);
         if only.is_some_and(|only| only != from) || (!known && self.assemblies.len() == MAX_SERVERS) {
             return Ok(true);
@@ -188,6 +269,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | Interrupted | TimedOut | WouldBlock)
 }
 
+/// Where list servers give out their lists, by TCP.
+pub(crate) const LIST_PORT: u16 = 28900;
 /// How often one server is asked.
 const ATTEMPTS: u32 = 3;
 /// How many servers of a network are listened to.

@@ -71,3 +71,8 @@ pub(super) fn json(found: &Found) -> Value {
         "rules": rules,
     })
 }
+
+/// Returns one JSON object for a server that is listed and does not answer.
+pub(super) fn silent_json(address: SocketAddrV4) -> Value {
+    json!({ "address": address.to_string(), "error": "no answer" })
+}
