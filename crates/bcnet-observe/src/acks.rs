@@ -58,6 +58,10 @@ pub struct AckLives {
 }
 
 impl AckLives {
+    pub(crate) const fn new() -> Self {
+        Self { sends: [0; 20], most: 0, longest: Duration::ZERO, together: Duration::ZERO }
+    }
+
     /// Returns how many ACKs were dropped.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -114,7 +118,7 @@ impl AckOutbox {
             not_repeated: 0,
             repeated: 0,
             told: false,
-            lives: AckLives { sends: [0; 20], most: 0, longest: Duration::ZERO, together: Duration::ZERO },
+            lives: AckLives::new(),
         }
     }
 

@@ -9,10 +9,12 @@ use crate::stock::SECOND;
 use crate::{Side, Teller};
 use bcnet_wire::{Message, Time};
 
-/// Retransmissions that nothing has explained, and nothing will: no ACK came.
+/// Retransmissions that nothing has explained, and nothing will: no ACK came. `missed` is when the capture last missed something of
+/// the side that would have sent it.
 pub(crate) fn close(
     state: &mut SideState,
     side: Side,
+    missed: Option<Time>,
     is_over: impl Fn(&Unexplained) -> bool,
     tell: &mut Teller<'_>,
 ) {
@@ -25,7 +27,15 @@ pub(crate) fn close(
         kept
     });
     for open in over {
-        tell_cause(state, side, open, RetransmitCause::AckNeverSent, tell);
+        tell_cause(state, side, open, unanswered(&open, missed), tell);
+    }
+}
+
+/// Returns what there is to say of a message of which no ACK was seen.
+pub(crate) fn unanswered(open: &Unexplained, missed: Option<Time>) -> RetransmitCause {
+    match missed {
+        Some(missed) if missed >= open.previous => RetransmitCause::NotCaptured,
+        _ => RetransmitCause::AckNeverSent,
     }
 }
 
@@ -49,6 +59,7 @@ pub(crate) fn cause(
     open: &mut Unexplained,
     together: &[Message<'_>],
     sender: &SideState,
+    missed: Option<Time>,
     at: Time,
 ) -> Option<RetransmitCause> {
     let (since, trip) = (at.micros_since(open.at), sender.round_trip);
@@ -64,7 +75,7 @@ pub(crate) fn cause(
         Some(true) if open.looks > 0 => Some(RetransmitCause::AckLost),
         _ if open.looks < MAX_LOOKS => None,
         Some(true) => Some(RetransmitCause::AckLost),
-        None => Some(RetransmitCause::AckNeverSent),
+        None => Some(unanswered(open, missed)),
     }
 }
 

@@ -94,6 +94,12 @@ impl Conversation<'_> {
         self.0.side_state(side).sent.unexplained.len()
     }
 
+    /// Returns whether all is told that may be found about the datagram that was given this mark.
+    #[must_use]
+    pub fn is_decided(&self, mark: u64) -> bool {
+        self.0.sides.iter().all(|side| side.is_decided(mark))
+    }
+
     /// Returns how many ACKs are in the outbox of this side.
     #[must_use]
     pub fn owed_acks(&self, side: Side) -> usize {

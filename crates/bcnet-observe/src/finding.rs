@@ -1,9 +1,10 @@
 //! What an observer has to tell, each with its place.
 
-use core::fmt;
+use core::fmt::{self, Write};
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
+use crate::short::Short;
 use crate::{ConversationId, NonStock, Side};
 use bcnet_wire::{Channel, Kind, MessageId, Seq, Time, WireError};
 
@@ -150,6 +151,8 @@ pub enum RetransmitCause {
     WrongForm,
     /// The receiver had said goodbye, or was told to go. A stock host goes on for a while: that is no fault.
     ReceiverLeft,
+    /// Nothing tells: the capture has missed what the receiver sent meanwhile.
+    NotCaptured,
 }
 
 impl RetransmitCause {
@@ -162,6 +165,7 @@ impl RetransmitCause {
             Self::AckNeverSent => "ack_never_sent",
             Self::WrongForm => "wrong_form",
             Self::ReceiverLeft => "receiver_left",
+            Self::NotCaptured => "not_captured",
         }
     }
 }
@@ -282,7 +286,10 @@ impl What {
             self,
             Self::CaptureLoss(_)
                 | Self::AcksOnce
-                | Self::Retransmission { cause: RetransmitCause::ReceiverLeft, .. }
+                | Self::Retransmission {
+                    cause: RetransmitCause::ReceiverLeft | RetransmitCause::NotCaptured,
+                    ..
+                }
         )
     }
 }
@@ -290,19 +297,39 @@ impl What {
 impl fmt::Display for About {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind, self.opcode) {
-            (_, Some(opcode)) => write!(f, "{} opcode=0x{opcode:02X}", self.id),
             (Some(kind), None) if kind != Kind::DATA => write!(f, "{kind} {}", self.id),
-            _ => self.id.fmt(f),
+            _ => f.write_str(self.add_to(&mut Short::new()).as_str()),
         }
     }
+}
+
+impl About {
+    /// Adds its number and its opcode.
+    fn add_to<'a>(&self, text: &'a mut Short) -> &'a mut Short {
+        text.message(self.id);
+        if let Some(opcode) = self.opcode {
+            text.text(" opcode=0x").hex(opcode);
+        }
+        text
+    }
+}
+
+/// By far the commonest finding.
+fn stale_ack(about: &About, age: Duration, times: u32) -> Short {
+    let mut text = Short::new();
+    text.text("stale ACK of ");
+    match (about.kind, about.opcode) {
+        (Some(kind), None) if kind != Kind::DATA => drop(write!(text, "{kind} {}", about.id)),
+        _ => drop(about.add_to(&mut text)),
+    }
+    text.text(", sent ").number(times.into()).text(" times, cleared ").seconds(age).text(" s ago");
+    text
 }
 
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StaleAck { about, age, times } => {
-                write!(f, "stale ACK of {about}, sent {times} times, cleared {} s ago", Millis(*age))
-            }
+            Self::StaleAck { about, age, times } => f.write_str(stale_ack(about, *age, *times).as_str()),
             Self::RepeatedAck { id, times } => write!(f, "ACK of {id} was sent {times} times"),
             Self::ClosedGate { acks, waited } => {
                 let s = if *acks == 1 { "" } else { "s" };
@@ -350,6 +377,7 @@ impl fmt::Display for RetransmitCause {
             Self::AckNeverSent => "no ACK was sent",
             Self::WrongForm => "its ACK has the wrong form",
             Self::ReceiverLeft => "the receiver had left",
+            Self::NotCaptured => "what the receiver sent is not in the capture",
         })
     }
 }
@@ -368,12 +396,11 @@ impl fmt::Display for Ordinal {
     }
 }
 
-/// Seconds with three digits behind the point, in much less time than a float takes: captures have millions of them.
+/// Seconds with three digits behind the point.
 struct Millis(Duration);
 
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rounded = self.0.saturating_add(Duration::from_micros(500));
-        write!(f, "{}.{:03}", rounded.as_secs(), rounded.subsec_millis())
+        f.write_str(Short::new().seconds(self.0).as_str())
     }
 }

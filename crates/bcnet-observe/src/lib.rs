@@ -24,6 +24,7 @@ mod numbers;
 mod parsed;
 mod parts;
 mod sent;
+mod short;
 mod side;
 mod state;
 mod step;
@@ -116,6 +117,8 @@ pub struct Observer {
     /// Those that were forgotten.
     rest: Totals,
     next: u32,
+    /// How many messages each side may have remembered: the more conversations there are, the fewer.
+    share: usize,
     findings: Findings,
     /// When `advance` looked at all conversations last.
     looked: Time,
@@ -138,6 +141,7 @@ impl Observer {
             idle: VecDeque::new(),
             rest: Totals::new(),
             next: 0,
+            share: limits.messages,
             findings: Findings { waiting: VecDeque::new(), limit: limits.findings, lost: 0 },
             looked: Time::ZERO,
             advanced: None,
@@ -163,7 +167,7 @@ impl Observer {
             (Content::Malformed(error), Some(id)) => return self.malformed(id, mark, at, from, *error),
         };
         let id = known.unwrap_or_else(|| self.begin(at, from, to));
-        let limits = Limits { messages: self.share(), ..self.limits };
+        let limits = Limits { messages: self.share, ..self.limits };
         let Some(state) = self.conversations.get_mut(&id) else {
             return Observed::Datagram(datagram, id, Side::First);
         };
@@ -203,11 +207,6 @@ impl Observer {
         Observed::Malformed(error, id, side)
     }
 
-    /// Returns how many messages each side may have remembered: the more conversations there are, the fewer.
-    fn share(&self) -> usize {
-        (MAX_MESSAGES / self.conversations.len().max(1)).min(self.limits.messages)
-    }
-
     /// The capture has a datagram that it did not keep whole: who sent it was not silent.
     pub fn miss(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) {
         let id = self.by_addresses.get(&unordered(from, to));
@@ -231,6 +230,7 @@ impl Observer {
         self.by_addresses.insert(unordered(from, to), id);
         self.awake.insert(id);
         self.idle.push_back((at, id));
+        self.share = (MAX_MESSAGES / self.conversations.len().max(1)).min(self.limits.messages);
         id
     }
 
@@ -324,8 +324,7 @@ impl Observer {
     /// Returns whether all is told that may be found about the datagram that was given this mark.
     #[must_use]
     pub fn is_decided(&self, conversation: ConversationId, mark: u64) -> bool {
-        let state = self.conversations.get(&conversation);
-        state.is_none_or(|state| state.sides.iter().all(|side| side.is_decided(mark)))
+        self.conversation(conversation).is_none_or(|talk| talk.is_decided(mark))
     }
 
     /// Nobody waits any longer for what may be found about this datagram: why it repeats something is told as it looks now,

@@ -47,26 +47,29 @@ impl NonStock {
 
     /// Returns what a stock sender would not have done with a message.
     #[must_use]
+    #[inline]
     pub fn of(message: &Message<'_>) -> Self {
-        let large = Self::when(message.wire_len() > MAX_MESSAGE, Self::LARGE_MESSAGE);
-        large
-            | match message {
-                Message::Ack(Ack { id, spare }) => {
-                    let control_part = id.channel == Channel::Control && id.part.is_some();
-                    Self::when(spare >> 2 != 0, Self::ACK_SPARE_BITS)
-                        | Self::when(control_part, Self::ACK_CONTROL_PART)
-                }
-                Message::Keepalive => Self::NONE,
-                Message::Control(control) => {
-                    Self::when(!control.reliable, Self::CONTROL_UNRELIABLE)
-                        | Self::when(!control.urgent, Self::CONTROL_NOT_URGENT)
-                        | Self::when(!control.tail.is_empty(), Self::TAIL)
-                }
-                Message::Data(data) => {
-                    let loose = matches!(data.delivery, Delivery::UnreliablePart(_));
-                    Self::when(data.urgent, Self::DATA_URGENT) | Self::when(loose, Self::UNRELIABLE_PART)
-                }
+        let large = || Self::when(message.wire_len() > MAX_MESSAGE, Self::LARGE_MESSAGE);
+        match message {
+            Message::Ack(Ack { id, spare }) => {
+                let control_part = id.channel == Channel::Control && id.part.is_some();
+                Self::when(spare >> 2 != 0, Self::ACK_SPARE_BITS)
+                    | Self::when(control_part, Self::ACK_CONTROL_PART)
             }
+            Message::Keepalive => Self::NONE,
+            Message::Control(control) => {
+                large()
+                    | Self::when(!control.reliable, Self::CONTROL_UNRELIABLE)
+                    | Self::when(!control.urgent, Self::CONTROL_NOT_URGENT)
+                    | Self::when(!control.tail.is_empty(), Self::TAIL)
+            }
+            Message::Data(data) => {
+                let loose = matches!(data.delivery, Delivery::UnreliablePart(_));
+                large()
+                    | Self::when(data.urgent, Self::DATA_URGENT)
+                    | Self::when(loose, Self::UNRELIABLE_PART)
+            }
+        }
     }
 
     /// Returns what a stock sender would not have done with a datagram as a whole; each message has its own.

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::{ConversationId, Side};
-use bcnet_wire::{Body, Control, Message, Seq};
+use bcnet_wire::{Body, Control, Data, Delivery, Message, Part, Seq};
 
 /// Puts parts together as they pass. It keeps as many as fit its bounds, the latest of them.
 #[derive(Debug, Default)]
@@ -54,17 +54,21 @@ impl Parts {
 
 impl PartJoiner {
     /// A message passes. Returns what it completes, if it is the last part that was missing.
+    #[inline]
     pub fn add(&mut self, talk: ConversationId, side: Side, message: &Message<'_>) -> Option<Joined> {
-        let data = match message {
-            Message::Data(data) => data,
+        match message {
+            Message::Data(Data { delivery: Delivery::Fragment(seq, part), payload, .. }) => {
+                self.add_part((talk, side, seq.0), *part, payload)
+            }
             Message::Control(Control { body: Body::ConnectRequest { .. }, .. }) => {
                 self.forget(talk);
-                return None;
+                None
             }
-            Message::Control(_) | Message::Ack(_) | Message::Keepalive => return None,
-        };
-        let (part, seq) = (data.delivery.part()?, data.delivery.seq()?);
-        let key = (talk, side, seq.0);
+            Message::Data(_) | Message::Control(_) | Message::Ack(_) | Message::Keepalive => None,
+        }
+    }
+
+    fn add_part(&mut self, key: Key, part: Part, payload: &[u8]) -> Option<Joined> {
         if self.done.contains(&key) {
             return None;
         }
@@ -77,10 +81,10 @@ impl PartJoiner {
             return None;
         }
         parts.total = total;
-        if let Some(old) = parts.parts.insert(part.index(), data.payload.to_vec()) {
+        if let Some(old) = parts.parts.insert(part.index(), payload.to_vec()) {
             self.bytes -= old.len();
         }
-        self.bytes += data.payload.len();
+        self.bytes += payload.len();
         if !parts.is_whole() {
             self.make_room();
             return None;
@@ -91,7 +95,7 @@ impl PartJoiner {
         }
         self.done.push_back(key);
         let payload = parts.into_values().flatten().collect();
-        Some(Joined { seq, parts: total?, payload })
+        Some(Joined { seq: Seq(key.2), parts: total?, payload })
     }
 
     /// A connection begins anew: its numbers do.

@@ -45,6 +45,8 @@ pub(crate) struct SideState {
     /// From the arrival of a message to its first ACK.
     pub(crate) turnaround: Timing,
     pub(crate) last_sent: Option<Time>,
+    /// When the capture last had something of it that it did not keep.
+    pub(crate) missed: Option<Time>,
     /// What was told of its silence.
     pub(crate) quiet: Quiet,
     /// What was told of its oddities.
@@ -98,6 +100,7 @@ impl SideState {
             round_trip: Timing::default(),
             turnaround: Timing::default(),
             last_sent: None,
+            missed: None,
             quiet: Quiet::No,
             odd: NonStock::NONE,
             stuck: VecDeque::new(),
@@ -125,8 +128,9 @@ impl SideState {
 
     /// Returns whether nothing waits to be told of the datagram with this mark.
     pub(crate) fn is_decided(&self, mark: u64) -> bool {
-        self.sent.unexplained.iter().all(|open| open.mark != mark)
-            && self.numbers.iter().all(|numbers| numbers.is_decided(mark))
+        self.is_told()
+            || self.sent.unexplained.iter().all(|open| open.mark != mark)
+                && self.numbers.iter().all(|numbers| numbers.is_decided(mark))
     }
 
     pub(crate) const fn numbers_mut(&mut self, channel: Channel) -> &mut Numbers {

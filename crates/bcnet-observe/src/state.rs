@@ -221,7 +221,7 @@ impl ConversationState {
                 });
             }
             let is_old = |open: &Unexplained| now.micros_since(open.at) > OPEN_FOR;
-            close(self.side_state_mut(side), side, is_old, tell);
+            self.close(side, is_old, tell);
         }
         let silent = now.micros_since(self.last) > TIMEOUT;
         let over =
@@ -242,15 +242,14 @@ impl ConversationState {
         self.asleep = false;
         self.capture_losses += 1;
         let state = self.side_state_mut(side);
-        (state.quiet, state.last_sent) = (Quiet::No, Some(at));
+        (state.quiet, state.last_sent, state.missed) = (Quiet::No, Some(at), Some(at));
     }
 
     /// What a datagram has left open is told as it looks, or later about another.
     pub(crate) fn decide(&mut self, mark: u64, tell: &mut Teller<'_>) {
         for side in [Side::First, Side::Second] {
-            let state = self.side_state_mut(side);
-            close(state, side, |open| open.mark == mark, tell);
-            state.numbers.iter_mut().for_each(|numbers| numbers.unmark(mark));
+            self.close(side, |open| open.mark == mark, tell);
+            self.side_state_mut(side).numbers.iter_mut().for_each(|numbers| numbers.unmark(mark));
         }
     }
 
@@ -260,8 +259,14 @@ impl ConversationState {
             if self.side_state(side).handled.is_some() {
                 self.side_state_mut(side).read_after(limits, |_, _| {});
             }
-            close(self.side_state_mut(side), side, |_| true, tell);
+            self.close(side, |_| true, tell);
         }
+    }
+
+    /// Tells of retransmissions of a side that nothing will explain.
+    fn close(&mut self, side: Side, is_over: impl Fn(&Unexplained) -> bool, tell: &mut Teller<'_>) {
+        let missed = self.side_state(side.other()).missed;
+        close(self.side_state_mut(side), side, missed, is_over, tell);
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::cause::{cause, tell_cause};
+use crate::cause::{cause, tell_cause, unanswered};
 use crate::finding::{About, Missed, RetransmitCause, What};
 use crate::sent::{Key, SentMessage, Unexplained, unknown};
 use crate::side::{Arrival, DatagramFill, SideState};
@@ -158,6 +158,7 @@ impl DatagramStep<'_, '_> {
     }
 
     /// The receiver gets an ACK that clears nothing.
+    #[inline]
     fn note_spare(&mut self, id: MessageId) {
         if self.receiver.handled.is_some() {
             let place = (self.tell.at, self.tell.mark);
@@ -193,7 +194,7 @@ impl DatagramStep<'_, '_> {
             if open.key != key {
                 return true;
             }
-            let cause = cause(open, together, self.receiver, at);
+            let cause = cause(open, together, self.receiver, self.sender.missed, at);
             (open.looks, open.last_ack) = (open.looks + 1, at);
             explained.extend(cause.map(|cause| (*open, cause)));
             cause.is_none()
@@ -299,7 +300,8 @@ impl DatagramStep<'_, '_> {
         if self.sender.sent.unexplained.len() >= self.limits.messages
             && let Some(oldest) = self.sender.sent.unexplained.pop_front()
         {
-            tell_cause(self.sender, self.side, oldest, RetransmitCause::AckNeverSent, self.tell);
+            let cause = unanswered(&oldest, self.receiver.missed);
+            tell_cause(self.sender, self.side, oldest, cause, self.tell);
         }
         self.sender.sent.unexplained.push_back(open);
     }

@@ -110,6 +110,18 @@ impl Writer {
     }
 }
 
+/// Adds a text to a remark on a datagram, as far as the format has room.
+pub(crate) fn add_remark(remark: &mut String, text: &str) {
+    let gap = if remark.is_empty() || text.is_empty() { "" } else { "; " };
+    let room = MAX_REMARK.saturating_sub(remark.len() + gap.len());
+    if text.len() <= room {
+        remark.push_str(gap);
+        remark.push_str(text);
+    } else if !remark.ends_with(CUT) {
+        remark.push_str(CUT);
+    }
+}
+
 /// Adds what IPv4 and UDP put in front of a datagram, which is no longer than [`MAX_UDP_PAYLOAD`].
 fn add_headers(out: &mut Vec<u8>, packet: &Packet<'_>) {
     let udp_length = UDP_HEADER + packet.bytes.len() as u16;
@@ -150,6 +162,10 @@ const fn folded(mut sum: u64) -> u16 {
 
 /// What waits for the disk is written when it is this much.
 const MAX_PENDING: usize = 1 << 16;
+/// What a remark may take of the 65,535 bytes that the format has for it.
+const MAX_REMARK: usize = 60_000;
+/// Stands for what has no room in a remark.
+const CUT: &str = " ...";
 const TTL: u8 = 64;
 /// The protocol's number.
 const UDP: u8 = 17;

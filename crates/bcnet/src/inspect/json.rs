@@ -3,6 +3,7 @@
 //! It is written as it is read, without a tree of values in between: captures have millions of messages. [`text`] has the
 //! grammar, here is what a datagram looks like in it.
 
+mod addresses;
 mod floats;
 mod text;
 
@@ -36,8 +37,8 @@ impl Json {
                 self.member("packet", packet.number);
                 self.member("offset", packet.offset);
                 self.seconds("time", packet.time.as_micros());
-                self.address("from", packet.from);
-                self.address("to", packet.to);
+                self.member("from", packet.from);
+                self.member("to", packet.to);
                 if let Some(comment) = &packet.comment {
                     self.member("comment", &**comment);
                 }
@@ -64,7 +65,9 @@ impl Json {
                 let kept = places.filter(|(_, each)| wanted(each));
                 self.array(kept, |json, (at, each)| json.message(each, explain, at));
                 self.non_stock(NonStock::of_datagram(datagram.datagram()));
-                self.joined(entry.joined);
+                if !entry.joined.is_empty() {
+                    self.joined(entry.joined);
+                }
             }
             Decoded::Message(each) => {
                 self.member("sender", ());
@@ -90,9 +93,6 @@ impl Json {
 
     /// Payloads whose last missing part is in this datagram.
     fn joined(&mut self, joined: &[Joined]) {
-        if joined.is_empty() {
-            return;
-        }
         self.name("joined");
         self.array(joined, |json, Joined { seq, parts, payload }| {
             json.object(|json| {

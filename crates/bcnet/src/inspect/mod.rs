@@ -43,6 +43,7 @@ Exit codes: 0 everything was decoded, 1 something was not, or the file is damage
 Examples:
   bcnet inspect game.pcapng --summary
   bcnet inspect game.pcapng --report game.html
+  bcnet inspect game.pcapng --write remarks.pcapng
   bcnet inspect game.pcapng --opcode Chat --json
   bcnet inspect game.pcapng --opcode '!StateUpdate' --packet 100-200 --explain
   bcnet inspect game.pcapng --queues --every 5 --peer 2
@@ -94,11 +95,13 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Also write the datagrams of hex lines, or what is captured from an interface, to a capture file for Wireshark
+    /// Write the datagrams to a capture file for Wireshark
     ///
-    /// Hex lines carry no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
+    /// Those of a capture get remarks of what was found in them (`frame.comment`), and lines are printed only if they are asked
+    /// for. What is captured from an interface is kept as it came. Hex lines are printed all the same; they carry no
+    /// addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
     /// it has no id), all on port 22101, a millisecond apart. Comments become packet comments.
-    #[arg(long, value_name = "OUT.pcapng", conflicts_with = "files")]
+    #[arg(long, value_name = "OUT.pcapng", conflicts_with = "story")]
     write: Option<PathBuf>,
 
     /// Colours: `auto` has them on a terminal, unless NO_COLOR is set
@@ -210,7 +213,7 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
     Ok(if bad + left_out == 0 && damage.is_none() { Verdict::Clean } else { Verdict::Findings })
 }
 
-/// Standard output. If its reader has seen enough, that ends the run, unless there is a capture to finish.
+/// Standard output. If its reader has seen enough, that ends the run, unless there is a file to finish.
 struct Output<W> {
     stdout: Option<W>,
     go_on: bool,

@@ -4,7 +4,6 @@
 //! waits when the program is killed is not in the capture.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::mem;
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use bcnet_observe::{ConversationId, Finding, NO_MARK, Observer};
 use bcnet_transport::Time;
 
+use crate::capture::add_remark;
 use crate::recorder::Recorder;
 
 /// A datagram that waits.
@@ -63,12 +63,12 @@ impl Tape {
     /// Remarks something on the datagram that it is about, which waits.
     pub(super) fn remark(&mut self, finding: &Finding) {
         if finding.mark == NO_MARK {
-            add(&mut self.loose, format_args!("{}: {}", finding.by, finding.what));
+            add_remark(&mut self.loose, &format!("{}: {}", finding.by, finding.what));
             return;
         }
         let place = self.held.binary_search_by_key(&finding.mark, |held| held.number);
         if let Some(held) = place.ok().and_then(|place| self.held.get_mut(place)) {
-            add(&mut held.remark, format_args!("{}", finding.what));
+            add_remark(&mut held.remark, &finding.what.to_string());
         }
     }
 
@@ -105,11 +105,6 @@ impl Drop for Tape {
             self.record_first();
         }
     }
-}
-
-fn add(remark: &mut String, text: std::fmt::Arguments<'_>) {
-    let gap = if remark.is_empty() { "" } else { "; " };
-    let _ = write!(remark, "{gap}{text}");
 }
 
 /// For so long what a datagram has left open is waited for.

@@ -16,3 +16,4 @@ mod report;
 #[path = "../run/mod.rs"]
 mod run;
 mod stories;
+mod terminal;

@@ -4,8 +4,11 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_lab::Rng;
+use serde_json::{Value, json};
 
-use crate::captures::{CLIENT, HOST, Packet, RAW, directory, inspect, ip, packet, pcap, record, session};
+use crate::captures::{
+    CLIENT, HOST, Packet, RAW, chat, directory, inspect, ip, packet, pcap, record, session,
+};
 use crate::places::battle;
 
 /// Copies of a capture on other addresses, at the same time.
@@ -28,7 +31,8 @@ fn counts(summary: &str) -> Vec<(String, u64)> {
     let number = |text: &str| text.trim().trim_end_matches(',').replace(',', "").parse::<u64>().ok();
     let mut counts = Vec::new();
     let totals = summary.split("\n\n").find(|block| block.starts_with("all ")).expect("totals");
-    for line in totals.lines().skip(2) {
+    // The most of all is that of one.
+    for line in totals.lines().skip(2).filter(|line| !line.contains("most sends of one")) {
         let (title, cells) = line.split_at(30);
         let cells = cells.split_whitespace().filter_map(number);
         counts.extend(cells.map(|count| (title.trim().to_owned(), count)));
@@ -48,6 +52,35 @@ fn what_happens_many_times_is_counted_as_often() {
         counts(&single.stdout).into_iter().map(|(title, count)| (title, count * 100)).collect();
     assert!(expected.len() > 15, "{expected:?}");
     assert_eq!(counts(&many.stdout), expected);
+    // For programs as well, where the sends of each ACK are a histogram.
+    let [single, many] = [&once, &copied].map(|packets| {
+        let run = inspect(&pcap(packets, RAW), &["--summary", "--json"]);
+        run.json().remove(0)
+    });
+    assert_eq!((&many["conversations"], many["list"].as_array().map(Vec::len)), (&json!(300), Some(300)));
+    for side in ["clients", "hosts"] {
+        let [one, all] = [&single, &many].map(|run| &run["totals"][side]);
+        let sends = |side: &Value| -> Vec<u64> {
+            let list = side["dropped_acks"]["sends"].as_array().expect("a histogram");
+            list.iter().map(|count| count.as_u64().expect("a number")).collect()
+        };
+        assert_eq!(sends(all), sends(one).iter().map(|count| count * 100).collect::<Vec<_>>());
+        assert!(sends(one)[9] > 50, "{one}");
+        assert_eq!(sends(one).iter().sum::<u64>(), one["dropped_acks"]["count"].as_u64().expect("a number"));
+        for same in ["most_sends", "longest"] {
+            assert_eq!(all["dropped_acks"][same], one["dropped_acks"][same]);
+        }
+        assert!(one["dropped_acks"]["most_sends"].as_u64() >= Some(9), "{one}");
+        let retransmissions = |side: &Value| side["retransmissions"]["messages"].as_u64().expect("a number");
+        assert_eq!(retransmissions(all), retransmissions(one) * 100);
+    }
+    let found = |run: &Value| -> Vec<(String, u64)> {
+        let list = run["findings"].as_array().expect("a list").iter();
+        let count = |found: &Value| found["count"].as_u64().expect("a number");
+        list.map(|found| (found["title"].as_str().expect("a text").to_owned(), count(found))).collect()
+    };
+    let expected: Vec<_> = found(&single).into_iter().map(|(title, count)| (title, count * 100)).collect();
+    assert_eq!(found(&many), expected);
 }
 
 #[test]
@@ -98,6 +131,28 @@ fn a_short_snap_length_is_told_and_silence_is_none() {
     assert!(run.stderr.contains("119 packets could not be read, and 121 datagrams could"), "{}", run.stderr);
     assert!(run.stdout.contains("119 packets cut short by the capture"), "{}", run.stdout);
     assert!(!run.stdout.contains("silence") && !run.stdout.contains("timeouts"), "{}", run.stdout);
+}
+
+/// Nobody knows whether what is sent again was answered, where the answers are not in the capture.
+#[test]
+fn no_ack_is_missing_where_the_capture_has_not_kept_the_answers() {
+    let run = |kept: usize| {
+        let mut capture = pcap(&[], RAW);
+        for (at, number) in [(0.0, 0), (1.1, 0), (3.2, 0), (3.3, 1)] {
+            record(&mut capture, at, &ip(&chat(1, number, at)), &u32::to_le_bytes);
+            let answer = ip(&Packet { from: CLIENT, to: HOST, bytes: vec![7; 200], at: at + 0.5 });
+            record(&mut capture, at + 0.5, &answer[..kept], &u32::to_le_bytes);
+        }
+        inspect(&capture, &["--json"]).json().into_iter().filter(|line| line["finding"] == "retransmission")
+    };
+    let cut: Vec<Value> = run(60).collect();
+    assert_eq!(cut.len(), 2);
+    for found in cut {
+        assert_eq!((&found["cause"], &found["fault"]), (&json!("not_captured"), &json!(false)), "{found}");
+    }
+    // Whole datagrams that hold no ACK are another matter.
+    assert!(run(228).all(|found| found["cause"] == "ack_never_sent" && found["fault"] == true));
+    assert_eq!(run(228).count(), 2);
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Where findings stand: at the datagram that they are about, in every form.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::Command;
+use std::{env, fs};
 
 use bcnet_lab::{Options, Scenario, World, capture};
 use bcnet_transport::cipher;
 use serde_json::Value;
 
-use crate::captures::{Packet, RAW, inspect, pcap};
+use crate::captures::{Packet, RAW, datagrams, directory, inspect, pcap, session, without_offsets};
+use crate::run::{Run, bcnet};
 
 /// What was found, by packet; under 0 what no packet shows.
 type Found = BTreeMap<u64, Vec<String>>;
@@ -75,6 +79,21 @@ fn in_text(text: &str) -> BTreeMap<u64, usize> {
     found
 }
 
+/// Returns the remark that each packet is to have.
+fn remarks(lines: &[Value]) -> Vec<String> {
+    let mut remarks: Vec<Vec<String>> = Vec::new();
+    for line in lines {
+        let Some(text) = line.get("finding").and_then(|_| line["text"].as_str()) else {
+            remarks.push(Vec::new());
+            continue;
+        };
+        let by = line["by"].as_str().expect("an address");
+        let text = if line["packet"].is_null() { format!("{by}: {text}") } else { text.into() };
+        remarks.last_mut().expect("behind a packet").push(text);
+    }
+    remarks.into_iter().map(|texts| texts.join("; ")).collect()
+}
+
 fn sorted(mut found: Found) -> Found {
     found.values_mut().for_each(|names| names.sort());
     found.retain(|_, names| !names.is_empty());
@@ -92,6 +111,20 @@ fn every_finding_stands_at_its_datagram_in_every_form() {
     let counts: BTreeMap<u64, usize> =
         expected.iter().map(|(packet, names)| (*packet, names.len())).collect();
     assert_eq!(in_text(&inspect(&bytes, &[]).stdout), counts);
+    let written = directory("places").join("out.pcapng");
+    let out = written.to_str().expect("UTF-8");
+    assert_eq!(inspect(&bytes, &["--write", out]).stdout, "");
+    let copy = bcnet(&["inspect", out, "--json"], b"");
+    let comments = |run: &Run| -> Vec<String> {
+        let text = |entry: &Value| entry["comment"].as_str().unwrap_or_default().to_owned();
+        datagrams(run).iter().map(text).collect()
+    };
+    assert!(comments(&copy) == remarks(&json), "{:?}", &comments(&copy)[..20]);
+    // Datagrams and findings are the same, and remarks do not pile up.
+    assert!(without_offsets(&copy) == without_offsets(&inspect(&bytes, &["--json"])));
+    let again = written.with_file_name("again.pcapng");
+    bcnet(&["inspect", out, "--write", again.to_str().expect("UTF-8")], b"");
+    assert!(fs::read(&again).expect("written") == fs::read(&written).expect("written"));
     // What is sent again is in the datagram that is said to repeat it.
     let messages: BTreeMap<u64, &Value> = json
         .iter()
@@ -114,4 +147,67 @@ fn every_finding_stands_at_its_datagram_in_every_form() {
         .map(|number| number.parse::<usize>().expect("a number"))
         .sum();
     assert_eq!(counted, count("retransmission"), "{summary}");
+}
+
+#[test]
+fn a_capture_with_remarks_is_of_what_was_chosen_and_never_of_itself() {
+    let directory = directory("remarks");
+    let [input, out] = ["in.pcap", "out.pcapng"].map(|name| directory.join(name));
+    fs::write(&input, pcap(&session(), RAW)).expect("written");
+    let [input, out] = [&input, &out].map(|path| path.to_str().expect("UTF-8"));
+    let json = |flags: &[&str]| bcnet(&[&["inspect", input, "--json"], flags].concat(), b"");
+    let run = json(&["--anomalies", "--write", out]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert_eq!(run.stdout, json(&["--anomalies"]).stdout);
+    let copy = bcnet(&["inspect", out, "--json"], b"");
+    assert_eq!(datagrams(&copy).len(), datagrams(&run).len());
+    let summary = bcnet(&["inspect", input, "--summary", "--write", out], b"");
+    assert!(summary.stdout.contains("retransmissions, no ACK sent"), "{}", summary.stdout);
+    let copy = bcnet(&["inspect", out, "--json"], b"");
+    // GameSpy text is not ciphered.
+    assert!(without_offsets(&copy) == without_offsets(&json(&[])), "{}", copy.stdout);
+    for (flags, said) in [
+        (&["--write", input][..], "is the input; name another file for --write"),
+        (&["--write", "-"], "--write needs the name of a file"),
+        (&[input, "--write", out], "--write is for one capture"),
+        (&["--write", out, "--ladder"], "--write"),
+    ] {
+        let run = bcnet(&[&["inspect", input], flags].concat(), b"");
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{flags:?}");
+        assert!(run.stderr.contains(said), "{flags:?}: {}", run.stderr);
+    }
+}
+
+/// Wireshark shows the remarks, each at its frame.
+#[test]
+fn wireshark_shows_every_remark_at_its_frame() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(env::var_os("REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
+        let _ = io::stderr().write_all(b"\n*** SKIPPED: tshark is not installed ***\n");
+        return;
+    }
+    let bytes = pcap(&battle(120.0, 0.1), RAW);
+    let directory = directory("wireshark");
+    let out = directory.join("out.pcapng");
+    assert_eq!(inspect(&bytes, &["--write", out.to_str().expect("UTF-8")]).code, 0);
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(&out)
+        .args(["-T", "fields", "-e", "frame.number", "-e", "frame.comment"])
+        .env("WIRESHARK_CONFIG_DIR", &directory)
+        .env("HOME", &directory)
+        .output()
+        .expect("tshark runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let shown: Vec<(usize, &str)> = text
+        .lines()
+        .map(|line| line.split_once('\t').expect("two columns"))
+        .map(|(number, comment)| (number.parse().expect("a number"), comment))
+        .collect();
+    let expected = remarks(&inspect(&bytes, &["--json"]).json());
+    assert!(expected.iter().filter(|remark| remark.contains(" sent for the 2nd time")).count() > 50);
+    assert_eq!(shown.len(), expected.len());
+    for (place, (number, comment)) in shown.into_iter().enumerate() {
+        assert_eq!((number, comment), (place + 1, expected[place].as_str()));
+    }
 }

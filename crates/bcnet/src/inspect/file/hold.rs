@@ -69,11 +69,12 @@ pub(super) struct HoldBack<S> {
     /// Whether nothing waits: what is known later is told later.
     at_once: bool,
     held: VecDeque<Held>,
-    /// The bytes of all that is held, one after the other.
-    bytes: VecDeque<u8>,
-    /// Those of the one that is shown, in one piece.
-    piece: Vec<u8>,
+    /// The bytes of all that is held, one after the other, behind so many of what was shown.
+    bytes: Vec<u8>,
+    shown: usize,
     messages: MessageBuffer<'static>,
+    /// Whether something was told since the first that is held was looked at.
+    is_told: bool,
 }
 
 enum Held {
@@ -87,14 +88,15 @@ impl<S: Shows> HoldBack<S> {
             shows,
             at_once,
             held: VecDeque::new(),
-            bytes: VecDeque::new(),
-            piece: Vec::new(),
+            bytes: Vec::new(),
+            shown: 0,
             messages: MessageBuffer::default(),
+            is_told: false,
         }
     }
 
     fn hold(&mut self, sight: &Sight<'_>, talk: Option<Talk>) {
-        self.bytes.extend(sight.bytes);
+        self.bytes.extend_from_slice(sight.bytes);
         self.held.push_back(Held::Datagram {
             packet: sight.packet.clone(),
             len: sight.bytes.len(),
@@ -103,13 +105,21 @@ impl<S: Shows> HoldBack<S> {
         });
     }
 
+    /// Returns whether what is held first may be decided now that this was seen: only its own conversation, time or what was
+    /// told can do that.
+    fn may_release(&self, sight: &Sight<'_>, talk: Option<Talk>) -> bool {
+        let Some(Held::Datagram { talk: Some(first), .. }) = self.held.front() else { return true };
+        self.is_told || talk.is_some_and(|talk| talk.id == first.id) || self.is_late(sight.packet.time)
+    }
+
     /// Shows what is decided, up to the first that is not.
     fn release(&mut self, is_decided: impl Fn(ConversationId, u64) -> bool) -> io::Result<()> {
+        self.is_told = false;
         while let Some(first) = self.held.front() {
             if let Held::Datagram { packet, talk: Some(talk), .. } = first
                 && !is_decided(talk.id, packet.number)
             {
-                return Ok(());
+                break;
             }
             match self.held.pop_front() {
                 Some(Held::Datagram { packet, len, talk, findings }) => {
@@ -118,6 +128,11 @@ impl<S: Shows> HoldBack<S> {
                 Some(Held::Finding(loose)) => self.shows.show_loose(&loose)?,
                 None => {}
             }
+        }
+        // What is left moves to the front when it is no more than what was shown.
+        if self.shown * 2 >= self.bytes.len() {
+            self.bytes.drain(..self.shown);
+            self.shown = 0;
         }
         Ok(())
     }
@@ -129,20 +144,18 @@ impl<S: Shows> HoldBack<S> {
         talk: Option<Talk>,
         findings: &[Finding],
     ) -> io::Result<()> {
-        self.piece.clear();
-        self.piece.extend(self.bytes.drain(..len));
-        let piece = mem::take(&mut self.piece);
+        let bytes = self.bytes.get(self.shown..self.shown + len).unwrap_or_default();
+        self.shown += len;
         let mut buffer = mem::take(&mut self.messages).reuse();
-        let content = buffer.read(&piece, None);
+        let content = buffer.read(bytes, None);
         let what = match (&content, talk) {
             (Content::Datagram(datagram), Some(talk)) => Some(What::Datagram(datagram, talk)),
             (Content::GameSpy(text), _) => Some(What::GameSpy(text)),
-            (Content::Malformed(error), _) => Some(What::Malformed(*error, &piece)),
+            (Content::Malformed(error), _) => Some(What::Malformed(*error, bytes)),
             (Content::Datagram(_), None) => None,
         };
         let done = what.map_or(Ok(()), |what| self.shows.show(&Shown { packet, what, findings }));
         self.messages = buffer.reuse();
-        self.piece = piece;
         done
     }
 
@@ -158,38 +171,47 @@ impl<S: Shows> HoldBack<S> {
         }
     }
 
-    fn is_too_much(&self) -> bool {
-        self.bytes.len() + self.held.len() * size_of::<Held>() > MAX_BYTES
+    /// Returns whether the first that is held has waited for too long, or too much waits.
+    fn is_late(&self, now: Time) -> bool {
+        let Some(Held::Datagram { packet, .. }) = self.held.front() else { return false };
+        let waits = self.bytes.len() - self.shown + self.held.len() * size_of::<Held>();
+        now.since(packet.time) > MAX_WAIT || waits > MAX_BYTES
     }
 }
 
 impl<S: Shows> Sink for HoldBack<S> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         let Sight { packet, what, bytes, findings, observer } = sight;
-        let talk_of = |id: ConversationId, side: Side| {
-            let receiver = observer.conversation(id).and_then(|talk| talk.peer(side.other()));
-            Talk { id, side, receiver }
+        let of = |id: ConversationId, side: Side| {
+            let conversation = observer.conversation(id);
+            let receiver = conversation.and_then(|conversation| conversation.peer(side.other()));
+            (Talk { id, side, receiver }, conversation)
         };
-        let (talk, what) = match what {
+        let (talk, conversation, what) = match what {
             Observed::Datagram(datagram, id, side) => {
-                let talk = talk_of(*id, *side);
-                (Some(talk), What::Datagram(datagram, talk))
+                let (talk, conversation) = of(*id, *side);
+                (Some(talk), conversation, What::Datagram(datagram, talk))
             }
             Observed::Malformed(error, id, side) => {
-                (Some(talk_of(*id, *side)), What::Malformed(*error, bytes))
+                let (talk, conversation) = of(*id, *side);
+                (Some(talk), conversation, What::Malformed(*error, bytes))
             }
-            Observed::GameSpy(text) => (None, What::GameSpy(text)),
+            Observed::GameSpy(text) => (None, None, What::GameSpy(text)),
             Observed::Foreign(_) => return Ok(()),
         };
-        let is_decided = || talk.is_none_or(|talk| observer.is_decided(talk.id, packet.number));
+        let is_decided = || conversation.is_none_or(|conversation| conversation.is_decided(packet.number));
         if self.at_once || self.held.is_empty() && is_decided() {
             return self.shows.show(&Shown { packet, what, findings });
         }
         self.hold(sight, talk);
-        self.release(|id, mark| observer.is_decided(id, mark))
+        if self.may_release(sight, talk) {
+            self.release(|id, mark| observer.is_decided(id, mark))?;
+        }
+        Ok(())
     }
 
     fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
+        self.is_told = true;
         if let Some(findings) = self.findings_of(finding.mark) {
             findings.push(*finding);
             return Ok(());
@@ -206,7 +228,7 @@ impl<S: Shows> Sink for HoldBack<S> {
 
     fn overdue(&self, now: Time, observer: &Observer) -> Option<(ConversationId, u64)> {
         let Some(Held::Datagram { packet, talk: Some(talk), .. }) = self.held.front() else { return None };
-        let is_late = now.since(packet.time) > MAX_WAIT || self.is_too_much();
+        let is_late = self.is_late(now);
         (is_late && !observer.is_decided(talk.id, packet.number)).then_some((talk.id, packet.number))
     }
 

@@ -1,13 +1,29 @@
 //! How often each side sent its ACKs, and how long it kept them: are they ever dropped?
 
 use bcnet_observe::{AckLives, Conversation};
+use serde_json::{Value, json};
 
 use crate::number::thousands;
 
-/// Returns rows for the two sides of a conversation: a title and a cell for each.
-pub(super) fn rows(talk: &Conversation<'_>) -> Vec<(String, [String; 2])> {
-    let sides = talk.sides();
-    let (gone, kept) = (sides.map(|side| *talk.ack_lives(side)), sides.map(|side| talk.kept_acks(side)));
+/// The ACKs of two sides: those that they have dropped, and those that they had not at the end.
+#[derive(Clone, Copy)]
+pub(super) struct Lives {
+    pub(super) dropped: [AckLives; 2],
+    pub(super) kept: [AckLives; 2],
+}
+
+impl Lives {
+    pub(super) fn of(talk: &Conversation<'_>) -> Self {
+        let sides = talk.sides();
+        Self {
+            dropped: sides.map(|side| *talk.ack_lives(side)),
+            kept: sides.map(|side| talk.kept_acks(side)),
+        }
+    }
+}
+
+/// Returns rows for two sides: a title and a cell for each.
+pub(super) fn rows(Lives { dropped: gone, kept }: Lives) -> Vec<(String, [String; 2])> {
     if gone.iter().chain(&kept).all(|lives| lives.count() == 0) {
         return Vec::new();
     }
@@ -27,6 +43,17 @@ pub(super) fn rows(talk: &Conversation<'_>) -> Vec<(String, [String; 2])> {
         rows.push(("  for the longest time".into(), kept.map(|lives| longest(&lives))));
     }
     rows
+}
+
+/// Returns the same for programs: how many were sent so many times (the last place has all that were sent more often), the
+/// most sends of one, and how long they were kept in seconds.
+pub(super) fn to_json(lives: &AckLives) -> Value {
+    let count = lives.count();
+    let average = (count > 0).then(|| lives.together.as_secs_f64() / count as f64);
+    json!({
+        "count": count, "sends": lives.sends, "most_sends": lives.most,
+        "longest": lives.longest.as_secs_f64(), "average": average,
+    })
 }
 
 fn title(sends: usize) -> String {

@@ -6,6 +6,7 @@
 mod deciphered;
 mod dump;
 mod each;
+mod figures;
 mod filter;
 mod follow;
 mod frame;
@@ -25,6 +26,7 @@ mod parquet;
 mod pcap;
 mod progress;
 mod reading;
+mod remarks;
 mod report;
 mod screen;
 mod sink;
@@ -48,7 +50,7 @@ use bcnet_observe::{Content, ConversationId, Finding, Limits, NO_MARK, Observed,
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Role};
 
-use super::{Args as InspectArgs, is_stdin};
+use super::{Args as InspectArgs, Output, is_stdin};
 use crate::Verdict;
 use crate::number::thousands;
 pub(crate) use deciphered::write_deciphered;
@@ -67,7 +69,7 @@ use stories::StoryOptions;
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Tell what is in the capture: conversations, traffic, faults by their weight
-    #[arg(long, conflicts_with_all = ["json", "story"])]
+    #[arg(long, conflicts_with = "story")]
     summary: bool,
 
     /// Print one row per message, with commas
@@ -191,7 +193,9 @@ impl End<'_> {
 }
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
-    let out = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
+    let stdout = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
+    let has_file = args.interface.is_none() && (args.write.is_some() || args.file.report.is_some());
+    let out = Output { stdout: Some(stdout), go_on: has_file };
     if let Some(interface) = &args.interface {
         return reading::inspect_live(args, interface, sinks(args, &[], out)?);
     }
@@ -201,8 +205,9 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
                 !is_stdin(a) || !is_stdin(b),
                 "standard input can be read only once; name a file for one of the two"
             );
-            if let Some(option) = args.file.for_one_capture().or_else(|| args.explain.then_some("--explain"))
-            {
+            let given = [(args.explain, "--explain"), (args.write.is_some(), "--write")];
+            let given = given.into_iter().find(|(given, _)| *given).map(|(_, name)| name);
+            if let Some(option) = args.file.for_one_capture().or(given) {
                 anyhow::bail!(
                     "{option} is for one capture; two are joined, as text or with --json, or read as one with --merge"
                 );
@@ -237,6 +242,10 @@ fn sinks<'a>(
         );
         sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
     }
+    if let Some(out) = args.write.as_ref().filter(|_| args.interface.is_none()) {
+        let remarks = remarks::Remarks::create(out, inputs, filter.clone(), args.is_at_once())?;
+        sinks.push(Box::new(HoldBack::new(remarks, false)));
+    }
     #[cfg(not(feature = "parquet"))]
     ensure!(
         args.file.parquet.is_none(),
@@ -249,7 +258,7 @@ fn sinks<'a>(
         return Ok(sinks);
     }
     if args.file.summary {
-        sinks.push(Box::new(summary::Summary::new(out, filter)));
+        sinks.push(Box::new(summary::Summary::new(out, filter, args.json)));
     } else if args.file.csv {
         let table = table::Table::new(table::Csv::new(out), filter, args.is_at_once());
         sinks.push(Box::new(HoldBack::new(table, false)));
@@ -263,7 +272,7 @@ fn sinks<'a>(
             let view = view::View::new(out, lines, filter.clone(), true).explain(args.explain);
             sinks.push(Box::new(HoldBack::new(view, true)));
         }
-        sinks.push(Box::new(summary::Summary::new(io::stdout(), filter)));
+        sinks.push(Box::new(summary::Summary::new(io::stdout(), filter, false)));
     } else if sinks.is_empty() || args.json {
         let form = if args.json { view::Form::Json } else { view::Form::Lines(Style::of(args.color)) };
         let view = view::View::new(out, form, filter, args.is_at_once()).explain(args.explain);
@@ -276,6 +285,7 @@ fn sinks<'a>(
 struct Run<S> {
     observer: Observer,
     sink: S,
+    follows_acks: bool,
     /// Where the latest datagrams are, for findings that come later.
     places: VecDeque<Evidence>,
     findings: Vec<Finding>,
@@ -290,12 +300,14 @@ struct Run<S> {
 impl<S: Sink> Run<S> {
     fn new(sink: S) -> Self {
         let mut observer = Observer::new(Limits::default());
-        if sink.follows_acks() {
+        let follows_acks = sink.follows_acks();
+        if follows_acks {
             observer.follow_acks();
         }
         Self {
             observer,
             sink,
+            follows_acks,
             places: VecDeque::with_capacity(PLACES),
             findings: Vec::new(),
             start: None,
@@ -338,7 +350,9 @@ impl<S: Sink> Run<S> {
         self.start.get_or_insert(time.as_micros());
         self.remember(Evidence { number: packet.number, offset: packet.offset });
         self.tell_earlier(packet.number)?;
-        if let Observed::Datagram(_, conversation, _) = what {
+        if self.follows_acks
+            && let Observed::Datagram(_, conversation, _) = what
+        {
             self.tell_handled(conversation)?;
         }
         self.sink.see(&Sight { packet, what, bytes, findings: &self.findings, observer: &self.observer })?;
@@ -396,7 +410,7 @@ impl<S: Sink> Run<S> {
             self.tell_earlier(NO_MARK - 1)?;
         }
         self.tell_earlier(NO_MARK - 1)?;
-        if self.sink.follows_acks() {
+        if self.follows_acks {
             let all: Vec<ConversationId> = self.observer.conversations().map(|talk| talk.id()).collect();
             all.into_iter().try_for_each(|conversation| self.tell_handled(conversation))?;
         }

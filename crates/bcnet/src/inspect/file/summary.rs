@@ -8,8 +8,9 @@ use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{PeerId, Role};
 
 use super::filter::Filter;
+use super::lives::{self, Lives};
 use super::tally::{Tallied, Tally};
-use super::{End, Evidence, Sight, Sink, lives};
+use super::{End, Evidence, Sight, Sink, figures};
 use crate::number::{counted, thousands};
 
 pub(super) struct Summary<W> {
@@ -17,11 +18,13 @@ pub(super) struct Summary<W> {
     filter: Filter,
     tally: Tally,
     gamespy: u64,
+    /// Whether it is for a program.
+    json: bool,
 }
 
 impl<W: Write> Summary<W> {
-    pub(super) fn new(out: W, filter: Filter) -> Self {
-        Self { out, filter, tally: Tally::default(), gamespy: 0 }
+    pub(super) fn new(out: W, filter: Filter, json: bool) -> Self {
+        Self { out, filter, tally: Tally::default(), gamespy: 0, json }
     }
 
     fn conversation(&mut self, number: usize, talk: &Conversation<'_>) -> io::Result<()> {
@@ -34,19 +37,21 @@ impl<W: Write> Summary<W> {
                 .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
         });
         let traffic = sides.map(|side| talk.traffic(side));
-        self.traffic(&sides.map(|side| short_name(talk, side)), traffic, Some((talk, trips)))
+        self.traffic(&sides.map(|side| short_name(talk, side)), traffic, Lives::of(talk), Some(trips))
     }
 
     fn totals(&mut self, totals: &Totals) -> io::Result<()> {
         writeln!(self.out, "\nall {} conversations", thousands(totals.conversations))?;
-        self.traffic(&["clients".into(), "hosts".into()], [&totals.clients, &totals.hosts], None)
+        let lives = Lives { dropped: totals.dropped_acks, kept: totals.kept_acks };
+        self.traffic(&["clients".into(), "hosts".into()], [&totals.clients, &totals.hosts], lives, None)
     }
 
     fn traffic(
         &mut self,
         names: &[String; 2],
         [one, other]: [&Traffic; 2],
-        talk: Option<(&Conversation<'_>, [String; 2])>,
+        lives: Lives,
+        trips: Option<[String; 2]>,
     ) -> io::Result<()> {
         writeln!(self.out, "  {:<28}{:>22}{:>22}", "sent by", names[0], names[1])?;
         let mut row = |title: &str, cells: [String; 2]| {
@@ -58,13 +63,13 @@ impl<W: Write> Summary<W> {
         row("ACKs, of all bytes", both(&|traffic| share(traffic.acks, traffic)))?;
         row("  stale", both(&|traffic| share(traffic.stale_acks, traffic)))?;
         row("  of parts", both(&|traffic| share(traffic.fragment_acks, traffic)))?;
-        for (title, cells) in talk.iter().flat_map(|(talk, _)| lives::rows(talk)) {
+        for (title, cells) in lives::rows(lives) {
             row(&title, cells)?;
         }
         row("retransmissions", both(&|traffic| share(traffic.retransmissions, traffic)))?;
         row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
         row("control messages", both(&|traffic| share(traffic.control, traffic)))?;
-        if let Some((_, trips)) = talk {
+        if let Some(trips) = trips {
             row("round trip, at the capture", trips)?;
         }
         row("game data", both(&|traffic| share(traffic.data, traffic)))?;
@@ -138,6 +143,12 @@ impl<W: Write> Sink for Summary<W> {
         let is_all = talks.len() == end.observer.conversations().count();
         let rest = if is_all { end.observer.rest().conversations } else { 0 };
         let count = talks.len() as u64 + rest;
+        if self.json {
+            let totals = is_all.then(|| end.observer.totals());
+            let whole = figures::summary(end, &talks, totals.as_ref(), &self.tally, (count, self.gamespy));
+            writeln!(self.out, "{whole}")?;
+            return self.out.flush();
+        }
         writeln!(
             self.out,
             "{}: {} in {}, {}, {}",

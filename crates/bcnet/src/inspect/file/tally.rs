@@ -104,6 +104,11 @@ impl FindingKind {
                 "retransmissions, ACK late",
                 "The acknowledgement came too late: the message was sent again {}. The connection is slow or the game was busy.",
             ),
+            RetransmitCause::NotCaptured => Self::new(
+                0,
+                "retransmissions that the capture does not explain",
+                "The capture has not kept what the receiver sent meanwhile. Whether anything was wrong cannot be told.",
+            ),
             RetransmitCause::ReceiverLeft => Self::new(
                 0,
                 "retransmissions to someone who had left",

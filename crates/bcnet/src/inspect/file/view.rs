@@ -81,8 +81,8 @@ impl<W: Write> View<W> {
         joined: &[Joined],
     ) -> io::Result<()> {
         let entry = Entry { position: Position::Packet(packet), sent_by, comment: None, decoded, joined };
-        let filter = &self.filter;
-        json::add(&mut self.json, &entry, self.explain, |message| filter.wants_message(message));
+        let (filter, all) = (&self.filter, !self.filter.selects_messages());
+        json::add(&mut self.json, &entry, self.explain, |message| all || filter.wants_message(message));
         self.json.write_many(&mut self.out)
     }
 
@@ -171,7 +171,7 @@ fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>) {
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
     json.member("offset", place.map(|place| place.offset));
     json.seconds("time", finding.at.as_micros());
-    json.address("by", finding.by);
+    json.member("by", finding.by);
     if let Some(id) = finding.what.message() {
         json.member("channel", Word(id.channel.name()));
         json.member("seq", id.seq.0);

@@ -1,0 +1,113 @@
+//! What is seen on a terminal, and by a reader who has seen enough.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+
+use crate::captures::{RAW, directory, pcap};
+use crate::places::battle;
+use crate::run::command;
+
+/// Whoever reads the first line of a long output and goes is not told of a failure, in any form.
+#[test]
+fn a_reader_who_has_seen_enough_ends_the_run() {
+    let directory = directory("enough");
+    let [file, remarks, report] =
+        ["in.pcap", "out.pcapng", "out.html"].map(|name| directory.join(name).display().to_string());
+    fs::write(&file, pcap(&battle(60.0, 0.1), RAW)).expect("written");
+    let read_one = |flags: &[&str]| {
+        let mut child = command(&[&["inspect", &file], flags].concat()).spawn().expect("bcnet starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a line");
+        drop(stdout);
+        let code = child.wait().expect("bcnet ends").code();
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("UTF-8");
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{flags:?}");
+        assert!(line.ends_with('\n'), "{flags:?}: {line}");
+    };
+    for flags in
+        [&[][..], &["--json"], &["--csv"], &["--summary"], &["--ladder"], &["--handle-acks"], &["--explain"]]
+    {
+        read_one(flags);
+    }
+    // Files are finished all the same.
+    read_one(&["--json", "--write", &remarks, "--report", &report]);
+    let shown = |file: &str| command(&["inspect", file, "--csv"]).output().expect("bcnet runs").stdout;
+    assert!(shown(&remarks) == shown(&file));
+    assert!(fs::read_to_string(&report).expect("a report").trim_end().ends_with("</html>"));
+}
+
+/// A terminal of the program `script`, which runs a command in one.
+#[cfg(target_os = "linux")]
+mod pseudo {
+    use std::fs;
+    use std::io::{self, Write};
+    use std::process::{Command, Stdio};
+
+    use crate::captures::{RAW, directory, inspect, packet, pcap, session};
+
+    /// Returns what a terminal of so many columns gets, without the ends of its lines.
+    fn on_terminal(columns: u32, before: &str, file: &str, flags: &str) -> Vec<String> {
+        let bcnet = env!("CARGO_BIN_EXE_bcnet");
+        let command = format!("stty cols {columns} rows 24; {before} '{bcnet}' inspect '{file}' {flags}");
+        let output = Command::new("script")
+            .args(["-q", "-e", "-c", &command, "/dev/null"])
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .output()
+            .expect("script runs");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(output.status.success(), "{command}: {text}");
+        text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
+    }
+
+    /// Returns a line without its colours.
+    fn plain(line: &str) -> String {
+        let mut pieces = line.split('\x1b');
+        let first = pieces.next().unwrap_or_default().to_owned();
+        pieces.fold(first, |all, piece| all + piece.split_once('m').map_or("", |(_, text)| text))
+    }
+
+    #[test]
+    fn a_terminal_gets_colours_and_lines_that_fit() {
+        if Command::new("script").arg("--version").output().is_err() {
+            let _ = io::stderr().write_all(b"\n*** SKIPPED: there is no `script` to make a terminal ***\n");
+            return;
+        }
+        let file = directory("terminal").join("in.pcap");
+        let mut packets = session();
+        let letters = "41 ".repeat(200);
+        packets.push(packet(3.0, &format!("02 01 32 D4 80 09 00 2C 02 00 00 00 C8 00 {letters}")));
+        let capture = pcap(&packets, RAW);
+        fs::write(&file, &capture).expect("written");
+        let file = file.to_str().expect("UTF-8");
+        let whole: Vec<String> = inspect(&capture, &[]).stdout.lines().map(str::to_owned).collect();
+        assert!(whole.iter().any(|line| line.chars().count() > 200), "{whole:?}");
+        let is_coloured = |lines: &[String]| lines.iter().any(|line| line.contains('\x1b'));
+        for (before, flags, colours) in [
+            ("", "", true),
+            ("NO_COLOR=1", "", false),
+            ("NO_COLOR=", "", true),
+            ("", "--color never", false),
+            ("NO_COLOR=1", "--color always", true),
+        ] {
+            let wide = on_terminal(1000, before, file, flags);
+            assert_eq!(is_coloured(&wide), colours, "{before} {flags}");
+            assert_eq!(wide.iter().map(|line| plain(line)).collect::<Vec<_>>(), whole, "{before} {flags}");
+            let narrow = on_terminal(90, before, file, flags);
+            assert_eq!((narrow.len(), is_coloured(&narrow)), (whole.len(), colours), "{before} {flags}");
+            for (line, whole) in narrow.iter().map(|line| plain(line)).zip(&whole) {
+                let cut =
+                    line.strip_suffix('…').filter(|cut| whole.starts_with(cut) && line.chars().count() == 90);
+                assert!(cut.is_some() || line == *whole && line.chars().count() <= 90, "{line}\n{whole}");
+            }
+        }
+        // What is not lines for a person has neither.
+        for flags in ["--json", "--csv", "--summary"] {
+            let shown = on_terminal(90, "", file, flags);
+            let piped = inspect(&capture, &[flags]).stdout.replace("standard input", file);
+            assert_eq!(shown, piped.lines().collect::<Vec<_>>(), "{flags}");
+        }
+    }
+}
