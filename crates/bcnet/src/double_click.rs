@@ -54,7 +54,7 @@ fn greeting(hosted: &[Hosted], address: Option<Ipv4Addr>) -> String {
 
 /// Returns the address that this machine has in its network. Nothing is sent for that: the system is asked where it would send
 /// from.
-fn local_address() -> Option<Ipv4Addr> {
+pub(crate) fn local_address() -> Option<Ipv4Addr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((FAR_AWAY, 9)).ok()?;
     match socket.local_addr().ok()? {

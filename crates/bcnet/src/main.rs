@@ -11,6 +11,7 @@ mod config;
 mod connections;
 mod control;
 mod ctl;
+mod doctor;
 mod double_click;
 mod dumpcap;
 mod event_loop;
@@ -69,6 +70,8 @@ enum Command {
     Config(config::Args),
     /// Talk to a running server: players, kicks, bans, chat
     Ctl(ctl::Args),
+    /// Tell what keeps players from joining, and what to do about it
+    Doctor(doctor::Args),
     /// Let Wireshark list an interface whose datagrams are deciphered
     Extcap(extcap::Args),
     /// Decode Bridge Commander datagrams, field by field
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => manual::completions(&args),
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Extcap(args) => extcap::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Join(args) => join::run(&args),

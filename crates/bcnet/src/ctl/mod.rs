@@ -107,6 +107,16 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Asks the server at one of these places how it is doing.
+pub(crate) fn status(places: &[PathBuf]) -> anyhow::Result<Value> {
+    let (path, stream) = connect(places)?;
+    let envelope = Envelope { session: None, by: None, request: Request::Status };
+    match ask(path, &stream, &mut BufReader::new(&stream), &envelope)? {
+        Answer::Ok(value) => Ok(value),
+        Answer::Error(reason) => bail!("{}: {reason}", path.display()),
+    }
+}
+
 /// Returns who runs this command.
 fn user() -> Option<String> {
     let names = ["SUDO_USER", "USER", "LOGNAME", "USERNAME"];

@@ -1,8 +1,9 @@
 //! `--check`: how long each step into the game takes, and which one fails.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
+use anyhow::bail;
 use bcnet_session::client::{Event, Milestone, State};
 use bcnet_transport::Time;
 use serde_json::json;
@@ -25,15 +26,7 @@ impl Guest<'_> {
     pub(super) fn check(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
         let start = self.wire.clock.now();
         let mut steps = Vec::new();
-        let mut failure = self.walk(start, &mut steps, out)?;
-        if failure.is_none() {
-            let before = self.wire.clock.now();
-            failure = self.leave()?.map(|(_, why)| ("leave", why));
-            if failure.is_none() {
-                let took = self.wire.clock.now().since(before);
-                self.done(Step { name: "leave", took, remark: String::new() }, &mut steps, out)?;
-            }
-        }
+        let failure = self.walk_in_and_out(start, &mut steps, out)?;
         let all = self.wire.clock.now().since(start);
         if self.args.json {
             let list: Vec<_> =
@@ -51,6 +44,35 @@ impl Guest<'_> {
         let Some((step, why)) = failure else { return Ok(Verdict::Clean) };
         eprintln!("bcnet: {}: {step}: {why}", self.server);
         Ok(Verdict::Findings)
+    }
+
+    /// Joins and leaves without a word. Returns how long that took, or the step that failed and why.
+    pub(super) fn try_join(&mut self) -> anyhow::Result<Duration> {
+        let start = self.wire.clock.now();
+        match self.walk_in_and_out(start, &mut Vec::new(), &mut io::sink())? {
+            None => Ok(self.wire.clock.now().since(start)),
+            Some((step, why)) => bail!("{step}: {why}"),
+        }
+    }
+
+    /// Goes into the game and leaves it. Returns the step that failed, and why.
+    fn walk_in_and_out(
+        &mut self,
+        start: Time,
+        steps: &mut Vec<Step>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Option<(&'static str, String)>> {
+        let failure = self.walk(start, steps, out)?;
+        if failure.is_some() {
+            return Ok(failure);
+        }
+        let before = self.wire.clock.now();
+        let failure = self.leave()?.map(|(_, why)| ("leave", why));
+        if failure.is_none() {
+            let took = self.wire.clock.now().since(before);
+            self.done(Step { name: "leave", took, remark: String::new() }, steps, out)?;
+        }
+        Ok(failure)
     }
 
     /// Goes into the game step by step. Returns the step that failed, and why.

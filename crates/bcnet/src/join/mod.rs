@@ -83,16 +83,25 @@ fn words(text: &str) -> Result<String, String> {
     has_words.then(|| text.into()).ok_or_else(|| "expected something to say".into())
 }
 
+/// Joins a server for a moment, as `--check` does. Returns how long it took.
+pub(crate) fn try_join(
+    server: SocketAddrV4,
+    password: &str,
+    manifest: Option<PathBuf>,
+) -> anyhow::Result<Duration> {
+    let host = HostPort { host: server.ip().to_string(), port: server.port() };
+    let (timeout, password) = (Duration::from_secs(15), password.to_owned());
+    let args =
+        Args { host, name: "bcnet".into(), password, manifest, timeout, say: None, check: true, json: true };
+    Guest::new(&args, server)?.try_join()
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
-    let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::stand_in()), manifest::read)?;
-    let server = lookup::first(&args.host)?;
-    let options = Options { name: args.name.clone(), handshake_timeout: Some(args.timeout) };
-    let wire = Wire::connect(server, &args.password, options)?;
+    let mut guest = Guest::new(args, lookup::first(&args.host)?)?;
     if !args.check && args.say.is_none() {
-        input::read_lines(wire.inputs())?;
+        input::read_lines(guest.wire.inputs())?;
     }
-    let mut guest = Guest { wire, args, server, files, failure: Failure::default(), lines: VecDeque::new() };
     let out = &mut io::stdout().lock();
     let verdict = if args.check { guest.check(out) } else { guest.visit(out) };
     // Whoever reads no more, say, is no reason to stay in the game.
@@ -112,6 +121,15 @@ struct Guest<'a> {
     failure: Failure,
     /// What was typed and not said yet; `None` is the end of the input.
     lines: VecDeque<Option<String>>,
+}
+
+impl<'a> Guest<'a> {
+    fn new(args: &'a Args, server: SocketAddrV4) -> anyhow::Result<Self> {
+        let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::stand_in()), manifest::read)?;
+        let options = Options { name: args.name.clone(), handshake_timeout: Some(args.timeout) };
+        let wire = Wire::connect(server, &args.password, options)?;
+        Ok(Self { wire, args, server, files, failure: Failure::default(), lines: VecDeque::new() })
+    }
 }
 
 impl Guest<'_> {

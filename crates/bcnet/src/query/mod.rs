@@ -16,6 +16,7 @@ use bcnet_udp::Clock;
 use crate::Verdict;
 use crate::config::{HostPort, Value};
 use crate::lookup;
+pub(crate) use list::fetch as fetch_list;
 use show::Found;
 
 #[derive(clap::Args)]

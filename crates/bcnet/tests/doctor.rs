@@ -1,0 +1,132 @@
+//! `bcnet doctor` as a real process, with and without a server.
+
+mod run;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use run::{Run, bcnet, command};
+use serde_json::Value;
+
+/// A directory with a configuration.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str, more: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("bcnet-doctor-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let text = format!("[server]\nbind = \"127.0.0.1\"\ncontrol = \"./ctl.sock\"\n{more}");
+        fs::write(directory.join("bcnet.toml"), text).expect("written");
+        Self(directory)
+    }
+
+    fn config(&self) -> String {
+        self.0.join("bcnet.toml").display().to_string()
+    }
+
+    fn doctor(&self, more: &[&str]) -> Run {
+        bcnet(&[&["doctor", "--json", "--config", &self.config()], more].concat(), "")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The checks of this name, as state and text.
+fn checks(run: &Run, name: &str) -> Vec<(String, String)> {
+    let value: Value = serde_json::from_str(&run.stdout).expect(&run.stdout);
+    let word = |check: &Value, key: &str| check[key].as_str().expect("text").to_owned();
+    let all = value["checks"].as_array().expect("checks");
+    let named = all.iter().filter(|check| check["check"] == name);
+    named.map(|check| (word(check, "state"), word(check, "text"))).collect()
+}
+
+fn only(run: &Run, name: &str) -> (String, String) {
+    let found = checks(run, name);
+    assert_eq!(found.len(), 1, "{name}: {}", run.stdout);
+    found.into_iter().next().expect("one")
+}
+
+#[test]
+fn a_running_server_is_asked_and_joined() {
+    let place = Place::new("running", "[[session]]\npassword = \"engage\"\n");
+    let serve = command(&["serve", "--config", &place.config()]).stderr(Stdio::null()).spawn();
+    let mut server = Server(serve.expect("bcnet runs"));
+    let mut ready = String::new();
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+    let port =
+        ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next()).expect(&ready);
+    let run = place.doctor(&[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let (state, text) = only(&run, "port");
+    assert_eq!(
+        (state.as_str(), text),
+        ("ok", format!("UDP port {port} is the running server's: 0 of 8 players"))
+    );
+    let (state, text) = only(&run, "join");
+    assert!(
+        state == "ok" && text.starts_with(&format!("127.0.0.1:{port}: players of this machine can join")),
+        "{text}"
+    );
+    // With the wrong password nobody gets in.
+    let run = place.doctor(&["--set", "session.password=wrong"]);
+    assert_eq!((run.code, only(&run, "join").0.as_str()), (1, "bad"), "{}", run.stdout);
+}
+
+#[test]
+fn a_port_that_another_program_has_is_bad() {
+    let place = Place::new("taken", "");
+    let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = other.local_addr().expect("bound").port().to_string();
+    let run = place.doctor(&["--port", &port]);
+    let (state, text) = only(&run, "port");
+    assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
+    assert!(text.contains(&port) && text.contains("choose another `port`"), "{text}");
+    assert_eq!(only(&run, "join").0, "ok", "nothing is started");
+    drop(other);
+    let run = place.doctor(&["--port", &port]);
+    assert_eq!((run.code, only(&run, "port").0.as_str()), (0, "ok"), "{}", run.stdout);
+}
+
+#[test]
+fn places_that_cannot_be_written_are_bad() {
+    let place = Place::new("unwritable", "bans = \"missing/bans.toml\"\n");
+    let run = place.doctor(&[]);
+    assert_eq!((run.code, only(&run, "bans").0.as_str()), (1, "bad"), "{}", run.stdout);
+    assert!(only(&run, "bans").1.contains("cannot be written"), "{}", run.stdout);
+}
+
+#[test]
+fn a_list_server_that_nobody_knows_is_bad() {
+    let place = Place::new("unknown", "masters = [\"no-such-host.invalid\"]\n");
+    let run = place.doctor(&[]);
+    let (state, text) = only(&run, "list servers");
+    assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
+    assert!(text.starts_with("no-such-host.invalid: unknown host"), "{text}");
+}
+
+#[test]
+fn a_broken_configuration_is_told_with_its_line() {
+    let place = Place::new("broken", "threads = 0\n");
+    let run = place.doctor(&[]);
+    let (state, text) = only(&run, "configuration");
+    assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
+    assert!(text.contains("line 4") && text.contains("server.threads"), "{text}");
+    let shown = bcnet(&["doctor", "--config", &place.config()], "");
+    assert!(shown.stdout.lines().any(|line| line.starts_with("bad   configuration  ")), "{}", shown.stdout);
+}
