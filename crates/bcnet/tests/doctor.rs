@@ -130,3 +130,23 @@ fn a_broken_configuration_is_told_with_its_line() {
     let shown = bcnet(&["doctor", "--config", &place.config()], "");
     assert!(shown.stdout.lines().any(|line| line.starts_with("bad   configuration  ")), "{}", shown.stdout);
 }
+
+/// Lists are at a fixed port, so the list server has a loopback address of its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
+    let [high, low] = [std::process::id() >> 8, std::process::id()].map(|part| part & 0xFF);
+    let address = format!("127.{high}.{low}.77");
+    let spawned = command(&["master", "--bind", &address]).spawn();
+    let mut master = Server(spawned.expect("bcnet runs"));
+    BufReader::new(master.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("a line");
+    let place = Place::new("listed", &format!("masters = [\"{address}\"]\n"));
+    let (state, text) = only(&place.doctor(&[]), "list servers");
+    assert_eq!((state.as_str(), text), ("ok", format!("{address} answers, with 0 servers")));
+    let serve = command(&["serve", "--config", &place.config()]).stderr(Stdio::null()).spawn();
+    let _server = Server(serve.expect("bcnet runs"));
+    let log = BufReader::new(master.0.stderr.take().expect("piped")).lines();
+    assert!(log.map_while(Result::ok).any(|line| line.contains("event=\"listed\"")));
+    let (state, text) = only(&place.doctor(&[]), "list servers");
+    assert_eq!((state.as_str(), text), ("ok", format!("{address} lists a server at our port")));
+}
