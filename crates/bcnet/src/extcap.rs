@@ -24,7 +24,7 @@ On Windows copy bcnet.exe into that directory as bcnet-extcap.exe.
 
 Examples:
   tshark -i bcnet-deciphered -o extcap.bcnet_deciphered.from:lo
-  bcnet extcap --capture --extcap-interface bcnet-deciphered --fifo OUT --from lo")]
+  bcnet extcap --capture --extcap-interface bcnet-deciphered --fifo F --from lo")]
 pub(crate) struct Args {
     /// Tell which interfaces there are
     #[arg(long)]
