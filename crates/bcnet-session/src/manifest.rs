@@ -6,7 +6,7 @@ mod answer;
 
 use std::fmt::{self, Write as _};
 
-use crate::game::{ChecksumResponse, Directory, Message, ROUNDS};
+use crate::game::{ChecksumResponse, Directory, Message, ROUNDS, Round};
 use crate::member::Answers;
 
 /// The files of one installation, by their hashes.
@@ -39,7 +39,7 @@ struct File {
 pub struct Mismatch {
     /// The round of the check, 0 to 4.
     pub round: usize,
-    /// The file or directory, by name where its hash is known, else by hash.
+    /// The file with its directory, by name where that is known, else by the hash of its name.
     pub entry: String,
     /// What is wrong with it.
     pub kind: Difference,
@@ -77,8 +77,22 @@ impl fmt::Display for Difference {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let directory = ROUNDS.get(self.round).map_or("", |round| round.directory);
-        write!(f, "round {} ({directory}): {}: {}", self.round, self.entry, self.kind)
+        write!(f, "round {}: {}: {}", self.round, self.entry, self.kind)
+    }
+}
+
+impl Round {
+    /// Returns what to call an entry that differs. Where a round is about one file, it is that, whatever its hash.
+    fn place(&self, kind: Difference, entry: String) -> String {
+        match kind {
+            Difference::Version => entry,
+            _ if !self.filter.contains('*') => self.path(self.filter),
+            _ => self.path(&entry),
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.directory.trim_end_matches('/'))
     }
 }
 
@@ -166,14 +180,29 @@ impl Manifest {
         self.rounds.iter().enumerate().filter(|(_, reply)| reply.is_none()).map(|(round, _)| round)
     }
 
+    /// Returns how many rounds of the check it has.
+    #[must_use]
+    pub fn count_rounds(&self) -> usize {
+        self.rounds.iter().flatten().count()
+    }
+
+    /// Returns how many files it has.
+    #[must_use]
+    pub fn count_files(&self) -> usize {
+        self.rounds.iter().flatten().map(|reply| reply.files.len()).sum()
+    }
+
     /// S-23: returns where a client's files differ first from this, in the rounds up to `last`.
     pub(crate) fn mismatch(&self, client: &Self, last: usize, extra_files: bool) -> Option<Mismatch> {
         let rounds = self.rounds.iter().zip(&client.rounds).zip(ROUNDS).enumerate().take(last + 1);
         let mut mismatches = rounds.filter_map(|(round, ((wanted, reply), question))| {
             let (kind, entry) = match (wanted, reply) {
-                (Some(wanted), Some(reply)) => reply.mismatch(wanted, extra_files)?,
-                (Some(_), None) => (Difference::NoReply, question.filter.into()),
-                (None, _) => (Difference::Extra, question.filter.into()),
+                (Some(wanted), Some(reply)) => {
+                    let (kind, entry) = reply.mismatch(wanted, extra_files)?;
+                    (kind, question.place(kind, entry))
+                }
+                (Some(_), None) => (Difference::NoReply, question.path(question.filter)),
+                (None, _) => (Difference::Extra, question.path(question.filter)),
             };
             Some(Mismatch { round, entry, kind })
         });

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::capture::{Packet, Writer};
+use crate::file::directory;
 
 /// How much disk a capture may take.
 #[derive(Debug, Clone)]
@@ -262,6 +263,7 @@ fn begin(ring: &Ring) -> anyhow::Result<Writer> {
     if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY) {
         shift(ring)?;
     }
+    fs::create_dir_all(directory(&ring.path)).with_context(|| ring.path.display().to_string())?;
     let mut writer = Writer::create(&ring.path)?;
     writer.flush()?;
     Ok(writer)

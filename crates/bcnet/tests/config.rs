@@ -254,3 +254,27 @@ fn hostile_files_end_in_errors() {
     fs::write(directory.0.join("bcnet.toml"), b"\xFF\xFE").expect("written");
     assert_eq!(directory.config(&["check"], &[]).0, 2);
 }
+
+#[test]
+fn what_hosts_get_wrong_is_told_and_what_others_set_is_left_alone() {
+    let directory = Directory::new("wrong");
+    let fine = (0, "fine: 1 session\n".into(), String::new());
+    assert_eq!(directory.config(&["check"], &[("BCNET_WELCOME", "a\\nb")]), fine);
+    let kubernetes = [
+        ("BCNET_PORT", "udp://10.0.0.1:22101"),
+        ("BCNET_PORT_22101_UDP_ADDR", "10.0.0.1"),
+        ("BCNET_SERVICE_HOST", "10.0.0.1"),
+        ("BCNET_SERVICE_PORT_GAME", "22101"),
+    ];
+    assert_eq!(directory.config(&["check"], &kubernetes), fine);
+    for (set, part) in [
+        ("player_limit=4", "unknown key; did you mean `session.player_limit`?"),
+        ("session.name= ", "give it a name"),
+    ] {
+        let (code, text, _) = directory.config(&["check", "--set", set], &[]);
+        assert!(code == 1 && text.contains(part), "{set}: {text}");
+    }
+    directory.write("[[session]]\nname = \"A\"\n[[session]]\nname = \"a\"\n");
+    let (code, text, _) = directory.config(&["check"], &[]);
+    assert!(code == 1 && text.contains("line 4: session.2.name: session 1 has this name, too"), "{text}");
+}

@@ -76,9 +76,9 @@ fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
     let mut changed = ships(51, 0x3EB2_3EBA);
     changed[12] ^= 1;
     for (files, entry) in [
-        (changed, "round 2 (scripts/ships): Akira.pyc: other content"),
-        (ships(50, 0x3EB2_3EBA), "round 2 (scripts/ships): 3EB23EEC: missing"),
-        (ships(52, 0x3EB2_3EBA), "round 2 (scripts/ships): 3EB23EED: not in the manifest"),
+        (changed, "round 2: scripts/ships/Akira.pyc: other content"),
+        (ships(50, 0x3EB2_3EBA), "round 2: scripts/ships/3EB23EEC: missing"),
+        (ships(52, 0x3EB2_3EBA), "round 2: scripts/ships/3EB23EED: not in the manifest"),
     ] {
         let client = world.connect("Modder", "");
         world.clients[client].ships_reply = files;
@@ -117,8 +117,8 @@ fn manifests_that_change_during_the_check_count_from_its_beginning() {
     assert_ne!(other, good);
     let strict = |manifests: &[&Manifest]| Checksums::Strict(manifests.iter().copied().cloned().collect());
     let many = [vec![&other; 70], vec![&good]].concat();
-    let version = Some("round 0 (scripts/): 60: other version");
-    let nothing = Some("round 0 (scripts/): App.pyc: not in the manifest");
+    let version = Some("round 0: 60: other version");
+    let nothing = Some("round 0: scripts/App.pyc: not in the manifest");
     for (before, after, expected) in [
         (strict(&[&other, &good]), strict(&[&other]), version),
         (strict(&[&good, &other]), strict(&[&other, &good]), None),

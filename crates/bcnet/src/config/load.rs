@@ -134,6 +134,17 @@ pub(crate) fn first(directories: &OsStr) -> PathBuf {
     env::split_paths(directories).next().unwrap_or_default()
 }
 
+/// Returns whether a variable is one that Kubernetes makes for a service that is called like this program.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).unwrap_or(name);
+    let is_port = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    rest == "SERVICE_HOST"
+        || rest == "SERVICE_PORT"
+        || rest.starts_with("SERVICE_PORT_")
+        || rest.strip_prefix("PORT_").is_some_and(is_port)
+        || rest == "PORT" && (value.starts_with("udp://") || value.starts_with("tcp://"))
+}
+
 /// Returns the variables that are meant for this program.
 fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -143,6 +154,7 @@ fn variables(
     for (name, value) in environment {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
         match value.into_string() {
+            Ok(value) if is_of_kubernetes(name, &value) => {}
             Ok(value) => found.push((name.to_owned(), value)),
             Err(_) => problems.push(outside(name, "not UTF-8".into())),
         }
@@ -307,7 +319,13 @@ impl Loaded {
 
     fn unknown_path(&self, path: &str) -> String {
         let names = self.variable_names();
-        format!("unknown key{}", did_you_mean(path, names.iter().map(|(_, path)| path.as_str())))
+        let paths = || names.iter().map(|(_, path)| path.as_str());
+        // Whoever leaves the table out means the one that has the key.
+        let meant = paths().find(|known| known.rsplit_once('.').is_some_and(|(_, key)| key == path));
+        match meant {
+            Some(meant) => format!("unknown key; did you mean `{meant}`?"),
+            None => format!("unknown key{}", did_you_mean(path, paths())),
+        }
     }
 
     /// Puts what belongs to the configuration beside its file, wherever the program runs: the bans must not be gone, and
@@ -333,7 +351,7 @@ impl Loaded {
 
     /// What no key can know alone.
     pub(super) fn check(&self, problems: &mut Vec<Problem>) {
-        let mut ports = BTreeMap::new();
+        let (mut ports, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (session, n) in self.settings.sessions.iter().zip(1..) {
             let table = format!("session.{n}");
             if let Some(port) = session.port.fixed()
@@ -344,6 +362,16 @@ impl Loaded {
                     "port",
                     format!("port {port} is already that of session {first}"),
                 ));
+            }
+            if session.name.0.trim().is_empty() {
+                problems.push(self.at(&table, "name", "players could not see it; give it a name".into()));
+            }
+            if let Some(first) = names.insert(session.name.0.to_lowercase(), n)
+                && *self.origin(&table, "name") != Origin::Default
+            {
+                let text =
+                    format!("session {first} has this name, too, and `bcnet ctl --session` asks by it");
+                problems.push(self.at(&table, "name", text));
             }
             if session.checksums == Checksums::Strict && session.manifests.is_empty() {
                 let text = "\"strict\" needs `manifests`; make one with `bcnet manifest learn`".into();

@@ -47,10 +47,12 @@ impl<const MAX: usize> Value for Lines<MAX> {
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
+        // A variable or a flag has no other way to say it.
+        let text = text.replace("\\n", "\n");
         if text.chars().count() <= MAX && text.lines().all(|line| line.chars().all(is_shown)) {
-            Ok(Self(text.into()))
+            Ok(Self(text))
         } else {
-            Err(expected::<Self>(&quoted(text)))
+            Err(expected::<Self>(&quoted(&text)))
         }
     }
 

@@ -12,6 +12,7 @@ use bcnet_udp::Clock;
 
 use crate::Verdict;
 use crate::file::{read_text, replace};
+use crate::number::counted;
 use crate::random::unguessable;
 
 #[derive(clap::Args)]
@@ -50,6 +51,10 @@ enum Command {
         /// The manifests
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
+
+        /// Print all that is in them
+        #[arg(long)]
+        all: bool,
     },
 }
 
@@ -68,10 +73,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             writeln!(io::stdout(), "{}: written", out.display())?;
             Ok(Verdict::Clean)
         }
-        Command::Check { files } => {
+        Command::Check { files, all } => {
             let mut verdict = Verdict::Clean;
             for file in files {
-                if check(file, &mut io::stdout().lock())? == Verdict::Findings {
+                if check(file, *all, &mut io::stdout().lock())? == Verdict::Findings {
                     verdict = Verdict::Findings;
                 }
             }
@@ -97,7 +102,7 @@ fn incomplete(manifest: &Manifest) -> String {
     )
 }
 
-fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
+fn check(path: &Path, all: bool, out: &mut impl Write) -> anyhow::Result<Verdict> {
     let text = read_text(path)?;
     let manifest = match Manifest::parse(&text) {
         Ok(manifest) => manifest,
@@ -106,7 +111,13 @@ fn check(path: &Path, out: &mut impl Write) -> anyhow::Result<Verdict> {
             return Ok(Verdict::Findings);
         }
     };
-    write!(out, "# {}\n{manifest}", path.display())?;
+    if all {
+        write!(out, "# {}\n{manifest}", path.display())?;
+    } else {
+        let (rounds, files) =
+            (counted(manifest.count_rounds(), "round"), counted(manifest.count_files(), "file"));
+        writeln!(out, "{}: {}: {rounds}, {files}", path.display(), manifest.name)?;
+    }
     if manifest.is_complete() {
         return Ok(Verdict::Clean);
     }

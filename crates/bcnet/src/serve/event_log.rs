@@ -100,19 +100,22 @@ impl EventLog {
             }
             Event::Left { peer, name: player, address, reason } => {
                 let reason = why(*reason);
-                tracing::info!(event = name, port, peer = peer.0, player, %address, %reason);
+                tracing::info!(event = name, port, peer = peer.0, player, %address, reason);
             }
             Event::Chat { peer, name: player, text, team } => {
                 tracing::info!(event = name, port, peer = peer.0, player, team, text);
             }
             Event::Refused { from, reason } => {
-                tracing::info!(event = name, port, address = %from, %reason);
+                let reason = reason.to_string();
+                tracing::info!(event = name, port, address = %from, reason);
             }
             Event::ChecksumMismatch { peer, name: player, address, mismatch } => {
-                tracing::warn!(event = name, port, peer = peer.0, player, %address, %mismatch);
+                let mismatch = mismatch.to_string();
+                tracing::warn!(event = name, port, peer = peer.0, player, %address, mismatch);
             }
             Event::Anomaly { peer, kind, count } => {
-                tracing::warn!(event = name, port, peer = peer.0, %kind, count);
+                let kind = kind.to_string();
+                tracing::warn!(event = name, port, peer = peer.0, kind, count);
             }
             Event::RoundStarted { round, system } => {
                 tracing::info!(event = name, port, round, %system);
@@ -121,8 +124,8 @@ impl EventLog {
                 let Summary { round, system, duration, reason, scores } = summary;
                 let scores: Vec<_> =
                     scores.iter().map(|(player, score)| format!("{player}: {score}")).collect();
-                let (seconds, scores) = (duration.as_secs(), scores.join("; "));
-                tracing::info!(event = name, port, round, %system, seconds, %reason, scores);
+                let (seconds, scores, reason) = (duration.as_secs(), scores.join("; "), reason.to_string());
+                tracing::info!(event = name, port, round, %system, seconds, reason, scores);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
             Event::MasterLost { master } => {

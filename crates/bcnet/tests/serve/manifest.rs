@@ -26,7 +26,14 @@ fn a_manifest_is_learned_from_the_first_player_and_can_be_checked() {
     assert_eq!(lines.next().as_deref(), Some("good.manifest: written"));
     assert_eq!(child.wait().expect("ended").code(), Some(0));
 
-    let checked = directory.bcnet(&["manifest", "check", "good.manifest"]).output().expect("bcnet runs");
+    let summary = directory.bcnet(&["manifest", "check", "good.manifest"]).output().expect("bcnet runs");
+    let summary = String::from_utf8(summary.stdout).expect("UTF-8");
+    assert!(
+        summary.starts_with("good.manifest: good: 5 rounds, ") && summary.lines().count() == 1,
+        "{summary}"
+    );
+    let checked =
+        directory.bcnet(&["manifest", "check", "--all", "good.manifest"]).output().expect("bcnet runs");
     let text = String::from_utf8(checked.stdout).expect("UTF-8");
     assert_eq!(checked.status.code(), Some(0));
     assert!(

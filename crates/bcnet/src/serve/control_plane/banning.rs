@@ -151,10 +151,10 @@ impl ControlPlane {
 fn lasts(expiry: Option<&str>, usual: Option<Duration>) -> Result<Option<Duration>, Refusal> {
     let lasts = match expiry {
         None => usual,
-        Some("never") => None,
-        Some(text) => {
-            Some(Duration::from_text(text).map_err(|problem| Refusal(format!("expiry: {problem}")))?)
-        }
+        Some("never" | "none") => None,
+        Some(text) => Some(
+            Duration::from_text(text).map_err(|problem| Refusal(format!("expiry: {problem}, or `never`")))?,
+        ),
     };
     if lasts == Some(Duration::ZERO) {
         return Err(Refusal("expiry: such a ban would be over at once; say 7d, say, or never".into()));
