@@ -44,14 +44,13 @@ fn a_muted_player_is_heard_by_nobody_until_it_is_unmuted() {
     let told = alice.chat_of("[server] You are muted: nobody reads what you write.");
     let [secret, word] = ["secret", "word"].map(|text| alice.chat_of(text));
     alice.chat("secret");
-    together(&mut alice, &mut bob, |alice| alice.has(&told));
+    alice.until(|alice| alice.has(&told));
     let players = server.ask(&["players"]);
     assert_eq!(players["players"][0]["state"], "in game, muted");
     assert_eq!(server.ask(&["unmute", "alice"])["done"], "Alice is heard again");
     assert!(refusal(&server, &["unmute", "Alice"]).contains("Alice is not muted"));
     alice.chat("word");
-    together(&mut alice, &mut bob, |alice| alice.has(&word));
-    bob.until(|bob| bob.has(&word));
+    together(&mut alice, &mut bob, |player| player.has(&word));
     assert!(!bob.has(&secret) && !alice.has(&secret));
 }
 

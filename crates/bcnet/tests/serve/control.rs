@@ -24,7 +24,7 @@ fn a_kick_hits_its_player_only() {
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("Alice is out\n", Some(0)));
     assert_eq!(alice.until_over(), End::Booted(BootReason::KICKED));
     server.logged(&["event=\"kicked\"", "player=\"Alice\""]);
-    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=booted"]);
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=\"booted"]);
     bob.chat("who was that?");
     let line = bob.chat_of("who was that?");
     bob.until(|bob| bob.has(&line));

@@ -80,7 +80,7 @@ fn a_check_tells_each_step_and_leaves() {
     let address = format!("127.0.0.1:{}:", server.ports[0]);
     assert_eq!(steps, ["connect", "files", "load", "enter", "leave", &address]);
     assert!(shown.contains(" ms  5 checks\n") && shown.contains("Mission1, slot 0\n"), "{shown}");
-    server.logged(&["event=\"left\"", "player=\"bcnet\"", "reason=disconnected"]);
+    server.logged(&["event=\"left\"", "player=\"bcnet\"", "reason=\"disconnected"]);
     let output = join(server.ports[0], &["--check", "--json"]);
     let value: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((&value["ok"], &value["failed"], output.status.code()), (&true.into(), &Value::Null, Some(0)));
@@ -123,7 +123,7 @@ fn a_person_sees_who_is_there_and_chats_until_ctrl_c() {
     signal(joined.child.id(), "INT");
     let output = joined.end();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
-    server.logged(&["event=\"left\"", "player=\"Scotty\"", "reason=disconnected"]);
+    server.logged(&["event=\"left\"", "player=\"Scotty\"", "reason=\"disconnected"]);
 }
 
 impl Joined {

@@ -29,7 +29,7 @@ fn play(args: &[&str]) {
     for player in [&mut alice, &mut bob] {
         assert_eq!(player.until_over(), End::HostLeft);
     }
-    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=the server ends"]);
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=\"the server ends\""]);
     let (status, directory) = server.end();
     assert_eq!(status.code(), Some(0));
     assert!(!directory.path("bcnet.sock").exists());
@@ -268,7 +268,7 @@ fn a_restart_begins_the_next_round_for_everyone() {
     let status = &server.ask(&["status"])["sessions"][0];
     assert_eq!((&status["round"], &status["system"]), (&2.into(), &"Albirea".into()));
     assert!(status["time_left_s"].as_u64().is_some_and(|left| (200..=300).contains(&left)), "{status}");
-    let summary = server.logged(&["event=\"round_ended\"", "round=1", "system=Multi1", "reason=restart"]);
+    let summary = server.logged(&["event=\"round_ended\"", "round=1", "system=Multi1", "reason=\"restart"]);
     assert!(summary.contains("scores=\"Alice: 0 points, 0 kills, 0 deaths\""), "{summary}");
     server.logged(&["event=\"round_started\"", "round=2", "system=Albirea"]);
     assert_eq!(server.ask(&["restart"])["done"], "1 session begins the next round");

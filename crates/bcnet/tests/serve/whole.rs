@@ -126,6 +126,6 @@ fn only_the_password_opens_the_door() {
 fn who_falls_silent_is_gone() {
     let server = Server::start(&["--set", "session.silence_timeout=6s"]);
     let _silent = Player::join(server.address(), "Silent");
-    server.logged(&["event=\"left\"", "player=\"Silent\"", "reason=silent"]);
+    server.logged(&["event=\"left\"", "player=\"Silent\"", "reason=\"silent"]);
     assert_eq!(server.ask(&["players"])["players"], serde_json::json!([]));
 }
