@@ -104,6 +104,7 @@ impl Drop for Written {
 impl Recorder {
     /// Begins a capture. One that is there becomes the one before.
     pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
+        fs::create_dir_all(directory(&ring.path)).with_context(|| ring.path.display().to_string())?;
         let file = begin(&ring)?;
         let shared = Arc::<Shared>::default();
         let (ended, end) = mpsc::channel();
@@ -263,7 +264,6 @@ fn begin(ring: &Ring) -> anyhow::Result<Writer> {
     if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY) {
         shift(ring)?;
     }
-    fs::create_dir_all(directory(&ring.path)).with_context(|| ring.path.display().to_string())?;
     let mut writer = Writer::create(&ring.path)?;
     writer.flush()?;
     Ok(writer)
