@@ -16,7 +16,6 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::capture::{Packet, Writer};
-use crate::file::directory;
 
 /// How much disk a capture may take.
 #[derive(Debug, Clone)]
@@ -104,7 +103,6 @@ impl Drop for Written {
 impl Recorder {
     /// Begins a capture. One that is there becomes the one before.
     pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
-        fs::create_dir_all(directory(&ring.path)).with_context(|| ring.path.display().to_string())?;
         let file = begin(&ring)?;
         let shared = Arc::<Shared>::default();
         let (ended, end) = mpsc::channel();
