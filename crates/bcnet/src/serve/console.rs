@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::thread;
 
-use bcnet_control::{Answer, Envelope, MAX_REQUEST, Refusal, Request, show};
+use bcnet_control::{Answer, Envelope, MAX_REQUEST, Request, show};
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -74,8 +74,8 @@ fn explain(error: &clap::Error) -> String {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {
         return text;
     }
-    let Refusal(first) = Refusal(text.lines().next().unwrap_or_default().into());
-    format!("{}; `help` lists what there is\n", first.trim_start_matches("error: "))
+    let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    format!("{first}; `help` lists what there is\n")
 }
 
 /// Splits a line at blanks, but not between double quotes.
