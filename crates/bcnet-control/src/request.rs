@@ -121,6 +121,13 @@ pub enum Request {
     },
     /// How the server is doing
     Status,
+    /// What the server did in the last hour, every five seconds, or one session with --session
+    Samples {
+        /// Only what came after this time, in seconds since 1970
+        #[arg(long, value_name = "TIME")]
+        #[serde(default)]
+        since: Option<u64>,
+    },
     /// What waits for and from each player
     Queues {
         /// Only this player, by name or peer id ('#2' if a player is called 2)
@@ -163,6 +170,7 @@ impl Request {
             | Self::History { .. }
             | Self::Events { .. }
             | Self::Status
+            | Self::Samples { .. }
             | Self::Queues { .. } => false,
             #[cfg(debug_assertions)]
             Self::Panic => true,
@@ -191,6 +199,7 @@ impl Request {
             | Self::Search { .. }
             | Self::Restart
             | Self::Status
+            | Self::Samples { .. }
             | Self::Queues { .. } => None,
             #[cfg(debug_assertions)]
             Self::Panic => None,

@@ -59,13 +59,14 @@ struct List {
     nothing: &'static str,
 }
 
-const LISTS: [List; 6] = [
+const LISTS: [List; 7] = [
     List { key: "players", columns: PLAYERS, nothing: "nobody is here" },
     List { key: "left", columns: LEAVERS, nothing: "nobody has left" },
     List { key: "bans", columns: BANS, nothing: "no bans" },
     List { key: "whitelist", columns: WHITELIST, nothing: "everyone may join" },
     List { key: "settings", columns: SETTINGS, nothing: "no such setting" },
     List { key: "history", columns: HISTORY, nothing: "nothing was done" },
+    List { key: "samples", columns: SAMPLES, nothing: "nothing yet: the first come after some seconds" },
 ];
 
 /// Returns how long state updates wait, and why, if they do anywhere.
@@ -135,6 +136,20 @@ const WHITELIST: Columns = &[("SESSION", "session"), ("NETWORK", "network")];
 const SETTINGS: Columns = &[("KEY", "key"), ("VALUE", "value"), ("TAKES EFFECT", "effect")];
 const HISTORY: Columns =
     &[("TIME", "time"), ("BY", "by"), ("SESSION", "session"), ("WHAT", "what"), ("OUTCOME", "outcome")];
+const SAMPLES: Columns = &[
+    ("TIME", "time"),
+    ("PLAYERS", "players"),
+    ("IN/s", "datagrams_in_per_second"),
+    ("OUT/s", "datagrams_out_per_second"),
+    ("ACK B/s", "ack_bytes_per_second"),
+    ("AGAIN/s", "retransmissions_per_second"),
+    ("RTT/ms", "round_trip_p50_ms"),
+    ("p99", "round_trip_p99_ms"),
+    ("RELAY/ms", "relay_p50_ms"),
+    ("p99", "relay_p99_ms"),
+    ("CORES", "core_share"),
+    ("MEMORY", "memory_bytes"),
+];
 const MASTERS: Columns =
     &[("SESSION", "session"), ("LIST SERVER", "address"), ("STATE", "state"), ("HEARD", "seen_s")];
 const MISMATCHES: Columns = &[
@@ -211,6 +226,7 @@ fn cell(row: &Value, key: &str) -> String {
         None | Some(Value::Null) => "-".into(),
         Some(Value::String(text)) => shown(text),
         Some(Value::Number(seconds)) if key.ends_with("_s") => span(seconds.as_u64().unwrap_or(0)),
+        Some(Value::Number(time)) if key == "time" => clock(time.as_u64().unwrap_or(0)),
         // JSON leaves most letters in its texts as they are.
         Some(other) => shown(&other.to_string()),
     }
@@ -231,6 +247,11 @@ fn span(seconds: u64) -> String {
         (0, _, _) => format!("{hours}h{}m", minutes % 60),
         _ => format!("{days}d{}h", hours % 24),
     }
+}
+
+/// The time of the day, of UTC, for seconds since 1970.
+fn clock(seconds: u64) -> String {
+    format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]
@@ -281,6 +302,14 @@ mod tests {
         let line = "state updates wait 14.1 ms: relaying takes 46 % of a core, with a budget of 50 %\n";
         assert_eq!(waiting(&[session(2.0, 2.0), session(14.1, 2.0)]), line);
         assert_eq!(waiting(&[session(2.0, 2.0)]), "state updates wait 2 ms, as `coalesce_min` says\n");
+    }
+
+    #[test]
+    fn samples_are_lines_with_the_time_of_the_day() {
+        let answer = json!({"interval_s": 5, "samples": [{"time": 1_014_091_505_u64, "players": 2}]});
+        let shown = show(&answer);
+        assert!(shown.starts_with("TIME      PLAYERS  IN/s "), "{shown}");
+        assert!(shown.contains("\n04:05:05  2        -     "), "{shown}");
     }
 
     #[test]

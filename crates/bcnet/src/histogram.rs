@@ -41,6 +41,21 @@ impl<const BITS: u32> Histogram<BITS> {
         self.sum += other.sum;
     }
 
+    /// Returns what was counted since it was as `earlier`, of which it has all. The longest time is known to within the
+    /// width of a bucket.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for (count, before) in since.buckets.iter_mut().zip(&earlier.buckets) {
+            *count -= before;
+        }
+        let longest = since.buckets.iter().rposition(|count| *count > 0);
+        since.max =
+            longest.map_or(Duration::ZERO, |place| Duration::from_micros(upper(place, BITS)).min(self.max));
+        since.count -= earlier.count;
+        since.sum = since.sum.saturating_sub(earlier.sum);
+        since
+    }
+
     /// Forgets all, and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.buckets.fill(0);
@@ -151,6 +166,9 @@ mod tests {
         both.merge(&histogram);
         assert_eq!((both.count(), both.max()), (1001, Duration::from_secs(3)));
         assert_eq!(both.quantile(1.0), Duration::from_secs(3));
+        let since = both.since(&histogram);
+        assert_eq!((since.count(), since.sum()), (1, Duration::from_secs(3)));
+        assert_eq!((since.quantile(0.5), both.since(&both).max()), (Duration::from_secs(3), Duration::ZERO));
         both.clear();
         assert_eq!((both.count(), both.quantile(0.5)), (0, Duration::ZERO));
     }

@@ -41,6 +41,7 @@ mod serve;
 mod service;
 mod signals;
 mod swarm;
+mod usage;
 #[cfg(windows)]
 mod win32;
 

@@ -12,10 +12,11 @@ use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, IntoRawHandle, OwnedHandle};
 use std::ptr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use mio::windows::NamedPipe;
 use windows_sys::Win32::Foundation::{
-    ERROR_PIPE_BUSY, ERROR_SERVICE_DOES_NOT_EXIST, HANDLE, INVALID_HANDLE_VALUE, LocalFree,
+    ERROR_PIPE_BUSY, ERROR_SERVICE_DOES_NOT_EXIST, FILETIME, HANDLE, INVALID_HANDLE_VALUE, LocalFree,
 };
 use windows_sys::Win32::Media::timeBeginPeriod;
 use windows_sys::Win32::Security::Authorization::{
@@ -36,9 +37,11 @@ use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
     PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
 };
-use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes, OpenProcessToken};
 use windows_sys::core::{BOOL, PWSTR};
 
+use crate::usage::Usage;
 pub(crate) use rights::{account, create_directory, descriptor, grant};
 
 /// Opens a pipe so that one can wait for it.
@@ -81,6 +84,38 @@ pub(crate) fn console_programs() -> u32 {
     let mut processes = [0; 2];
     // SAFETY: the pointer is to an array with room for as many as is said.
     unsafe { GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) }
+}
+
+/// Returns what this process takes of the machine.
+pub(crate) fn usage() -> Usage {
+    Usage { processor: processor_time(), memory: memory() }
+}
+
+fn processor_time() -> Option<Duration> {
+    let nothing = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
+    let [mut created, mut exited, mut kernel, mut user] = [nothing; 4];
+    // SAFETY: the pointers are to variables of this function.
+    let told = unsafe {
+        GetProcessTimes(
+            GetCurrentProcess(),
+            &raw mut created,
+            &raw mut exited,
+            &raw mut kernel,
+            &raw mut user,
+        )
+    };
+    check(told).ok()?;
+    let units = |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
+    // Tenths of a microsecond.
+    Some(Duration::from_nanos((units(kernel) + units(user)).saturating_mul(100)))
+}
+
+fn memory() -> Option<u64> {
+    let size = size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
+    let mut counters = PROCESS_MEMORY_COUNTERS { cb: size, ..Default::default() };
+    // SAFETY: the pointer is to a variable of this function, with its size.
+    check(unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, size) }).ok()?;
+    u64::try_from(counters.WorkingSetSize).ok()
 }
 
 /// Has waits end within a millisecond of their time, not within sixteen.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::ban_list::BanList;
 use super::history::History;
 use super::requests::Chosen;
+use super::samples::{self, Samples};
 use super::session_group::SessionGroup;
 use super::workers::Workers;
 use crate::background::Trigger;
@@ -33,6 +34,7 @@ pub(super) struct ControlPlane {
     state: Mutex<State>,
     triggers: Triggers,
     history: History,
+    samples: Samples,
     pub(super) log: log::Controls,
     /// Held during a reload, so that what was read last is in force last.
     reloading: Mutex<()>,
@@ -71,6 +73,7 @@ impl ControlPlane {
             capture_left_out,
             is_stopping: AtomicBool::new(false),
             history: History::open(started.server.history.clone()),
+            samples: Samples::new(started.sessions.len()),
             started,
             state: Mutex::new(State { loaded, unknown_masters: Vec::new(), bans }),
             triggers,
@@ -133,6 +136,7 @@ impl ControlPlane {
                 answer["unknown_masters"] = self.state().unknown_masters.clone().into();
                 Ok(answer)
             }
+            Request::Samples { since } => self.samples(&chosen, since),
             Request::Queues { player } => chosen.queues(player.as_deref()),
             Request::Reload => self.reload(),
             Request::Start => chosen.start(),
@@ -143,6 +147,19 @@ impl ControlPlane {
             #[cfg(debug_assertions)]
             Request::Panic => chosen.panic(),
         }
+    }
+
+    /// Returns what all sessions, or one, did in the last hour.
+    fn samples(&self, chosen: &Chosen<'_>, since: Option<u64>) -> Result<Value, Refusal> {
+        let session = if chosen.is_all() { None } else { chosen.numbers()?.first().copied() };
+        Ok(self.samples.describe(session, since))
+    }
+
+    /// Looks at what the sessions do. Returns when to do that again, unless the server is over.
+    pub(super) fn take_sample(&self) -> Option<Duration> {
+        let is_over = self.is_stopping.load(Ordering::Relaxed);
+        self.samples.take(&self.workers);
+        (!is_over).then_some(samples::INTERVAL)
     }
 
     /// Returns the last lines of the log.

@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_observe::Queues;
+use bcnet_session::game::Species;
 use bcnet_session::{Masters, Player, PlayerState};
 use bcnet_transport::{Snapshot, Time};
 use serde_json::{Value, json};
@@ -56,9 +57,11 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         "state": state,
         "muted": player.muted,
         "ship": player.ship,
+        "ship_name": player.ship.and_then(|ship| Species(ship).name()),
         "round_trip_ms": player.round_trip.map(millis),
         "round_trip_p50_ms": round_trip.p50.map(millis),
         "round_trip_p99_ms": round_trip.p99.map(millis),
+        "loss": host.figures.loss_of(player.id).map(|loss| (loss * 1000.0).round() / 1000.0),
         "relay_p50_ms": delay.p50.map(precise_millis),
         "relay_p99_ms": delay.p99.map(precise_millis),
         "connected_s": now.since(player.joined).as_secs(),

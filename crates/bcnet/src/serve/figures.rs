@@ -17,6 +17,8 @@ struct Recent {
     since_asked: Histogram,
     /// All up to the present minute.
     past: Histogram,
+    /// All when they were last looked at for the samples.
+    sampled: Histogram,
 }
 
 impl Recent {
@@ -32,6 +34,14 @@ impl Recent {
         let mut all = self.past.clone();
         all.merge(&self.latest);
         all
+    }
+
+    /// Returns what has come since this was called last.
+    fn take_fresh(&mut self) -> Histogram {
+        let all = self.all();
+        let fresh = all.since(&self.sampled);
+        self.sampled = all;
+        fresh
     }
 
     fn last(&self) -> Quantiles {
@@ -54,7 +64,7 @@ pub(super) struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(histogram: &Histogram) -> Self {
+    pub(super) fn of(histogram: &Histogram) -> Self {
         let [p50, p99] = [0.5, 0.99].map(|share| (histogram.count() > 0).then(|| histogram.quantile(share)));
         Self { p50, p99 }
     }
@@ -99,6 +109,49 @@ pub(super) struct Repeats {
     pub(super) retransmissions: u64,
 }
 
+/// What a player's line has carried so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Line {
+    pub(super) repeats: Repeats,
+    /// Messages that the player has acknowledged.
+    pub(super) delivered: u64,
+}
+
+/// What one session, or several, have done in some time.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Who takes part at the end of it.
+    pub(super) players: usize,
+    pub(super) datagrams_in: u64,
+    pub(super) datagrams_out: u64,
+    pub(super) repeats: Repeats,
+    pub(super) delay: Histogram,
+    pub(super) round_trip: Histogram,
+}
+
+impl Work {
+    /// Adds what others have done in the same time.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.players += other.players;
+        self.extend(other);
+    }
+
+    /// Adds what the same have done afterwards.
+    pub(super) fn follow(&mut self, later: &Self) {
+        self.players = later.players;
+        self.extend(later);
+    }
+
+    fn extend(&mut self, other: &Self) {
+        self.datagrams_in += other.datagrams_in;
+        self.datagrams_out += other.datagrams_out;
+        self.repeats.acks += other.repeats.acks;
+        self.repeats.retransmissions += other.repeats.retransmissions;
+        self.delay.merge(&other.delay);
+        self.round_trip.merge(&other.round_trip);
+    }
+}
+
 /// The figures of one session.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -106,12 +159,15 @@ pub(super) struct Figures {
     round_trip: Recent,
     /// The latest round trips of each player, one a second.
     players: BTreeMap<PeerId, VecDeque<Duration>>,
-    /// What each player's line had carried when it was looked at last, and all lines so far.
-    lines: BTreeMap<PeerId, Repeats>,
+    /// What each player's line had carried when it was looked at last, a minute before and two.
+    lines: BTreeMap<PeerId, (Line, [(Time, Line); 2])>,
+    /// What all lines have carried.
     repeats: Repeats,
     /// What had passed when the present minute began, and the one before.
     marks: [(Time, Volume); 2],
     sampled: Time,
+    /// What had passed when [`take_work`](Self::take_work) was called last.
+    worked: (Traffic, Repeats),
 }
 
 impl Figures {
@@ -157,21 +213,50 @@ impl Figures {
     }
 
     /// Notes what the lines of all players have carried so far; who has gone since the last time is not counted to its end.
-    pub(super) fn note_repeats(&mut self, lines: impl Iterator<Item = (PeerId, Repeats)>) {
-        let before = std::mem::take(&mut self.lines);
-        for (player, now) in lines {
+    pub(super) fn note_lines(&mut self, lines: impl Iterator<Item = (PeerId, Line)>, now: Time) {
+        let mut before = std::mem::take(&mut self.lines);
+        for (player, line) in lines {
+            let same = before.remove(&player).filter(|(then, _)| then.repeats.acks <= line.repeats.acks);
             // Who has its id now begins at zero.
-            let same = before.get(&player).filter(|then| then.acks <= now.acks).copied();
-            let then = same.unwrap_or_default();
-            self.repeats.acks += now.acks - then.acks;
-            self.repeats.retransmissions += now.retransmissions.saturating_sub(then.retransmissions);
-            self.lines.insert(player, now);
+            let (then, mut marks) = same.unwrap_or_else(|| (Line::default(), [(now, Line::default()); 2]));
+            self.repeats.acks += line.repeats.acks - then.repeats.acks;
+            self.repeats.retransmissions +=
+                line.repeats.retransmissions.saturating_sub(then.repeats.retransmissions);
+            if now.since(marks[0].0) >= MINUTE {
+                marks = [(now, line), marks[0]];
+            }
+            self.lines.insert(player, (line, marks));
         }
+    }
+
+    /// Returns which part of what a player had to acknowledge was sent again, in the last one or two minutes.
+    pub(super) fn loss_of(&self, player: PeerId) -> Option<f64> {
+        let (now, [_, (_, then)]) = self.lines.get(&player)?;
+        let again = now.repeats.retransmissions.saturating_sub(then.repeats.retransmissions);
+        let sent = now.delivered.saturating_sub(then.delivered) + again;
+        (sent > 0).then(|| again as f64 / sent as f64)
     }
 
     /// Returns what all lines have carried, as far as it was looked at.
     pub(super) const fn repeats(&self) -> Repeats {
         self.repeats
+    }
+
+    /// Returns what was done since this was called last, if `traffic` is what has passed so far.
+    pub(super) fn take_work(&mut self, players: usize, traffic: Traffic) -> Work {
+        let (before, repeats) = std::mem::replace(&mut self.worked, (traffic, self.repeats));
+        Work {
+            players,
+            datagrams_in: traffic.datagrams_in - before.datagrams_in,
+            // Those that the system did not take are taken back afterwards.
+            datagrams_out: traffic.datagrams_out.saturating_sub(before.datagrams_out),
+            repeats: Repeats {
+                acks: self.repeats.acks - repeats.acks,
+                retransmissions: self.repeats.retransmissions - repeats.retransmissions,
+            },
+            delay: self.delay.take_fresh(),
+            round_trip: self.round_trip.take_fresh(),
+        }
     }
 
     /// Returns how long after their arrival all copies left.
@@ -267,6 +352,26 @@ mod tests {
         figures.sample(volume(150), std::iter::empty(), at(1000));
         assert_eq!((figures.delay().p50, figures.round_trip().p99), (None, None));
         assert_eq!(figures.per_second(volume(150), at(1010)), Volume::default());
+    }
+
+    #[test]
+    fn loss_is_what_was_sent_again_in_the_last_minutes() {
+        let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
+        let mut figures = Figures::default();
+        let mut note = |second: u64, delivered, retransmissions| {
+            let line = Line { repeats: Repeats { acks: second, retransmissions }, delivered };
+            figures.note_lines([(PeerId(2), line)].into_iter(), at(second));
+            (figures.loss_of(PeerId(2)), figures.repeats().retransmissions)
+        };
+        assert_eq!(note(1, 0, 0), (None, 0));
+        assert_eq!(note(2, 75, 25), (Some(0.25), 25));
+        assert_eq!(note(61, 150, 50), (Some(0.25), 50));
+        assert_eq!(note(120, 350, 50), (Some(0.125), 50));
+        assert_eq!(note(121, 350, 50), (Some(0.0), 50), "what was lost is long ago");
+        // Another one has its id.
+        assert_eq!(note(0, 3, 1), (Some(0.25), 51));
+        figures.note_lines(std::iter::empty(), at(200));
+        assert_eq!(figures.loss_of(PeerId(2)), None);
     }
 
     #[test]

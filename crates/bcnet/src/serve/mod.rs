@@ -18,6 +18,7 @@ mod metrics;
 mod overload;
 mod rejections;
 mod requests;
+mod samples;
 mod service_manager;
 mod session_group;
 mod session_host;
@@ -117,14 +118,16 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let files = start::Files::of(&loaded);
     let threads_of = reach.clone();
     let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
+    let (look, samples) = Background::new();
     let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone() };
     let plane =
         Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers, log.controls.clone()));
     listen_to_signals(&plane)?;
     let socket = files.open_socket(&plane)?;
-    let [masters_of, bans_of] = [&plane, &plane].map(Arc::clone);
+    let [masters_of, bans_of, samples_of] = [&plane, &plane, &plane].map(Arc::clone);
     masters.start("masters", move || Some(masters_of.look_up_masters()))?;
     ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
+    samples.start("samples", move || samples_of.take_sample())?;
     let metrics = metrics
         .map(|listener| {
             let monitor = metrics::Monitor { workers: threads_of.clone(), plane: Arc::clone(&plane) };
@@ -137,6 +140,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     }
     look_up.fire();
     look_after.fire();
+    look.fire();
     let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);

@@ -4,13 +4,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::{Bucket, Config, Event, Rate, Session};
-use bcnet_transport::Time;
 use bcnet_transport::wire::{Kind, PeerId};
+use bcnet_transport::{Counters, Time};
 use bcnet_udp::{Batch, Head, Socket, Unsent};
 
 use super::containment::contain;
 use super::event_log::EventLog;
-use super::figures::{Figures, Repeats, Traffic, Volume};
+use super::figures::{Figures, Line, Repeats, Traffic, Volume};
 use super::overload::Overload;
 use super::rejections::Rejections;
 use crate::log::LineLimit;
@@ -223,11 +223,8 @@ impl SessionHost {
     /// Returns how far relaying has come: copies made, and copies that a player has acknowledged.
     fn progress(&self, player: Option<PeerId>) -> Progress {
         let acknowledged = player.and_then(|player| self.session.peer_counters(player));
-        Progress {
-            relayed: self.session.counters().relayed,
-            acknowledged: acknowledged
-                .map(|counters| counters.messages_in.count(Kind::ACK) - counters.acks_useless),
-        }
+        let acknowledged = acknowledged.as_ref().map(settled);
+        Progress { relayed: self.session.counters().relayed, acknowledged }
     }
 
     /// A datagram has arrived of which copies are to leave.
@@ -368,9 +365,9 @@ impl SessionHost {
         let lines = session.players().filter_map(|player| {
             let counters = session.peer_counters(player.id)?;
             let repeats = Repeats { acks: counters.acks_out, retransmissions: counters.retransmits };
-            Some((player.id, repeats))
+            Some((player.id, Line { repeats, delivered: settled(&counters) }))
         });
-        self.figures.note_repeats(lines);
+        self.figures.note_lines(lines, now);
         let players = self.session.players_in_game();
         if players == 0 {
             self.summed_up = now;
@@ -425,6 +422,11 @@ impl SessionHost {
     pub(super) fn local(&self, known: Option<Ipv4Addr>) -> SocketAddrV4 {
         SocketAddrV4::new(known.unwrap_or_else(|| *self.address.ip()), self.address.port())
     }
+}
+
+/// Returns how many messages a player has acknowledged.
+fn settled(counters: &Counters) -> u64 {
+    counters.messages_in.count(Kind::ACK) - counters.acks_useless
 }
 
 /// List servers are told the port of the socket, unless the settings name another.

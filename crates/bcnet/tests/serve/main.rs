@@ -17,6 +17,7 @@ mod proxy;
 mod proxy_run;
 #[path = "../run/mod.rs"]
 mod run;
+mod samples;
 mod scripted_host;
 mod server;
 mod sockets;

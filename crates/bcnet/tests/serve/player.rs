@@ -97,7 +97,7 @@ impl Player {
     }
 
     /// Takes at most one datagram, waiting for it no longer than `most`, and sends what is to be sent.
-    fn turn(&mut self, most: Duration) {
+    pub(crate) fn turn(&mut self, most: Duration) {
         assert!(self.started.elapsed() < PATIENCE, "heard {:02X?}, over: {:?}", self.heard, self.over);
         let mut buffer = [0; 2048];
         let due = self.client.next_timeout().map_or(most, |due| due.since(self.now()));
