@@ -1,9 +1,11 @@
 //! Started by a double click: in a window of its own, which vanishes with the program, by somebody who may never have used a
 //! terminal.
 
+use std::env;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::Flags;
@@ -12,7 +14,7 @@ use crate::serve::{self, Hosted};
 /// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
 pub(crate) fn is_meant() -> bool {
     #[cfg(windows)]
-    return std::env::args_os().len() == 1 && crate::win32::console_programs() == 1;
+    return env::args_os().len() == 1 && crate::win32::console_programs() == 1;
     #[cfg(not(windows))]
     false
 }
@@ -20,6 +22,13 @@ pub(crate) fn is_meant() -> bool {
 /// Hosts a game with what bcnet.toml beside the program says, or with the defaults. If that fails, the window stays until its
 /// user has read why.
 pub(crate) fn run() -> ExitCode {
+    // *Run as administrator* starts programs in a directory of the system.
+    if let Some(beside) = env::current_exe().ok().as_deref().and_then(Path::parent) {
+        drop(env::set_current_dir(beside));
+    }
+    #[cfg(windows)]
+    // With something selected, Ctrl-C would copy it instead of ending the game.
+    drop(crate::win32::select_nothing_by_click());
     let told = serve::host(Flags::default(), |hosted| {
         // There may be no window any more.
         drop(io::stdout().write_all(greeting(hosted, local_address()).as_bytes()));

@@ -31,7 +31,8 @@ use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX, SECURITY_IDENTIFICATION,
 };
 use windows_sys::Win32::System::Console::{
-    CTRL_BREAK_EVENT, CTRL_C_EVENT, GetConsoleProcessList, SetConsoleCtrlHandler,
+    CTRL_BREAK_EVENT, CTRL_C_EVENT, ENABLE_EXTENDED_FLAGS, ENABLE_QUICK_EDIT_MODE, GetConsoleMode,
+    GetConsoleProcessList, GetStdHandle, STD_INPUT_HANDLE, SetConsoleCtrlHandler, SetConsoleMode,
 };
 use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
@@ -116,6 +117,17 @@ fn memory() -> Option<u64> {
     // SAFETY: the pointer is to a variable of this function, with its size.
     check(unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, size) }).ok()?;
     u64::try_from(counters.WorkingSetSize).ok()
+}
+
+/// Has a click into the window of the console select nothing, which would hold back what is told in it until a key is pressed.
+pub(crate) fn select_nothing_by_click() -> io::Result<()> {
+    let mut mode = 0;
+    // SAFETY: it takes a number.
+    let input = unsafe { GetStdHandle(STD_INPUT_HANDLE) };
+    // SAFETY: the pointer is to a variable of this function; a handle that is no console is an error.
+    check(unsafe { GetConsoleMode(input, &raw mut mode) })?;
+    // SAFETY: as before.
+    check(unsafe { SetConsoleMode(input, mode & !ENABLE_QUICK_EDIT_MODE | ENABLE_EXTENDED_FLAGS) })
 }
 
 /// Has waits end within a millisecond of their time, not within sixteen.
