@@ -25,7 +25,7 @@ mod inspect {
 
         use bcnet_observe::MessageBuffer;
         use bcnet_observe::{Limits, Observer};
-        use source::{Batch, Source, Step};
+        use source::{Batch, Counts, Source, Step};
 
         pub(crate) fn read(bytes: &[u8]) {
             // What is packed can be much larger, and is read for a while only.
@@ -34,12 +34,14 @@ mod inspect {
                     || bytes.get(1..4) == Some(&[0x2A, 0x4D, 0x18]);
             let size = if is_packed { 1 << 14 } else { bytes.len() as u64 };
             let input = std::io::Cursor::new(bytes.to_vec());
-            let Ok(mut source) = Source::of(Box::new(input), None) else { return };
+            let Ok(mut source) = Source::of(Box::new(input)) else { return };
             let (mut observer, mut batch) = (Observer::new(Limits::default()), Batch::default());
+            let mut counts = Counts::default();
             // Every packet has some bytes.
             for _ in 0..=size {
                 batch.clear();
-                let step = source.read(&mut batch).expect("memory can be read");
+                source.next_time();
+                let step = source.read(&mut batch, &mut counts).expect("memory can be read");
                 batch.decipher();
                 let mut messages = MessageBuffer::default();
                 for (packet, plain) in batch.iter() {

@@ -32,7 +32,7 @@ impl Json {
             Position::Line(line) => self.member("line", *line),
             Position::Packet(packet) => {
                 if let Some(file) = &packet.file {
-                    self.member("file", &**file);
+                    self.member("file", &*file.name);
                 }
                 self.member("packet", packet.number);
                 self.member("offset", packet.offset);

@@ -60,9 +60,9 @@ fn in_table(text: &str) -> Found {
     found
 }
 
-/// Returns how many findings stand in text below each packet.
-fn in_text(text: &str) -> BTreeMap<u64, usize> {
-    let (mut found, mut last) = (BTreeMap::new(), 0);
+/// Returns what stands in text below each packet; of several that share a line, each by itself.
+fn in_text(text: &str) -> Found {
+    let (mut found, mut last) = (Found::new(), 0);
     for line in text.lines() {
         let packet = line.split_whitespace().next().and_then(|number| number.parse().ok());
         let Some((_, told)) = line.split_once(" ! ").filter(|_| !line.contains("> ")) else {
@@ -70,14 +70,68 @@ fn in_text(text: &str) -> BTreeMap<u64, usize> {
             continue;
         };
         assert_eq!(packet, Some(last), "{line}");
-        let told = told.split_once(": ").expect("who").1;
-        // Several share a line that ends with their numbers; the text of one may begin with a number as well.
-        let is_group = [": game ", ": control "].iter().any(|numbers| told.contains(numbers));
-        let count = told.split_once(' ').filter(|_| is_group).and_then(|(count, _)| count.parse().ok());
-        *found.entry(last).or_default() += count.unwrap_or(1);
+        found.entry(last).or_default().extend(each_told(told));
     }
     found
 }
+
+/// `10.0.0.1:5: 3 stale ACKs: game 7 9-10` tells of three.
+fn each_told(told: &str) -> Vec<String> {
+    let (by, what) = told.split_once(": ").expect("who");
+    let group = what.split_once(": ").and_then(|(head, ids)| {
+        let (count, title) = head.split_once(' ')?;
+        Some((count.parse::<usize>().ok()?, title, ids))
+            .filter(|_| TITLES.iter().any(|(_, known)| *known == title))
+    });
+    let Some((count, title, ids)) = group else { return vec![told.into()] };
+    let (mut channel, mut each) = ("", Vec::new());
+    for word in ids.split(' ') {
+        if ["control", "game"].contains(&word) {
+            channel = word;
+            continue;
+        }
+        let (head, range) =
+            word.split_once('/').map_or((String::new(), word), |(seq, parts)| (format!("{seq}/"), parts));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let [first, last] = [first, last].map(|number| number.parse::<u16>().expect("a number"));
+        each.extend((first..=last).map(|number| format!("{by}: {title}: {channel} {head}{number}")));
+    }
+    assert_eq!(each.len(), count, "{told}");
+    each
+}
+
+/// Returns what is to stand in text: several of a kind and by the same one at a packet share a line.
+fn to_be_told(lines: &[Value]) -> Found {
+    let mut groups: BTreeMap<(u64, &str, &str), Vec<&Value>> = BTreeMap::new();
+    let mut found = Found::new();
+    for line in lines.iter().filter(|line| line.get("finding").is_some()) {
+        let packet = line["packet"].as_u64().expect("a packet");
+        let kind = line["cause"].as_str().or_else(|| line["finding"].as_str()).expect("a name");
+        let title = TITLES.iter().find(|(name, _)| *name == kind).map_or(kind, |(_, title)| title);
+        groups.entry((packet, line["by"].as_str().expect("an address"), title)).or_default().push(line);
+    }
+    for ((packet, by, title), group) in groups {
+        let each = group.iter().map(|line| match line["seq"].as_u64() {
+            Some(seq) if group.len() > 1 => {
+                let part = line["part"].as_u64().map(|part| format!("/{part}")).unwrap_or_default();
+                format!("{by}: {title}: {} {seq}{part}", line["channel"].as_str().expect("a channel"))
+            }
+            _ => format!("{by}: {}", line["text"].as_str().expect("words")),
+        });
+        found.entry(packet).or_default().extend(each);
+    }
+    found
+}
+
+/// How several findings are called in text, by their name or cause.
+const TITLES: [(&str, &str); 6] = [
+    ("stale_ack", "stale ACKs"),
+    ("repeated_ack", "messages acknowledged repeatedly"),
+    ("duplicate_delivery", "messages delivered twice"),
+    ("ack_lost", "retransmissions, ACK lost"),
+    ("ack_late", "retransmissions, ACK late"),
+    ("ack_never_sent", "retransmissions, no ACK sent"),
+];
 
 /// Returns the remark that each packet is to have.
 fn remarks(lines: &[Value]) -> Vec<String> {
@@ -108,9 +162,7 @@ fn every_finding_stands_at_its_datagram_in_every_form() {
     let count = |name: &str| expected.values().flatten().filter(|other| *other == name).count();
     assert!(count("retransmission") > 50 && count("repeated_ack") > 50 && count("stale_ack") > 500);
     assert_eq!(sorted(in_table(&inspect(&bytes, &["--csv"]).stdout)), expected);
-    let counts: BTreeMap<u64, usize> =
-        expected.iter().map(|(packet, names)| (*packet, names.len())).collect();
-    assert_eq!(in_text(&inspect(&bytes, &[]).stdout), counts);
+    assert_eq!(sorted(in_text(&inspect(&bytes, &[]).stdout)), sorted(to_be_told(&json)));
     let written = directory("places").join("out.pcapng");
     let out = written.to_str().expect("UTF-8");
     assert_eq!(inspect(&bytes, &["--write", out]).stdout, "");
@@ -147,6 +199,51 @@ fn every_finding_stands_at_its_datagram_in_every_form() {
         .map(|number| number.parse::<usize>().expect("a number"))
         .sum();
     assert_eq!(counted, count("retransmission"), "{summary}");
+}
+
+/// Every cell of every row is that of the table with commas, which has each finding at its datagram.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_file_has_the_rows_of_the_table() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    let bytes = pcap(&battle(120.0, 0.1), RAW);
+    let path = directory("parquet").join("out.parquet");
+    let run = inspect(&bytes, &["--parquet", path.to_str().expect("UTF-8")]);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+    let cell = |field: &Field| match field {
+        Field::Null => String::new(),
+        Field::TimestampMicros(micros) => format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000),
+        Field::Str(text) => text.clone(),
+        number => number.to_string(),
+    };
+    let reader = SerializedFileReader::new(fs::File::open(&path).expect("a file")).expect("Parquet");
+    let mut rows = vec![
+        reader
+            .metadata()
+            .file_metadata()
+            .schema()
+            .get_fields()
+            .iter()
+            .map(|field| field.name().to_owned())
+            .collect::<Vec<_>>(),
+    ];
+    rows.extend(
+        reader
+            .get_row_iter(None)
+            .expect("rows")
+            .map(|row| row.expect("a row").get_column_iter().map(|(_, field)| cell(field)).collect()),
+    );
+    let lines: Vec<String> = rows.iter().map(|row| row.join(",")).collect();
+    let table = inspect(&bytes, &["--csv"]).stdout;
+    assert!(lines.len() > 1 << 14, "more than one group of rows, not {}", lines.len());
+    for (line, row) in lines.iter().zip(table.lines()) {
+        assert_eq!(line, row);
+    }
+    assert_eq!(lines.len(), table.lines().count());
+    let expected = sorted(in_json(&inspect(&bytes, &["--json"]).json()));
+    assert_eq!(sorted(in_table(&lines.join("\n"))), expected);
 }
 
 #[test]

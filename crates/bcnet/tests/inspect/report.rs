@@ -127,20 +127,3 @@ fn without_parquet_it_is_told_how_to_get_it() {
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("--features parquet"), "{}", run.stderr);
 }
-
-#[cfg(feature = "parquet")]
-#[test]
-fn a_parquet_file_has_a_row_for_each_message() {
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::RowAccessor;
-
-    let directory = directory("parquet");
-    let path = directory.join("out.parquet");
-    let run = inspect(&pcap(&session(), RAW), &["--parquet", path.to_str().expect("UTF-8")]);
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
-    let reader = SerializedFileReader::new(fs::File::open(&path).expect("a file")).expect("Parquet");
-    let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
-    let csv = inspect(&pcap(&session(), RAW), &["--csv"]).stdout;
-    assert_eq!(rows.len(), csv.lines().count() - 1);
-    assert_eq!(rows[0].get_string(5).expect("a kind"), "connect");
-}

@@ -7,7 +7,7 @@ use bcnet_observe::{Limits, MessageBuffer, Observed, Observer};
 
 use super::is_gamespy;
 use super::live::Live;
-use super::source::{Batch, Step};
+use super::source::{Batch, Counts, Step};
 use crate::capture::{Packet, Writer};
 
 /// Captures from an interface and writes every datagram of the game deciphered, with what is found in it, until the user stops it
@@ -20,9 +20,10 @@ pub(crate) fn write_deciphered(
     let (live, source) = Live::start(interface, filter, None)?;
     let copied = source.and_then(|mut source| {
         let (mut observer, mut batch) = (Observer::new(Limits::default()), Batch::default());
+        let mut counts = Counts::default();
         loop {
             batch.clear();
-            let is_over = match source.read(&mut batch) {
+            let is_over = match source.read(&mut batch, &mut counts) {
                 Ok(Step::More) => false,
                 Ok(Step::End | Step::Damaged(_)) => true,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => continue,

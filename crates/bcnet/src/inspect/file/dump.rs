@@ -10,7 +10,7 @@ use bcnet_transport::Time;
 use super::frame::{self, Skip, Udp};
 use super::log::{Clock, seconds, time_of_day};
 use super::pcap::Window;
-use super::source::{Batch, Skipped, Step, logged};
+use super::source::{Batch, Counts, Step, logged};
 use super::text::Lines;
 use crate::inspect::dump::{Assembler, Dump, Fed};
 use crate::inspect::hex::addresses;
@@ -44,12 +44,7 @@ impl Reader {
     }
 
     /// Reads up to the end of the next dump, and adds it to `batch`.
-    pub(super) fn read(
-        &mut self,
-        batch: &mut Batch,
-        skipped: &mut Skipped,
-        packets: &mut u64,
-    ) -> io::Result<Step> {
+    pub(super) fn read(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Step> {
         loop {
             let (at, line) = self.lines.next_line()?;
             let is_end = line.is_empty();
@@ -57,8 +52,8 @@ impl Reader {
             // At the end the line is empty, which ends a dump.
             let (Fed::Line(done) | Fed::Other(done)) = self.dumps.feed(line, self.count, at);
             if let Some(dump) = done {
-                *packets += 1;
-                self.push(&dump, *packets, batch, skipped);
+                counts.packets += 1;
+                self.push(&dump, batch, counts);
                 return Ok(Step::More);
             }
             if is_end {
@@ -67,9 +62,9 @@ impl Reader {
         }
     }
 
-    fn push(&mut self, dump: &Dump, number: u64, batch: &mut Batch, skipped: &mut Skipped) {
+    fn push(&mut self, dump: &Dump, batch: &mut Batch, counts: &mut Counts) {
         self.last = self.time(&dump.head).unwrap_or(self.last + UNTIMED_STEP);
-        let Ok(bytes) = &dump.bytes else { return skipped.note(Skip::Cut(None)) };
+        let Ok(bytes) = &dump.bytes else { return counts.skipped.note(Skip::Cut(None)) };
         let time = Time::from_micros(self.last);
         let (from, to, payload) = match udp(bytes) {
             Ok(Udp { from, to, payload }) => {
@@ -80,9 +75,9 @@ impl Reader {
                 let [from, to] = addresses(None, bytes);
                 (from, to, bytes.as_slice())
             }
-            Err(skip) => return skipped.note(skip),
+            Err(skip) => return counts.skipped.note(skip),
         };
-        batch.push(logged(number, dump.at, time, from, to, false), payload);
+        batch.push(logged(counts.packets, dump.at, time, from, to, false), payload);
     }
 
     /// Returns the time that the line in front of a dump tells, in microseconds.

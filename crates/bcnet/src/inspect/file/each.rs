@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use bcnet_transport::Time;
 
-use super::source::{Batch, Step};
+use super::source::{Batch, Counts, Step};
 
 /// Shows every datagram of a capture or packet log, deciphered, with its time and addresses, in the order of the file.
 pub(crate) fn each_datagram(
@@ -15,11 +15,11 @@ pub(crate) fn each_datagram(
 ) -> anyhow::Result<()> {
     let name = || path.display().to_string();
     let mut source = super::reading::open(path, false).with_context(name)?;
-    let mut batch = Batch::default();
+    let (mut batch, mut counts) = (Batch::default(), Counts::default());
     loop {
         batch.clear();
         let step = loop {
-            match source.read(&mut batch).with_context(name)? {
+            match source.read(&mut batch, &mut counts).with_context(name)? {
                 Step::More if batch.len() < super::reading::BATCH => {}
                 step => break step,
             }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::lives::{self, Lives};
 use super::summary::short_name;
 use super::tally::Tally;
-use super::{End, Evidence};
+use super::{End, Evidence, FilePart};
 
 /// Returns the whole of it. `counts` are those of conversations and of GameSpy datagrams.
 pub(super) fn summary(
@@ -17,13 +17,22 @@ pub(super) fn summary(
     tally: &Tally,
     (conversations, gamespy): (u64, u64),
 ) -> Value {
-    json!({
+    let mut whole = json!({
         "file": end.name, "packets": end.packets, "bytes": end.bytes, "conversations": conversations,
         "gamespy": gamespy, "not_looked_at": end.skipped.to_string(), "left_out": end.left_out(),
         "totals": totals.map(all),
         "list": talks.iter().map(conversation).collect::<Vec<_>>(),
-        "findings": findings(tally, end.start),
-    })
+        "findings": findings(tally, end),
+    });
+    if let Some(whole) = whole.as_object_mut().filter(|_| !end.files.is_empty()) {
+        whole.insert("files".into(), end.files.iter().map(file).collect());
+    }
+    whole
+}
+
+/// Returns which packets are in one of several files.
+fn file(FilePart { name, first, last, packets }: &FilePart) -> Value {
+    json!({ "file": **name, "first": first, "last": last, "packets": packets })
 }
 
 fn all(totals: &Totals) -> Value {
@@ -70,16 +79,22 @@ fn count(count: Count) -> Value {
     json!({ "messages": count.messages, "bytes": count.bytes })
 }
 
-fn findings(tally: &Tally, start: u64) -> Vec<Value> {
+fn findings(tally: &Tally, end: &End<'_>) -> Vec<Value> {
+    let place_of = |place: Evidence| {
+        let mut json = json!({ "packet": place.number, "offset": place.offset });
+        if let Some(file) = end.file_of(place) {
+            json["file"] = file.into();
+        }
+        json
+    };
     let of = |tallied: &super::tally::Tallied| {
-        let place =
-            tallied.place.map(|Evidence { number, offset }| json!({ "packet": number, "offset": offset }));
+        let place = tallied.place.map(place_of);
         json!({
             "finding": tallied.first.what.name(), "title": tallied.kind.title, "fault": tallied.kind.weight > 0,
             "count": tallied.count,
             "first": {
                 "place": place, "by": tallied.who, "text": tallied.first.what.to_string(),
-                "after": tallied.first.at.as_micros().saturating_sub(start) as f64 / 1e6,
+                "after": tallied.first.at.as_micros().saturating_sub(end.start) as f64 / 1e6,
             },
         })
     };

@@ -8,7 +8,7 @@ use bcnet_transport::cipher;
 use flate2::write::GzEncoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use super::source::{Batch, Source, Step};
+use super::source::{Batch, Counts, Source, Step};
 use super::{Run, Sink};
 
 #[test]
@@ -56,22 +56,23 @@ fn dumps() -> Vec<u8> {
 /// Reads everything. How many datagrams were of the game.
 fn read(bytes: Vec<u8>, seed: u64) -> u64 {
     let length = bytes.len();
-    let Ok(mut source) = Source::of(Box::new(std::io::Cursor::new(bytes)), None) else { return 0 };
+    let Ok(mut source) = Source::of(Box::new(std::io::Cursor::new(bytes))) else { return 0 };
     let sinks: Vec<Box<dyn Sink>> = Vec::new();
-    let (mut run, mut batch) = (Run::new(sinks), Batch::default());
+    let (mut run, mut batch, mut counts) = (Run::new(sinks), Batch::default(), Counts::default());
     // The smallest packet has some bytes, so there are fewer packets than bytes, of what it may be unpacked to.
     for _ in 0..=length * MAX_RATIO {
         batch.clear();
-        let step = source.read(&mut batch).expect("memory can be read");
+        // Looking at the time of a packet before it is read changes nothing.
+        source.next_time();
+        let step = source.read(&mut batch, &mut counts).expect("memory can be read");
         batch.decipher();
         let mut messages = MessageBuffer::default();
         for (packet, bytes) in batch.iter() {
-            run.look(packet, bytes, &messages.read(bytes, None), &mut source.skipped)
+            run.look(packet, bytes, &messages.read(bytes, None), &mut counts.skipped)
                 .expect("nobody is told");
         }
         if step != Step::More {
-            run.finish("memory", &[], &source.skipped, source.packets, source.offset())
-                .expect("nobody is told");
+            run.finish("memory", &[], &counts, source.offset()).expect("nobody is told");
             return run.datagrams;
         }
     }

@@ -1,30 +1,43 @@
 //! Which files are read: one, or several as one capture, as those that were rotated.
 //!
-//! Captures are put in the order of their first packets. Packet logs have no dates, so they stay as they are named.
+//! Captures are begun in the order of their first packets. Packet logs have no dates, so they stay as they are named.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 
 use super::reading::open;
+use super::source::NoCapture;
 use crate::inspect::{is_stdin, name};
 
 /// The files to read, in their order.
 pub(super) struct Inputs {
     /// How all of them together are called.
     pub(super) name: String,
-    pub(super) files: Vec<PathBuf>,
+    pub(super) files: Vec<InputFile>,
     /// What is wrong with some that are left out.
     pub(super) troubles: Vec<String>,
     are_several: bool,
 }
 
+/// A file to read.
+pub(super) struct InputFile {
+    pub(super) path: PathBuf,
+    /// When its first packet was, in microseconds, of captures that are read in the order of time.
+    pub(super) first: Option<u64>,
+}
+
 impl Inputs {
     /// One file, or standard input.
     pub(super) fn one(path: &Path) -> Self {
-        Self { name: name(path), files: vec![path.to_owned()], troubles: Vec::new(), are_several: false }
+        let file = InputFile { path: path.to_owned(), first: None };
+        Self { name: name(path), files: vec![file], troubles: Vec::new(), are_several: false }
+    }
+
+    /// What passes an interface, which is no file.
+    pub(super) fn live(interface: &str) -> Self {
+        Self { name: interface.into(), files: Vec::new(), troubles: Vec::new(), are_several: false }
     }
 
     /// All files that are named, and the captures of all directories that are.
@@ -39,14 +52,15 @@ impl Inputs {
             }
         }
         let Found { mut files, troubles, .. } = found;
-        if files.iter().all(|(_, time)| time.is_some()) {
-            files.sort_by_key(|(_, time)| *time);
+        if files.iter().all(|file| file.first.is_some()) {
+            files.sort_by_key(|file| file.first);
+        } else {
+            files.iter_mut().for_each(|file| file.first = None);
         }
         let name = match paths {
             [one] => name(one),
             _ => format!("{} files", files.len()),
         };
-        let files = files.into_iter().map(|(path, _)| path).collect();
         Ok(Self { name, files, troubles, are_several: true })
     }
 
@@ -54,41 +68,51 @@ impl Inputs {
         self.are_several
     }
 
-    /// Returns how a file is called beside the others, if there are others.
-    pub(super) fn file_name(&self, path: &Path) -> Option<Arc<str>> {
-        self.are_several.then(|| name(path).into())
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|file| file.path.clone()).collect()
+    }
+
+    /// Returns how many bytes all files have, if that is known.
+    pub(super) fn size(&self) -> Option<u64> {
+        let size = |file: &InputFile| {
+            let metadata = fs::metadata(&file.path).ok().filter(|_| !is_stdin(&file.path))?;
+            metadata.is_file().then_some(metadata.len())
+        };
+        self.files.iter().map(size).sum()
     }
 }
 
-/// Files that were looked at, with the time of their first packet, if they tell a date.
+/// Files that were looked at.
 #[derive(Default)]
 struct Found {
-    files: Vec<(PathBuf, Option<u64>)>,
+    files: Vec<InputFile>,
     troubles: Vec<String>,
 }
 
 impl Found {
     fn add_file(&mut self, path: &Path) {
         match first_time(path) {
-            Ok(time) => self.files.push((path.to_owned(), time)),
+            Ok(first) => self.files.push(InputFile { path: path.to_owned(), first }),
             Err(error) => self.troubles.push(format!("{}: {error:#}", name(path))),
         }
     }
 
-    /// Adds the captures of a directory, and says what else is in it.
+    /// Adds the captures of a directory, and says what else is in it. What cannot be read may be one.
     fn add_directory(&mut self, directory: &Path) -> anyhow::Result<()> {
         let entries = fs::read_dir(directory).with_context(|| name(directory))?;
         let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         paths.sort();
-        let mut others = Vec::new();
+        let (mut others, mut troubles) = (Vec::new(), Vec::new());
         let before = self.files.len();
         for path in paths {
             match first_time(&path) {
-                Ok(Some(time)) => self.files.push((path, Some(time))),
-                Ok(None) | Err(_) => others.push(path),
+                Ok(Some(first)) => self.files.push(InputFile { path, first: Some(first) }),
+                Ok(None) => others.push(path),
+                Err(error) if !path.is_file() || error.is::<NoCapture>() => others.push(path),
+                Err(error) => troubles.push(format!("{}: {error:#}", name(&path))),
             }
         }
-        if self.files.len() == before {
+        if self.files.len() == before && troubles.is_empty() {
             self.troubles.push(format!("{}: is a directory without captures", name(directory)));
         }
         if !others.is_empty() {
@@ -98,6 +122,7 @@ impl Found {
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             eprintln!("bcnet: {}: no captures, and not read: {}{more}", name(directory), named.join(", "));
         }
+        self.troubles.append(&mut troubles);
         Ok(())
     }
 }
@@ -106,7 +131,8 @@ impl Found {
 fn first_time(path: &Path) -> anyhow::Result<Option<u64>> {
     let is_file = fs::metadata(path)?.is_file();
     ensure!(is_file, "is no file; several are read as one only from files");
-    Ok(open(path, false)?.first_time())
+    let mut source = open(path, false)?;
+    Ok(source.is_dated().then(|| source.next_time().unwrap_or(0)))
 }
 
 /// As many files that are not read are named.

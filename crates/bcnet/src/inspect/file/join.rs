@@ -22,10 +22,9 @@ use bcnet_transport::wire::{Kind, Message, MessageId, PeerId, Role};
 
 use self::pairs::{EARLY, Pairs, Standing};
 use self::stays::{MAX_STAYS, StayId, Stays};
-use super::pcap::Damage;
-use super::reading::open;
+use super::reading::{misses_much, open};
 use super::role;
-use super::source::{Batch, Source, Step};
+use super::source::{Batch, Counts, Source, Step};
 use crate::Verdict;
 use crate::inspect::{is_stdin, name};
 
@@ -38,6 +37,8 @@ type Key = (Identity, u32);
 struct Stream {
     name: String,
     source: Source,
+    counts: Counts,
+    datagrams: u64,
     batch: Batch,
     stays: Stays,
     /// Read and not taken.
@@ -73,6 +74,8 @@ impl Stream {
         Ok(Self {
             name,
             source,
+            counts: Counts::default(),
+            datagrams: 0,
             batch: Batch::default(),
             stays: Stays::default(),
             ahead: VecDeque::new(),
@@ -86,13 +89,15 @@ impl Stream {
         while self.ahead.len() < count && self.end.is_none() {
             self.batch.clear();
             while self.batch.len() < BATCH && self.end.is_none() {
-                let step = self.source.read(&mut self.batch).with_context(|| self.name.clone())?;
+                let step =
+                    self.source.read(&mut self.batch, &mut self.counts).with_context(|| self.name.clone())?;
                 self.end = (step != Step::More).then_some(step);
             }
             self.batch.decipher();
             let mut messages = MessageBuffer::default();
             for (packet, bytes) in self.batch.iter().filter(|(packet, _)| !packet.cut) {
                 let Ok(datagram) = messages.parse(bytes, None) else { continue };
+                self.datagrams += 1;
                 let Some(stay) = self.stays.of(packet.from, packet.to, &datagram) else { continue };
                 let micros = i64::try_from(packet.time.as_micros()).unwrap_or(i64::MAX);
                 let sender = datagram.sender();
@@ -118,11 +123,19 @@ impl Stream {
         self.end.is_some()
     }
 
-    fn damage(&self) -> Option<&Damage> {
-        match &self.end {
-            Some(Step::Damaged(damage)) => Some(damage),
-            _ => None,
+    /// Says what is wrong with it, and what was not looked at. Whether something is wrong.
+    fn tell_troubles(&self) -> bool {
+        let (name, skipped) = (&self.name, &self.counts.skipped);
+        let is_damaged = if let Some(Step::Damaged(damage)) = &self.end {
+            eprintln!("bcnet: {name}: {damage}");
+            true
+        } else {
+            false
+        };
+        if !skipped.is_empty() {
+            eprintln!("bcnet: {name}: not looked at: {skipped}");
         }
+        misses_much(name, self.datagrams, skipped) || is_damaged
     }
 }
 
@@ -231,6 +244,9 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
             "bcnet: {} and {} have no conversation in common; are they of the same traffic?",
             a.name, b.name
         );
+        for stream in [&a, &b] {
+            stream.tell_troubles();
+        }
         return Ok(Verdict::Findings);
     };
     for (stream, path) in [(&mut a, paths[0]), (&mut b, paths[1])] {
@@ -250,10 +266,8 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
                 "bcnet: {}: has more than {MAX_STAYS} conversations; {left_out} datagrams of later ones were not looked at",
                 stream.name
             );
-            verdict = Verdict::Findings;
         }
-        if let Some(damage) = stream.damage() {
-            eprintln!("bcnet: {}: {damage}", stream.name);
+        if stream.tell_troubles() || left_out > 0 {
             verdict = Verdict::Findings;
         }
     }

@@ -33,7 +33,7 @@ impl Live {
         let (capture, packets) = Capture::start(interface, filter)?;
         let input = Pipe::start(Tee { input: packets, keep }, Arc::clone(&stop))?;
         let tells_idle = Arc::clone(&input.tells_idle);
-        let source = Source::of(Box::new(input), None).map(|mut source| {
+        let source = Source::of(Box::new(input)).map(|mut source| {
             tells_idle.store(true, Ordering::Relaxed);
             source.stop = Arc::clone(&stop);
             source

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use bcnet_transport::Time;
 
 use super::pcap::Window;
-use super::source::{Batch, Skipped, Step, logged};
+use super::source::{Batch, Counts, Step, logged};
 use super::text::Lines;
 
 pub(super) struct Reader {
@@ -79,12 +79,7 @@ impl Reader {
     }
 
     /// Reads up to the head of the next datagram, and adds the one before it to `batch`.
-    pub(super) fn read(
-        &mut self,
-        batch: &mut Batch,
-        skipped: &mut Skipped,
-        packets: &mut u64,
-    ) -> io::Result<Step> {
+    pub(super) fn read(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Step> {
         loop {
             let (at, bytes) = self.lines.next_line()?;
             let (is_end, line) = (bytes.is_empty(), String::from_utf8_lossy(bytes));
@@ -103,8 +98,8 @@ impl Reader {
                 self.entry = Some(self.begin(head, at));
             }
             if let Some(entry) = done {
-                *packets += 1;
-                entry.finish(batch, skipped, *packets);
+                counts.packets += 1;
+                entry.finish(batch, counts);
                 return Ok(if is_end { Step::End } else { Step::More });
             }
             if is_end {
@@ -164,12 +159,12 @@ impl Entry {
         }
     }
 
-    fn finish(self, batch: &mut Batch, skipped: &mut Skipped, count: u64) {
+    fn finish(self, batch: &mut Batch, counts: &mut Counts) {
         if self.bytes.is_empty() || self.len.is_some_and(|len| len != self.bytes.len()) {
-            skipped.cut += 1;
+            counts.skipped.cut += 1;
             return;
         }
-        let (number, time) = (self.number.unwrap_or(count), Time::from_micros(self.micros));
+        let (number, time) = (self.number.unwrap_or(counts.packets), Time::from_micros(self.micros));
         batch.push(logged(number, self.offset, time, self.from, self.to, self.plain), &self.bytes);
     }
 }

@@ -19,6 +19,7 @@ mod lines;
 mod live;
 mod lives;
 mod log;
+mod merge;
 mod names;
 mod packed;
 #[cfg(feature = "parquet")]
@@ -63,7 +64,7 @@ use lines::Style;
 pub(crate) use pcap::DECIPHERED;
 use sink::Sink;
 pub(super) use source::Packet;
-use source::{Skipped, is_gamespy};
+use source::{Counts, Skipped, is_gamespy};
 use stories::StoryOptions;
 
 #[derive(clap::Args)]
@@ -84,7 +85,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "OUT.html", conflicts_with = "story")]
     report: Option<PathBuf>,
 
-    /// Read several captures as one, in the order of time, as rotated ones; so are more than two, and those of a directory
+    /// Read several captures as one, in the order of time, rotated ones or of several interfaces; so are more than two, and a directory
     #[arg(long)]
     merge: bool,
 
@@ -139,14 +140,37 @@ struct Sight<'a> {
 struct Evidence {
     number: u64,
     offset: u64,
+    /// The number of the file, if there are several.
+    file: Option<u32>,
+}
+
+impl Evidence {
+    fn of(packet: &Packet) -> Self {
+        let file = packet.file.as_ref().map(|file| file.number);
+        Self { number: packet.number, offset: packet.offset, file }
+    }
 }
 
 /// One of several files that are read as one.
 #[derive(Debug, Clone)]
 struct FilePart {
     name: Arc<str>,
-    /// The number of its first packet, over all files.
+    /// The numbers of its first and its last packet, over all files.
     first: u64,
+    last: u64,
+    /// How many it has: fewer than are between them if its time overlaps with that of others.
+    packets: u64,
+}
+
+impl FilePart {
+    /// Notes packets of it, behind so many that were read of all files.
+    fn note(&mut self, before: u64, now: u64) {
+        if now > before {
+            self.first = if self.packets == 0 { before + 1 } else { self.first };
+            self.last = now;
+            self.packets += now - before;
+        }
+    }
 }
 
 /// What is known when everything was read.
@@ -165,10 +189,9 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// Returns the file that a packet is in, if there are several.
-    fn file_of(&self, number: u64) -> Option<&str> {
-        let after = self.files.partition_point(|file| file.first <= number);
-        self.files.get(after.checked_sub(1)?).map(|file| &*file.name)
+    /// Returns the name of the file that something is in, if there are several.
+    fn file_of(&self, place: Evidence) -> Option<&str> {
+        self.files.get(place.file? as usize).map(|file| &*file.name)
     }
 
     /// Returns what there is to say of what is left out, or not certain.
@@ -220,7 +243,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
             Inputs::merged(paths)?
         }
     };
-    reading::inspect(args, &inputs, sinks(args, &inputs.files, out)?)
+    reading::inspect(args, &inputs, sinks(args, &inputs.paths(), out)?)
 }
 
 /// Everyone who is to be told.
@@ -348,7 +371,7 @@ impl<S: Sink> Run<S> {
         }
         self.datagrams += 1;
         self.start.get_or_insert(time.as_micros());
-        self.remember(Evidence { number: packet.number, offset: packet.offset });
+        self.remember(Evidence::of(packet));
         self.tell_earlier(packet.number)?;
         if self.follows_acks
             && let Observed::Datagram(_, conversation, _) = what
@@ -402,8 +425,7 @@ impl<S: Sink> Run<S> {
         &mut self,
         name: &str,
         files: &[FilePart],
-        skipped: &Skipped,
-        packets: u64,
+        counts: &Counts,
         bytes: u64,
     ) -> io::Result<Vec<String>> {
         while !self.observer.finish(self.last) {
@@ -415,6 +437,7 @@ impl<S: Sink> Run<S> {
             all.into_iter().try_for_each(|conversation| self.tell_handled(conversation))?;
         }
         let (start, undecided) = (self.start.unwrap_or(0), self.undecided);
+        let (skipped, packets) = (&counts.skipped, counts.packets);
         let end = End { name, files, observer: &self.observer, skipped, packets, bytes, start, undecided };
         self.sink.finish(&end)?;
         Ok(end.left_out())

@@ -39,6 +39,26 @@ pub(super) enum Next<'a> {
     Damaged(Damage),
 }
 
+/// What comes next in a file.
+enum Found {
+    Packet(Head),
+    End,
+    Damaged(Damage),
+}
+
+/// A packet that fills `length` bytes of the window.
+struct Head {
+    length: usize,
+    /// Where its bytes begin, and how many were kept.
+    start: usize,
+    kept: usize,
+    micros: u64,
+    link: u16,
+    is_deciphered: bool,
+    /// Whether options stand behind it.
+    has_options: bool,
+}
+
 /// Bytes of a file, as many as are needed at once.
 pub(super) struct Window {
     input: Box<dyn Read>,
@@ -172,13 +192,42 @@ impl Reader {
     }
 
     pub(super) fn next_packet(&mut self) -> io::Result<Next<'_>> {
+        Ok(match self.find()? {
+            Found::Packet(head) => Next::Packet(self.take(&head)),
+            Found::End => Next::End,
+            Found::Damaged(damage) => Next::Damaged(damage),
+        })
+    }
+
+    /// Returns when the next packet was, in microseconds. None if there is none that can be read.
+    pub(super) fn next_time(&mut self) -> io::Result<Option<u64>> {
+        Ok(match self.find()? {
+            Found::Packet(head) => Some(head.micros),
+            Found::End | Found::Damaged(_) => None,
+        })
+    }
+
+    /// Goes to the next packet, and takes all of it into the window.
+    fn find(&mut self) -> io::Result<Found> {
         match self.format {
-            Format::Pcap { nanos, link } => self.next_record(nanos, link),
-            Format::Pcapng => self.next_block(),
+            Format::Pcap { nanos, link } => self.find_record(nanos, link),
+            Format::Pcapng => self.find_block(),
         }
     }
 
-    fn next_record(&mut self, nanos: bool, mut link: u16) -> io::Result<Next<'_>> {
+    /// Passes over a packet that was found.
+    fn take(&mut self, head: &Head) -> Captured<'_> {
+        let Head { length, start, kept, micros, link, is_deciphered, has_options } = *head;
+        self.micros = micros;
+        let options = start + kept.next_multiple_of(4);
+        let comment = if has_options { self.comment(options, length - 4) } else { None };
+        let (offset, start) = (self.window.offset(), self.window.start + start);
+        self.window.advance(length);
+        let bytes = &self.window.buffer[start..start + kept];
+        Captured { offset, micros, link, is_deciphered, bytes, comment }
+    }
+
+    fn find_record(&mut self, nanos: bool, mut link: u16) -> io::Result<Found> {
         if self.window.offset() == 0 {
             if !self.window.has(PCAP_HEADER)? {
                 return Ok(self.damaged("the file ends in its header"));
@@ -188,7 +237,7 @@ impl Reader {
             self.window.advance(PCAP_HEADER);
         }
         if !self.window.has(1)? {
-            return Ok(Next::End);
+            return Ok(Found::End);
         }
         if !self.window.has(PCAP_RECORD)? {
             return Ok(self.damaged("the file ends in the head of a packet"));
@@ -197,23 +246,21 @@ impl Reader {
         if kept > MAX_PACKET {
             return Ok(self.damaged(&format!("a packet says to have {kept} bytes")));
         }
-        if !self.window.has(PCAP_RECORD + kept)? {
+        let length = PCAP_RECORD + kept;
+        if !self.window.has(length)? {
             let there = self.window.rest().len() - PCAP_RECORD;
             return Ok(self.damaged(&format!("the file ends after {there} of {kept} bytes of a packet")));
         }
-        let offset = self.window.offset();
         let micros = if nanos { fraction / 1000 } else { fraction };
         let micros = u64::from(seconds) * 1_000_000 + u64::from(micros);
-        let start = self.window.start + PCAP_RECORD;
-        self.window.advance(PCAP_RECORD + kept);
-        let bytes = &self.window.buffer[start..start + kept];
-        Ok(Next::Packet(Captured { offset, micros, link, is_deciphered: false, bytes, comment: None }))
+        let (is_deciphered, has_options) = (false, false);
+        Ok(Found::Packet(Head { length, start: PCAP_RECORD, kept, micros, link, is_deciphered, has_options }))
     }
 
-    fn next_block(&mut self) -> io::Result<Next<'_>> {
+    fn find_block(&mut self) -> io::Result<Found> {
         loop {
             if !self.window.has(1)? {
-                return Ok(Next::End);
+                return Ok(Found::End);
             }
             if !self.window.has(12)? {
                 return Ok(self.damaged("the file ends in the head of a block"));
@@ -255,7 +302,7 @@ impl Reader {
                 self.window.advance(length);
                 continue;
             }
-            return Ok(self.packet(kind, length));
+            return Ok(self.block(kind, length));
         }
     }
 
@@ -275,9 +322,8 @@ impl Reader {
     }
 
     /// A block that holds a packet and fills `length` bytes of the window.
-    fn packet(&mut self, kind: u32, length: usize) -> Next<'_> {
-        let offset = self.window.offset();
-        let (number, head) = match kind {
+    fn block(&self, kind: u32, length: usize) -> Found {
+        let (number, start) = match kind {
             PACKET => (self.u32(8) as usize, 28),
             PACKET_OLD => (usize::from(self.u16(8)), 28),
             _ => (0, 12),
@@ -286,24 +332,19 @@ impl Reader {
             return self.damaged(&format!("a packet names interface {number}, which does not exist"));
         };
         let kept = match kind {
-            _ if length < head + 4 => return self.damaged("a block is too short for its packet"),
-            PACKET_SIMPLE => (self.u32(8) as usize).min(length - head - 4),
+            _ if length < start + 4 => return self.damaged("a block is too short for its packet"),
+            PACKET_SIMPLE => (self.u32(8) as usize).min(length - start - 4),
             _ => self.u32(20) as usize,
         };
-        if kept > length - head - 4 {
+        if kept > length - start - 4 {
             return self.damaged(&format!("a packet of {kept} bytes is in a block of {length}"));
         }
-        if kind != PACKET_SIMPLE {
-            let units = u64::from(self.u32(12)) << 32 | u64::from(self.u32(16));
-            self.micros = micros(units, interface);
-        }
-        let options = head + kept.next_multiple_of(4);
-        let comment = if kind == PACKET { self.comment(options, length - 4) } else { None };
-        let start = self.window.start + head;
-        self.window.advance(length);
-        let bytes = &self.window.buffer[start..start + kept];
+        let micros = match kind {
+            PACKET_SIMPLE => self.micros,
+            _ => micros(u64::from(self.u32(12)) << 32 | u64::from(self.u32(16)), interface),
+        };
         let Interface { link, is_deciphered, .. } = interface;
-        Next::Packet(Captured { offset, micros: self.micros, link, is_deciphered, bytes, comment })
+        Found::Packet(Head { length, start, kept, micros, link, is_deciphered, has_options: kind == PACKET })
     }
 
     /// Returns all comments among the options between two places of the window.
@@ -341,8 +382,8 @@ impl Reader {
         if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
     }
 
-    fn damaged(&self, what: &str) -> Next<'static> {
-        Next::Damaged(Damage { offset: self.window.offset(), what: what.to_owned() })
+    fn damaged(&self, what: &str) -> Found {
+        Found::Damaged(Damage { offset: self.window.offset(), what: what.to_owned() })
     }
 }
 

@@ -159,7 +159,7 @@ impl<W: Write> Sink for Screen<W> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
         self.packets = sight.packet.number;
         self.datagrams += 1;
-        let place = Evidence { number: sight.packet.number, offset: sight.packet.offset };
+        let place = Evidence::of(sight.packet);
         sight.findings.iter().for_each(|finding| self.note(finding, Some(place), sight.observer));
         self.draw(sight.observer)
     }

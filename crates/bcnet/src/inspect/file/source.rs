@@ -1,6 +1,7 @@
 //! What can be read as datagrams: captures, packet logs and dumps, packed or not.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::io::{self, Read};
 use std::net::SocketAddrV4;
@@ -30,12 +31,20 @@ pub(in crate::inspect) struct Packet {
     /// What the capture's maker has noted about it.
     pub(in crate::inspect) comment: Option<Box<str>>,
     /// The file, if there are several.
-    pub(in crate::inspect) file: Option<Arc<str>>,
+    pub(in crate::inspect) file: Option<InFile>,
     /// Whether its bytes are deciphered.
     pub(super) plain: bool,
     /// Whether the capture has not kept its bytes.
     pub(super) cut: bool,
     bytes: Range<usize>,
+}
+
+/// One of several files that are read as one.
+#[derive(Debug, Clone)]
+pub(in crate::inspect) struct InFile {
+    /// Counted from 0, in the order in which they are begun.
+    pub(in crate::inspect) number: u32,
+    pub(in crate::inspect) name: Arc<str>,
 }
 
 /// Datagrams that are deciphered together, which is faster.
@@ -44,7 +53,7 @@ pub(super) struct Batch {
     packets: Vec<Packet>,
     bytes: Vec<u8>,
     /// Which file they are of, if there are several.
-    pub(super) file: Option<Arc<str>>,
+    pub(super) file: Option<InFile>,
 }
 
 impl Batch {
@@ -82,6 +91,14 @@ impl Batch {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Packet, &[u8])> {
         self.packets.iter().map(|packet| (packet, &self.bytes[packet.bytes.clone()]))
     }
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Packets of whatever kind.
+    pub(super) packets: u64,
+    pub(super) skipped: Skipped,
 }
 
 /// What was read and not looked at.
@@ -149,13 +166,8 @@ impl fmt::Display for Skipped {
 /// A file that is read.
 pub(super) struct Source {
     kind: Kind,
-    /// How many bytes the file has, if that is known and does not grow.
-    pub(super) size: Option<u64>,
     /// If it is packed.
     packed: Option<Unpacking>,
-    pub(super) skipped: Skipped,
-    /// Packets so far, of whatever kind.
-    pub(super) packets: u64,
     /// Set if it ends because the user wants it to.
     pub(super) stop: Arc<AtomicBool>,
 }
@@ -177,20 +189,18 @@ pub(super) enum Step {
 
 impl Source {
     /// Sees what an input is.
-    pub(super) fn of(input: Box<dyn Read>, size: Option<u64>) -> anyhow::Result<Self> {
+    pub(super) fn of(input: Box<dyn Read>) -> anyhow::Result<Self> {
         let (window, packed) = packed::unpack(Window::new(input)).context("cannot be read")?;
         let kind = match Kind::of(window).context("cannot be read")? {
             Ok(kind) => kind,
             Err(window) => return Err(unknown(window.rest(), packed.as_ref())),
         };
-        Ok(Self { kind, size, packed, skipped: Skipped::default(), packets: 0, stop: Arc::default() })
+        Ok(Self { kind, packed, stop: Arc::default() })
     }
 
-    /// Goes on where another file ended: packets are counted over all of them.
-    pub(super) fn go_on_after(&mut self, before: Self) {
-        self.skipped = before.skipped;
-        self.packets = before.packets;
-        if let (Kind::Log(reader), Kind::Log(before)) = (&mut self.kind, before.kind) {
+    /// Goes on where another file ended: logs do not tell on which day they begin.
+    pub(super) fn go_on_after(&mut self, before: &Self) {
+        if let (Kind::Log(reader), Kind::Log(before)) = (&mut self.kind, &before.kind) {
             reader.clock = before.clock;
         }
     }
@@ -209,45 +219,50 @@ impl Source {
         self.packed.as_ref().map_or_else(|| self.offset(), Unpacking::offset)
     }
 
-    /// Returns when the first packet was, of a capture: only these have dates.
-    pub(super) fn first_time(&mut self) -> Option<u64> {
-        let Kind::Capture(reader) = &mut self.kind else { return None };
-        match reader.next_packet() {
-            Ok(Next::Packet(captured)) => Some(captured.micros),
-            Ok(Next::End | Next::Damaged(_)) | Err(_) => Some(0),
+    /// Returns whether packets have dates, so that files can be put in order.
+    pub(super) const fn is_dated(&self) -> bool {
+        matches!(self.kind, Kind::Capture(_))
+    }
+
+    /// Returns when the next packet was, in microseconds, if there is one that has a date and can be read.
+    pub(super) fn next_time(&mut self) -> Option<u64> {
+        match &mut self.kind {
+            // What keeps it from being read is told when it is read.
+            Kind::Capture(reader) => reader.next_time().ok().flatten(),
+            Kind::Log(_) | Kind::Dump(_) => None,
         }
     }
 
     /// Reads the next packet, and adds it to `batch` if it holds a datagram.
-    pub(super) fn read(&mut self, batch: &mut Batch) -> io::Result<Step> {
-        let step = self.read_any(batch)?;
+    pub(super) fn read(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Step> {
+        let step = self.read_any(batch, counts)?;
         // Where unpacking had to end, what is unpacked seems to be cut.
         let damage = if step == Step::More { None } else { self.packed.as_ref().and_then(Unpacking::damage) };
         Ok(damage.map_or(step, Step::Damaged))
     }
 
-    fn read_any(&mut self, batch: &mut Batch) -> io::Result<Step> {
+    fn read_any(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Step> {
         let captured = match &mut self.kind {
-            Kind::Log(reader) => return reader.read(batch, &mut self.skipped, &mut self.packets),
-            Kind::Dump(reader) => return reader.read(batch, &mut self.skipped, &mut self.packets),
+            Kind::Log(reader) => return reader.read(batch, counts),
+            Kind::Dump(reader) => return reader.read(batch, counts),
             Kind::Capture(reader) => match reader.next_packet()? {
                 Next::End => return Ok(Step::End),
                 Next::Damaged(damage) => return Ok(Step::Damaged(damage)),
                 Next::Packet(captured) => captured,
             },
         };
-        self.packets += 1;
+        counts.packets += 1;
         let (from, to, payload) = match frame::udp(captured.link, captured.bytes) {
             Ok(udp) => (udp.from, udp.to, Some(udp.payload)),
             Err(skip) => {
-                self.skipped.note(skip);
+                counts.skipped.note(skip);
                 // Who has sent it was not silent.
                 let Skip::Cut(Some((from, to))) = skip else { return Ok(Step::More) };
                 (from, to, None)
             }
         };
         let packet = Packet {
-            number: self.packets,
+            number: counts.packets,
             offset: captured.offset,
             time: Time::from_micros(captured.micros),
             from,
@@ -283,14 +298,25 @@ fn unknown(beginning: &[u8], packed: Option<&Unpacking>) -> anyhow::Error {
     if let Some(damage) = packed.and_then(Unpacking::damage) {
         return anyhow!("{damage}");
     }
-    match packed::foreign_packer(beginning) {
-        _ if beginning.is_empty() => anyhow!("is empty"),
-        Some(packer) => anyhow!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
-        None => anyhow!(
-            "is neither pcap nor pcapng nor a packet log nor a dump with offsets; `bcnet inspect --hex` reads hex lines"
-        ),
+    anyhow!(NoCapture(match packed::foreign_packer(beginning) {
+        _ if beginning.is_empty() => "is empty".into(),
+        Some(packer) => format!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
+        None => "is neither pcap nor pcapng nor a packet log nor a dump with offsets; `bcnet inspect --hex` reads hex lines"
+            .into(),
+    }))
+}
+
+/// An input that is something else, and what it is instead.
+#[derive(Debug)]
+pub(super) struct NoCapture(String);
+
+impl fmt::Display for NoCapture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
+
+impl Error for NoCapture {}
 
 /// Returns whether bytes that begin with a backslash are text of GameSpy: a key follows, and nothing moves the cursor. One of
 /// 256 datagrams of anything begins so.

@@ -10,7 +10,7 @@ use bcnet_transport::wire::{PeerId, Role};
 use super::filter::Filter;
 use super::lives::{self, Lives};
 use super::tally::{Tallied, Tally};
-use super::{End, Evidence, Sight, Sink, figures};
+use super::{End, Evidence, FilePart, Sight, Sink, figures};
 use crate::number::{counted, thousands};
 
 pub(super) struct Summary<W> {
@@ -111,8 +111,9 @@ impl<W: Write> Summary<W> {
             for Tallied { kind, count, first, place, who, .. } in list {
                 writeln!(self.out, "  {:>9}  {}", thousands(*count), kind.title)?;
                 let time = first.at.as_micros().saturating_sub(end.start) as f64 / 1e6;
-                let place = place.map_or_else(String::new, |Evidence { number, offset }| {
-                    let of_file = end.file_of(number).map(|name| format!(" of {name}")).unwrap_or_default();
+                let place = place.map_or_else(String::new, |place| {
+                    let of_file = end.file_of(place).map(|name| format!(" of {name}")).unwrap_or_default();
+                    let Evidence { number, offset, .. } = place;
                     format!("packet {number} at byte {offset}{of_file}, ")
                 });
                 writeln!(self.out, "{:13}first: {place}{time:.3} s, {who}: {}", "", first.what)?;
@@ -124,7 +125,7 @@ impl<W: Write> Summary<W> {
 
 impl<W: Write> Sink for Summary<W> {
     fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
-        let place = Evidence { number: sight.packet.number, offset: sight.packet.offset };
+        let place = Evidence::of(sight.packet);
         let gamespy = matches!(sight.what, Observed::GameSpy(_));
         self.gamespy += u64::from(gamespy && self.filter.wants(sight.packet, [None, None], 0));
         sight.findings.iter().try_for_each(|finding| self.find(finding, Some(place), sight.observer))
@@ -158,10 +159,13 @@ impl<W: Write> Sink for Summary<W> {
             counted(count, "conversation"),
             counted(self.gamespy, "GameSpy datagram")
         )?;
-        let ends = end.files.iter().skip(1).map(|file| file.first - 1).chain([end.packets]);
-        for (file, last) in end.files.iter().zip(ends) {
-            let (first, last) = (thousands(file.first), thousands(last));
-            writeln!(self.out, "  packets {first} to {last}: {}", file.name)?;
+        for FilePart { name, first, last, packets } in end.files {
+            let range = format!("packets {} to {}", thousands(*first), thousands(*last));
+            match *packets {
+                0 => writeln!(self.out, "  no packets: {name}")?,
+                all if all == last + 1 - first => writeln!(self.out, "  {range}: {name}")?,
+                some => writeln!(self.out, "  {} of {range}: {name}", thousands(some))?,
+            }
         }
         if !end.skipped.is_empty() {
             writeln!(self.out, "not looked at: {}", end.skipped)?;

@@ -1,7 +1,7 @@
 //! Every datagram, for a person or as JSON, with what was found in it.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bcnet_observe::{Finding, Joined, NO_MARK, PartJoiner, What};
@@ -34,8 +34,8 @@ pub(super) struct View<W> {
     json: Json,
     /// Whether each field is named.
     explain: bool,
-    /// The file that the last datagram was in, if there are several.
-    file: Option<Arc<str>>,
+    /// Files that were named, if there are several.
+    named: BTreeSet<u32>,
 }
 
 impl<W: Write> View<W> {
@@ -53,7 +53,7 @@ impl<W: Write> View<W> {
             start: None,
             json: Json::default(),
             explain: false,
-            file: None,
+            named: BTreeSet::new(),
         }
     }
 
@@ -105,9 +105,11 @@ impl<W: Write> Shows for View<W> {
             return Ok(());
         }
         let since = self.since(packet.time.as_micros());
-        if self.lines.is_some() && self.file != packet.file {
-            self.file.clone_from(&packet.file);
-            writeln!(self.out, "{}:", packet.file.as_deref().unwrap_or_default())?;
+        if self.lines.is_some()
+            && let Some(file) = &packet.file
+            && self.named.insert(file.number)
+        {
+            writeln!(self.out, "{}:", file.name)?;
         }
         if let Some(lines) = &mut self.lines {
             lines.datagram(&mut self.out, shown, &joined, since, (&self.filter, self.explain))?;
@@ -122,7 +124,7 @@ impl<W: Write> Shows for View<W> {
                     self.json(packet, None, Decoded::Malformed(*error), &[])?;
                 }
             }
-            let place = Evidence { number: packet.number, offset: packet.offset };
+            let place = Evidence::of(packet);
             findings.iter().try_for_each(|finding| self.json_finding(finding, Some(place)))?;
         }
         if self.at_once { self.flush() } else { Ok(()) }

@@ -196,7 +196,7 @@ impl Sink for Report {
             }
         }
         self.keep(sight, talk, &joined);
-        let evidence = Evidence { number: packet.number, offset: packet.offset };
+        let evidence = Evidence::of(packet);
         findings.iter().for_each(|finding| self.note(finding, Some(evidence), observer));
         Ok(())
     }
