@@ -68,7 +68,8 @@ pub enum Request {
     Bans,
     /// Who alone may join; without arguments, show it
     ///
-    /// Without any address everyone may join. Whoever is in stays. It holds until the configuration is read again.
+    /// Without any address everyone may join. Whoever is in stays. A change holds until the configuration is read again, or
+    /// for good with --save.
     Whitelist {
         /// Let this address, network or player join
         #[arg(long, value_name = "TARGET", conflicts_with = "remove")]
@@ -78,6 +79,10 @@ pub enum Request {
         #[arg(long, value_name = "TARGET")]
         #[serde(default)]
         remove: Option<String>,
+        /// Write the change into the configuration file, too
+        #[arg(long)]
+        #[serde(default)]
+        save: bool,
     },
     /// Look for a name, address or reason among players, those who have left, and bans
     Search {
@@ -91,13 +96,17 @@ pub enum Request {
         /// A part of the keys, as `session.1.welcome`; else all
         key: Option<String>,
     },
-    /// Change a setting until the configuration is read again
+    /// Change a setting until the configuration is read again, or for good
     Set {
         /// As `session.1.welcome`, `server.ban_expiry`, `log.level`; with --session also `welcome`
         key: String,
         /// As in the configuration, without the quotes
         #[arg(allow_hyphen_values = true)]
         value: String,
+        /// Write it into the configuration file, too
+        #[arg(long)]
+        #[serde(default)]
+        save: bool,
     },
     /// Who did what: kicks, bans, settings
     History {
@@ -151,7 +160,7 @@ impl Request {
     /// Returns whether it changes something, and so belongs in the history.
     pub const fn is_change(&self) -> bool {
         match self {
-            Self::Whitelist { add, remove } => add.is_some() || remove.is_some(),
+            Self::Whitelist { add, remove, save } => add.is_some() || remove.is_some() || *save,
             Self::Say { .. }
             | Self::Kick { .. }
             | Self::Mute { .. }
@@ -338,9 +347,12 @@ mod tests {
         assert_eq!(Request::Ban { target, expiry, reason, yes: true }.to_string(), "ban Bob 2h yes");
         let text = ["hello", "all"].map(Into::into).to_vec();
         assert_eq!(Request::Say { to: None, text }.to_string(), "say hello all");
-        let set = |key: &str| Request::Set { key: key.into(), value: "Enterprise".into() }.to_string();
-        assert_eq!(set("session.1.name"), "set session.1.name Enterprise");
-        assert_eq!(set("session.1.password"), "set session.1.password …");
+        let set = |key: &str, save| {
+            let (key, value) = (key.into(), "Enterprise".into());
+            Request::Set { key, value, save }.to_string()
+        };
+        assert_eq!(set("session.1.name", false), "set session.1.name Enterprise");
+        assert_eq!(set("session.1.password", true), "set session.1.password … save");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub fn show(answer: &Value) -> String {
     let lists: Vec<_> = LISTS.iter().filter_map(|kind| Some((kind, list(kind.key)?))).collect();
     match lists.as_slice() {
         [] => done(answer) + "\n",
-        [(kind, rows)] => table(kind.columns, rows, kind.nothing),
+        [(kind, rows)] => table(kind.columns, rows, kind.nothing) + &kept(answer),
         several => several
             .iter()
             .filter(|(_, rows)| !rows.is_empty())
@@ -38,6 +38,13 @@ pub fn show(answer: &Value) -> String {
             .reduce(|all, next| format!("{all}\n{next}"))
             .unwrap_or_else(|| "nothing found\n".into()),
     }
+}
+
+/// Returns where in the configuration a change is kept, if it is.
+fn kept(answer: &Value) -> String {
+    let places = answer.get("kept").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let places: Vec<String> = places.iter().filter_map(Value::as_str).map(shown).collect();
+    if places.is_empty() { String::new() } else { format!("kept in {}\n", places.join("; ")) }
 }
 
 /// Returns what was done and, if who asked may have meant another server, where.

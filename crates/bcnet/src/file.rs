@@ -37,10 +37,11 @@ fn decode(bytes: Vec<u8>) -> Result<String, &'static str> {
 /// No file of this program is larger.
 const MAX_SIZE: u64 = 8 << 20;
 
-/// Puts `bytes` in the place of a file in one step. If that fails, the file is as it was.
+/// Puts `bytes` in the place of a file in one step. Whoever may read it is the same as before. If that fails, the file is as
+/// it was.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = new_beside(path)?;
-    let written = write(&new, bytes).and_then(|()| rename(&new, path));
+    let written = write(&new, bytes, path).and_then(|()| rename(&new, path));
     if written.is_err() {
         // On a full disk, half a file would take the room that the next try needs.
         drop(fs::remove_file(&new));
@@ -98,11 +99,36 @@ fn new_beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(name))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+fn write(path: &Path, bytes: &[u8], old: &Path) -> io::Result<()> {
+    let mut file = create_like(path, old)?;
     file.write_all(bytes)?;
     // Without it, a crash of the machine could find the new name with the content not yet on disk.
     file.sync_all()
+}
+
+/// Creates a file that the same people may read as an old one, if there is one: it may have a password in it.
+#[cfg(unix)]
+fn create_like(path: &Path, old: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+    let Ok(old) = fs::metadata(old) else { return File::create(path) };
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        // Only root may give files away; their group, also who belongs to it.
+        drop(fchown(&file, Some(old.uid()), None));
+        drop(fchown(&file, None, Some(old.gid())));
+    }
+    let is_of_group = file.metadata()?.gid() == old.gid();
+    let mode = old.permissions().mode() & if is_of_group { 0o777 } else { 0o707 };
+    // What is no file, as a disk that is full, has no owner to mind.
+    drop(file.set_permissions(fs::Permissions::from_mode(mode)));
+    Ok(file)
+}
+
+/// The directory says who may read what is new in it.
+#[cfg(windows)]
+fn create_like(path: &Path, _: &Path) -> io::Result<File> {
+    File::create(path)
 }
 
 /// Returns the directory that a file is in.

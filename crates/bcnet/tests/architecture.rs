@@ -1,4 +1,5 @@
-//! ARCHITECTURE.md and the code: the way of a relayed message is as long as it says, through functions that exist.
+//! ARCHITECTURE.md, SECURITY.md and the code: the way of a relayed message is as long as it says, through functions that exist;
+//! what is said to show that an attack has no effect exists, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,4 +35,55 @@ fn the_way_of_a_relayed_message_leads_through_functions_that_exist() {
 fn places(root: &Path, file: &str) -> Vec<PathBuf> {
     let folders = ["", "bcnet/src", "bcnet-session/src", "bcnet-transport/src"];
     folders.map(|folder| root.join("crates").join(folder).join(file)).into()
+}
+
+/// Whatever stands in quotes after `**Shown by.**` is a test, or a command whose parts are known to its script.
+#[test]
+fn what_shows_that_attacks_have_no_effect_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|_| panic!("no {name}"));
+    let text = read("SECURITY.md");
+    let (tests, attacks) = (tests(&root.join("crates")), read("crates/bcnet-attack/src/attacks.rs"));
+    let shown: Vec<&str> = text.split("**Shown by.**").skip(1).collect();
+    assert!(shown.len() > 10, "only {} sections", shown.len());
+    for section in shown {
+        let (shown, _) = section.split_once("- **Remains.**").expect("what remains");
+        let mut names = shown.split('`').skip(1).step_by(2).peekable();
+        assert!(names.peek().is_some(), "nothing shows it: {shown}");
+        for name in names {
+            match name.split_once(' ') {
+                None => assert!(tests.contains(name), "{name} is no test"),
+                Some((".ci/attacks", attack)) => {
+                    assert!(attacks.contains(&format!("name: \"{attack}\"")), "no attack {attack}");
+                }
+                Some((script, part)) => assert!(read(script).contains(part), "{script} does not know {part}"),
+            }
+        }
+    }
+    let protocol = read("PROTOCOL.md");
+    let rules =
+        ["T-", "S-"].iter().flat_map(|kind| text.match_indices(kind)).map(|(at, _)| &text[at..at + 4]);
+    let rules: BTreeSet<&str> = rules.filter(|rule| rule[2..].parse::<u8>().is_ok()).collect();
+    assert!(rules.len() > 20, "{rules:?}");
+    for rule in rules {
+        assert!(protocol.contains(&format!("\n**{rule}** ")), "{rule} is no rule");
+    }
+}
+
+/// Returns the names of all tests below a folder.
+fn tests(folder: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if path.is_dir() {
+            found.append(&mut tests(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = fs::read_to_string(&path).expect("a source file");
+            let bodies = source.split("#[test]").skip(1);
+            let name = |body: &str| {
+                body.split_once("fn ").and_then(|(_, rest)| Some(rest.split_once('(')?.0.to_owned()))
+            };
+            found.extend(bodies.filter_map(name));
+        }
+    }
+    found
 }

@@ -144,9 +144,25 @@ fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
     let (state, text) = only(&place.doctor(&[]), "list servers");
     assert_eq!((state.as_str(), text), ("ok", format!("{address} answers, with 0 servers")));
     let serve = command(&["serve", "--config", &place.config()]).stderr(Stdio::null()).spawn();
-    let _server = Server(serve.expect("bcnet runs"));
+    let mut server = Server(serve.expect("bcnet runs"));
+    let mut ready = String::new();
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+    let port =
+        ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next()).expect(&ready);
     let log = BufReader::new(master.0.stderr.take().expect("piped")).lines();
     assert!(log.map_while(Result::ok).any(|line| line.contains("event=\"listed\"")));
     let (state, text) = only(&place.doctor(&[]), "list servers");
-    assert_eq!((state.as_str(), text), ("ok", format!("{address} lists a server at our port")));
+    let listed = format!("{address} lists 127.0.0.1:{port}, which answers by our name");
+    assert_eq!((state.as_str(), text), ("ok", listed));
+    // Another server with the same port is told that it is not the one.
+    let other = Place::new("unlisted", "[[session]]\nname = \"Other\"\n");
+    let flags = ["--bind", "127.0.0.2", "--port", port];
+    let serve = [&["serve", "--config", &other.config()][..], &flags].concat();
+    let mut server = Server(command(&serve).stderr(Stdio::null()).spawn().expect("bcnet runs"));
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("a line");
+    let masters = format!("server.masters={address}");
+    let (state, text) = only(&other.doctor(&[&flags[..], &["--set", &masters]].concat()), "list servers");
+    let unlisted =
+        format!("{address} answers and does not list us: whom it has at our port has another name");
+    assert!(state == "warn" && text.starts_with(&unlisted), "{text}");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,7 +82,16 @@ pub(crate) fn load(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> anyhow::Result<Loaded> {
-    let (loaded, problems) = read(flags, environment)?;
+    load_as(flags, environment, read_text)
+}
+
+/// As [`load`], with what `read_file` gives for the file.
+pub(super) fn load_as(
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    read_file: impl FnOnce(&Path) -> io::Result<String>,
+) -> anyhow::Result<Loaded> {
+    let (loaded, problems) = read(flags, environment, read_file)?;
     if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems).into()) }
 }
 
@@ -91,7 +101,7 @@ pub(crate) fn load_control(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> anyhow::Result<Loaded> {
-    let (loaded, mut problems) = read(flags, environment)?;
+    let (loaded, mut problems) = read(flags, environment, read_text)?;
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
         Origin::Default => !problem.is_about(&["log", "capture", "session"]),
@@ -106,6 +116,7 @@ pub(crate) fn load_control(
 fn read(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
+    read_file: impl FnOnce(&Path) -> io::Result<String>,
 ) -> anyhow::Result<(Loaded, Vec<Problem>)> {
     let mut problems = Vec::new();
     let environment: Vec<_> = environment.into_iter().collect();
@@ -113,7 +124,7 @@ fn read(
     let variables = variables(environment, &mut problems);
     let mut loaded = match file(flags, &variables) {
         None => Loaded { settings: Settings::default(), file: None, origins: BTreeMap::new() },
-        Some(path) => from_text(&path, &read_text(&path)?, &mut problems),
+        Some(path) => from_text(&path, &read_file(&path)?, &mut problems),
     };
     loaded.apply_variables(&variables, &mut problems);
     loaded.apply_flags(flags, &mut problems);

@@ -1,10 +1,12 @@
 //! The configuration: what can be set, where it comes from, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`sample`] writes them for people.
+//! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`keep()`] writes single
+//! values into the file; [`sample`] writes them all for people.
 
 mod document;
 #[cfg(test)]
 pub(crate) mod hostile;
+mod keep;
 mod load;
 pub(crate) mod sample;
 mod settings;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 use crate::number::counted;
 use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems};
+pub(crate) use keep::keep;
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
 pub(crate) use settings::{
     Checksums, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Session, Settings, StockMission,

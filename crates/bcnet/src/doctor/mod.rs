@@ -1,7 +1,7 @@
 //! `bcnet doctor`: looks at everything that keeps players from joining, and says what to do about it.
 //!
 //! [`machine`] looks at the computer, [`server`] at the configuration and the server itself. Nothing is sent but to this
-//! machine and to the list servers of the configuration, and nothing is changed.
+//! machine, to the list servers of the configuration and to those whom they have at our ports, and nothing is changed.
 
 mod machine;
 mod server;

@@ -1,5 +1,6 @@
 //! What the configuration and the server are like.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::Report;
 use crate::config::{self, Flags, HostPort, Loaded, Problems, Settings};
 use crate::number::counted;
-use crate::query::{FIRST_PORT, LAST_PORT, LIST_PORT, fetch_list};
+use crate::query::{FIRST_PORT, LAST_PORT, LIST_PORT, ask_names, fetch_list};
 use crate::{control, ctl, join, lookup, manifest};
 
 /// Reads the configuration.
@@ -135,20 +136,43 @@ pub(super) fn list_servers(settings: &Settings, running: Option<&Value>, ports: 
                     .ok("list servers", format!("{host} answers, with {}", counted(listed.len(), "server")));
             }
             Ok(listed) => {
-                // By its port: which address it has for the list server, a server behind a router does not know.
+                // Which address it has for the list server, a server behind a router does not know.
                 let advertised =
                     settings.sessions.iter().filter_map(|session| session.advertise_port.fixed());
                 let ours: Vec<u16> = advertised.chain(ports.iter().copied()).collect();
-                if listed.iter().any(|server| ours.contains(&server.port())) {
-                    report.ok("list servers", format!("{host} lists a server at our port"));
-                } else {
-                    report.warn(
-                        "list servers",
-                        format!("{host} answers and does not list us: it must reach our port from outside; see address and firewall"),
-                    );
-                }
+                let likely = listed.into_iter().filter(|server| ours.contains(&server.port()));
+                is_listed(host, &likely.take(MAX_ASKED).collect(), running, report);
             }
         }
+    }
+}
+
+/// Tells whether one of the servers that a list server has at our ports is ours: it has the name of one of our sessions.
+fn is_listed(host: &str, likely: &BTreeSet<SocketAddrV4>, running: Option<&Value>, report: &mut Report) {
+    let Some(first) = likely.first() else {
+        report.warn(
+            "list servers",
+            format!("{host} answers and does not list us: it must reach our port from outside; see address and firewall"),
+        );
+        return;
+    };
+    let names = ask_names(likely, PATIENCE).unwrap_or_default();
+    let is_ours = |name: &str| sessions(running).any(|session| session["name"] == name);
+    if let Some((address, _)) = names.iter().find(|(_, name)| is_ours(name)) {
+        report.ok("list servers", format!("{host} lists {address}, which answers by our name"));
+    } else if names.len() == likely.len() {
+        report.warn(
+            "list servers",
+            format!("{host} answers and does not list us: whom it has at our port has another name; see address and firewall"),
+        );
+    } else {
+        report.warn(
+            "list servers",
+            format!(
+                "{host} lists {first}, which has our port and does not answer from here; \
+                     if that is our address outside, a friend elsewhere can tell: `bcnet query {first}`"
+            ),
+        );
     }
 }
 
@@ -184,5 +208,7 @@ pub(super) fn joins(settings: &Settings, running: Option<&Value>, report: &mut R
     }
 }
 
-/// How long a list server may take.
+/// How many servers at our port are asked for their names. A list may have any number.
+const MAX_ASKED: usize = 16;
+/// How long a list server, or those whom it lists, may take.
 const PATIENCE: Duration = Duration::from_secs(5);

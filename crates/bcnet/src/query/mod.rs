@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     if let Some(master) = &args.master {
         return run_list(args, master);
     }
-    let mut asking = Asking::new(args)?;
+    let mut asking = Asking::new(args.timeout, args.raw)?;
     let out = &mut io::stdout().lock();
     let found = match &args.host {
         Some(host) => {
@@ -118,7 +118,7 @@ fn run_list(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<Verdict
         }
     };
     let out = &mut io::stdout().lock();
-    let mut asking = Asking::new(args)?;
+    let mut asking = Asking::new(args.timeout, args.raw)?;
     asking.ask_listed(&listed, out)?;
     let found = asking.found;
     let silent: Vec<_> = listed.into_iter().filter(|address| !found.contains_key(address)).collect();
@@ -144,6 +144,17 @@ fn run_list(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<Verdict
     Ok(verdict)
 }
 
+/// Asks servers for their names, as far as they answer.
+pub(crate) fn ask_names(
+    servers: &BTreeSet<SocketAddrV4>,
+    timeout: Duration,
+) -> anyhow::Result<BTreeMap<SocketAddrV4, String>> {
+    let mut asking = Asking::new(timeout, false)?;
+    asking.ask_listed(servers, &mut io::sink())?;
+    let name = |found: Found| found.reply.get("hostname").unwrap_or_default().to_owned();
+    Ok(asking.found.into_iter().map(|(address, found)| (address, name(found))).collect())
+}
+
 /// A question on its way and what came back.
 struct Asking {
     socket: UdpSocket,
@@ -157,16 +168,16 @@ struct Asking {
 }
 
 impl Asking {
-    fn new(args: &Args) -> anyhow::Result<Self> {
-        ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+    fn new(timeout: Duration, raw: bool) -> anyhow::Result<Self> {
+        ensure!(timeout > Duration::ZERO, "--timeout: it must be more than nothing");
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
         let clock = Clock::start();
-        let end = clock.now() + args.timeout;
+        let end = clock.now() + timeout;
         Ok(Self {
             socket,
             clock,
             end,
-            raw: args.raw,
+            raw,
             listed: None,
             assemblies: BTreeMap::new(),
             found: BTreeMap::new(),

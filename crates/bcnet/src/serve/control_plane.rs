@@ -118,9 +118,11 @@ impl ControlPlane {
             }
             Request::Unban { target } => self.unban(&target),
             Request::Bans => Ok(json!({ "bans": list(self.state().bans.in_force(), "") })),
-            Request::Whitelist { add, remove } => self.whitelist(&chosen, add.as_deref(), remove.as_deref()),
+            Request::Whitelist { add, remove, save } => {
+                self.whitelist(&chosen, add.as_deref(), remove.as_deref(), save)
+            }
             Request::Get { key } => self.get(&chosen, key.as_deref()),
-            Request::Set { key, value } => self.set(&chosen, &key, &value),
+            Request::Set { key, value, save } => self.set(&chosen, &key, &value, save),
             Request::History { text, count } => {
                 Ok(json!({ "history": self.history.last(&text.unwrap_or_default(), count) }))
             }

@@ -55,21 +55,23 @@ fn listen_at_first(places: &[PathBuf]) -> anyhow::Result<(&Path, Listener)> {
 }
 
 fn accept(listener: &Listener, plane: &Arc<ControlPlane>) {
-    let clients = Arc::new(AtomicUsize::new(0));
+    let (clients, followers) = (Arc::default(), Arc::default());
     loop {
         let Ok(stream) = listener.accept() else {
             // Too many open files, say: it passes, and must not burn a core until then.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(permit) = Permit::take(&clients) else {
+        let Some(permit) = Permit::take(&clients, MAX_CLIENTS) else {
             drop(answer(&stream, &refuse(format!("{MAX_CLIENTS} control connections are open already"))));
             continue;
         };
-        let plane = Arc::clone(plane);
+        let (plane, followers) = (Arc::clone(plane), Arc::clone(&followers));
         let talk = move || {
-            let _permit = permit;
-            drop(talk(&stream, &plane));
+            let Ok(Some((next, _room))) = talk(&stream, &plane, &followers) else { return };
+            // Whoever listens for hours takes no room from those who ask.
+            drop(permit);
+            drop(follow(&stream, &plane, next));
         };
         if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
             tracing::warn!(event = "control_failed", "no thread for a control connection");
@@ -81,9 +83,9 @@ fn accept(listener: &Listener, plane: &Arc<ControlPlane>) {
 struct Permit(Arc<AtomicUsize>);
 
 impl Permit {
-    fn take(clients: &Arc<AtomicUsize>) -> Option<Self> {
+    fn take(clients: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let permit = Self(Arc::clone(clients));
-        (clients.fetch_add(1, Ordering::Relaxed) < MAX_CLIENTS).then_some(permit)
+        (clients.fetch_add(1, Ordering::Relaxed) < most).then_some(permit)
     }
 }
 
@@ -93,8 +95,13 @@ impl Drop for Permit {
     }
 }
 
-/// Answers requests until the client has no more, says something too long, or does not read its answers.
-fn talk(stream: &Stream, plane: &ControlPlane) -> io::Result<()> {
+/// Answers requests until the client has no more, says something too long, or does not read its answers. If it wants to hear
+/// what happens, returns from which line on, and its room among those who do.
+fn talk(
+    stream: &Stream,
+    plane: &ControlPlane,
+    followers: &Arc<AtomicUsize>,
+) -> io::Result<Option<(u64, Permit)>> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(IDLE))?;
     let mut input = BufReader::new(stream);
@@ -103,26 +110,26 @@ fn talk(stream: &Stream, plane: &ControlPlane) -> io::Result<()> {
         line.clear();
         (&mut input).take(MAX_REQUEST).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         if line.len() as u64 == MAX_REQUEST {
             answer(stream, &refuse(format!("a request has less than {MAX_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
         let (reply, after) = match Envelope::parse(&line) {
-            Ok(envelope) => {
-                let after = After::of(&envelope);
-                (plane.dispatch(envelope).into(), after)
-            }
+            Ok(envelope) => match After::of(&envelope, followers) {
+                Some(after) => (plane.dispatch(envelope).into(), after),
+                None => (refuse(format!("{MAX_FOLLOWERS} clients follow events already")), After::Nothing),
+            },
             Err(error) => (refuse(format!("not a request: {error}")), After::Nothing),
         };
         let answered = answer(stream, &reply);
         match (after, reply) {
             // Only now, for the end of the process does not wait for answers.
             (After::Stop, Answer::Ok(_)) => plane.stop(),
-            (After::Follow, Answer::Ok(events)) => {
+            (After::Follow(room), Answer::Ok(events)) => {
                 answered?;
-                return follow(stream, plane, events["next"].as_u64().unwrap_or(0));
+                return Ok(Some((events["next"].as_u64().unwrap_or(0), room)));
             }
             _ => {}
         }
@@ -136,15 +143,16 @@ enum After {
     /// The end of the server.
     Stop,
     /// Whatever happens, until the client goes.
-    Follow,
+    Follow(Permit),
 }
 
 impl After {
-    fn of(Envelope { session, request, .. }: &Envelope) -> Self {
+    /// `None` if there is no room for one more who follows events.
+    fn of(Envelope { session, request, .. }: &Envelope, followers: &Arc<AtomicUsize>) -> Option<Self> {
         match request {
-            Request::Stop if session.is_none() => Self::Stop,
-            Request::Events { follow: true, .. } => Self::Follow,
-            _ => Self::Nothing,
+            Request::Stop if session.is_none() => Some(Self::Stop),
+            Request::Events { follow: true, .. } => Permit::take(followers, MAX_FOLLOWERS).map(Self::Follow),
+            _ => Some(Self::Nothing),
         }
     }
 }
@@ -180,6 +188,8 @@ fn refuse(reason: String) -> Answer {
 }
 
 const MAX_CLIENTS: usize = 16;
+/// How many may follow the log besides.
+const MAX_FOLLOWERS: usize = 16;
 /// How often a client that follows the log hears something.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 /// How long a client may take to read its answer.
@@ -212,12 +222,13 @@ mod tests {
     #[test]
     fn a_client_that_never_got_a_thread_gives_its_permit_back() {
         let clients = Arc::default();
-        let mut permits: Vec<_> = (0..MAX_CLIENTS).map(|_| Permit::take(&clients).expect("room")).collect();
-        assert!(Permit::take(&clients).is_none() && Permit::take(&clients).is_none());
+        let take = || Permit::take(&clients, MAX_CLIENTS);
+        let mut permits: Vec<_> = (0..MAX_CLIENTS).map(|_| take().expect("room")).collect();
+        assert!(take().is_none() && take().is_none());
         let permit = permits.pop();
         let never_run = move || drop(permit);
-        assert!(Permit::take(&clients).is_none());
+        assert!(take().is_none());
         drop(never_run);
-        assert!(Permit::take(&clients).is_some());
+        assert!(take().is_some());
     }
 }

@@ -87,6 +87,52 @@ fn a_setting_is_checked_takes_effect_and_tells_when() {
     assert_eq!(server.ask(&["get", "session.2.welcome"])["settings"][0]["value"], "\"\"");
 }
 
+/// What the operator wrote stays as it is, and a file that somebody is in the middle of editing is left alone.
+#[test]
+fn what_is_to_be_kept_is_in_the_file_after_a_restart() {
+    let directory = Directory::new();
+    let before = "# ours\n[[session]]\nname = \"One\" # first\nwelcome = \"Hello\"\n";
+    fs::write(directory.path("bcnet.toml"), before).expect("written");
+    let server = Server::start_in(directory, &[], 1);
+    let text = |server: &Server| fs::read_to_string(server.directory.path("bcnet.toml")).expect("a file");
+    server.ask(&["set", "session.welcome", "only now"]);
+    assert_eq!(text(&server), before, "nothing is kept unasked");
+    let done = server.ask(&["set", "session.welcome", "Ahoy", "--save"]);
+    assert_eq!(done["kept"], json!(["bcnet.toml, line 4"]), "{done}");
+    assert_eq!(text(&server), before.replace("Hello", "Ahoy"));
+    let listed = server.directory.ctl(&["whitelist", "--add", "127.0.0.0/8", "--save"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.ends_with("kept in bcnet.toml, line 5\n"), "{listed}");
+    // A reload changes nothing now.
+    server.ask(&["reload"]);
+    assert_eq!(server.ask(&["get", "welcome"])["settings"][0]["value"], "\"Ahoy\"");
+    let broken = text(&server).replace("welcome =", "welcme =");
+    fs::write(server.directory.path("bcnet.toml"), &broken).expect("written");
+    let error = refusal(&server, &["set", "session.welcome", "lost", "--save"]);
+    let problem =
+        "bcnet.toml: line 4: session.1.welcme: unknown key; did you mean `welcome`?; nothing was changed";
+    assert!(error.contains(problem), "{error}");
+    assert_eq!(
+        (text(&server), server.ask(&["get", "welcome"])["settings"][0]["value"].clone()),
+        (broken, json!("\"Ahoy\""))
+    );
+    assert!(server.ask(&["history", "save"])["history"].as_array().is_some_and(|rows| rows.len() == 3));
+    // Mended, it is what a restart begins with.
+    fs::write(server.directory.path("bcnet.toml"), text(&server).replace("welcme", "welcome"))
+        .expect("written");
+    server.stop();
+    let (_, directory) = server.end();
+    let server = Server::start_in(directory, &[], 1);
+    assert_eq!(server.ask(&["get", "session.1.welcome"])["settings"][0]["value"], "\"Ahoy\"");
+    assert_eq!(server.ask(&["whitelist"])["whitelist"][0]["network"], "127.0.0.0/8");
+    // Who has no file is told so.
+    let server = Server::start(&[]);
+    assert!(
+        refusal(&server, &["set", "session.welcome", "x", "--save"])
+            .contains("there is no configuration file")
+    );
+}
+
 #[test]
 fn the_log_tells_more_when_it_is_asked_to() {
     let server = Server::start(&[]);

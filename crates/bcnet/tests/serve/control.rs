@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 #[cfg(unix)]
 use std::os::unix::{fs::PermissionsExt, net::UnixStream};
+#[cfg(unix)]
+use std::thread;
 
 use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
@@ -275,4 +277,54 @@ fn slow_greedy_and_endless_clients_hold_up_nobody() {
     let mut told = String::new();
     BufReader::new(crowd.last().expect("20")).read_line(&mut told).expect("an answer");
     assert!(told.contains("control connections are open already"), "{told}");
+}
+
+/// A view that is left open for days keeps nobody from asking.
+#[cfg(unix)]
+#[test]
+fn those_who_follow_events_shut_out_nobody_who_asks() {
+    let server = Server::start(&[]);
+    let follow = || {
+        let mut stream = connect(&server);
+        stream.write_all(b"{\"command\":\"events\",\"count\":0,\"follow\":true}\n").expect("written");
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer).expect("an answer");
+        (stream, answer)
+    };
+    let followers: Vec<_> = (0..16).map(|_| follow()).collect();
+    assert!(followers.iter().all(|(_, answer)| answer.starts_with("{\"ok\":")), "{followers:?}");
+    assert_eq!(follow().1, "{\"error\":\"16 clients follow events already\"}\n");
+    // As many as ever can ask.
+    let mut asking: Vec<_> = (0..16).map(|_| connect(&server)).collect();
+    for stream in &mut asking {
+        stream.write_all(b"{\"command\":\"bans\"}\n").expect("written");
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("an answer");
+        assert_eq!(answer, "{\"ok\":{\"bans\":[]}}\n");
+    }
+}
+
+/// What one adds is not lost because another adds something in the same moment.
+#[cfg(unix)]
+#[test]
+fn several_operators_change_the_whitelist_at_once() {
+    let server = Server::start(&[]);
+    let streams: Vec<_> = (0..8).map(|_| connect(&server)).collect();
+    thread::scope(|scope| {
+        for (operator, stream) in streams.iter().enumerate() {
+            scope.spawn(move || {
+                let (mut writer, mut answers) = (stream, BufReader::new(stream));
+                for number in 0..25 {
+                    let network = format!("10.{operator}.{number}.0/24");
+                    let request = json!({ "command": "whitelist", "add": network });
+                    writeln!(writer, "{request}").expect("written");
+                    let mut answer = String::new();
+                    answers.read_line(&mut answer).expect("an answer");
+                    assert!(answer.contains(&network), "{answer}");
+                }
+            });
+        }
+    });
+    let listed = server.ask(&["whitelist"])["whitelist"].clone();
+    assert_eq!(listed.as_array().expect("a list").len(), 8 * 25);
 }

@@ -1,6 +1,7 @@
 //! What hosting panels and container daemons are told about the program is what it does.
 
 use std::fs;
+use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Stdio;
 
@@ -29,9 +30,9 @@ fn variables(egg: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The panel replaces the port, waits for a line, and stops by what it takes for Ctrl-C.
+/// The panel replaces the port, waits for a line, sends what is typed in its console, and stops by what it takes for Ctrl-C.
 #[test]
-fn the_egg_starts_it_knows_when_it_is_ready_and_stops_it() {
+fn the_egg_starts_it_knows_when_it_is_ready_talks_to_it_and_stops_it() {
     let egg = egg();
     let directory = Directory::new();
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
@@ -44,16 +45,19 @@ fn the_egg_starts_it_knows_when_it_is_ready_and_stops_it() {
     let mut child = directory
         .bcnet(&args)
         .envs(variables(&egg))
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("bcnet serve runs");
     let log = lines(child.stderr.take().expect("piped"));
-    let told = lines(child.stdout.take().expect("piped")).recv_timeout(PATIENCE);
+    let output = lines(child.stdout.take().expect("piped"));
+    let told = output.recv_timeout(PATIENCE);
     let ready: Value = serde_json::from_str(egg["config"]["startup"].as_str().expect("text")).expect("JSON");
     let done = ready["done"].as_str().expect("a line");
     assert!(told.as_ref().is_ok_and(|line| line.starts_with(&format!("{done}{port} "))), "{told:?}");
+    writeln!(child.stdin.as_mut().expect("piped"), "players").expect("written");
+    assert_eq!(output.recv_timeout(PATIENCE).as_deref(), Ok("nobody is here"));
     assert_eq!(egg["config"]["stop"], "^C");
     signal(child.id(), "INT");
     while log.recv_timeout(PATIENCE).is_ok() {}

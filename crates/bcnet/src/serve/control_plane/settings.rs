@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{ControlPlane, State};
 use crate::config::table::Key;
-use crate::config::{self, Flags, Loaded, Settings, Value as _};
+use crate::config::{self, Flags, Loaded, Session, Settings, Value as _};
 use crate::serve::requests::Chosen;
 use crate::serve::start;
 
@@ -32,8 +32,8 @@ impl ControlPlane {
 
     /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
     fn try_reload(&self) -> anyhow::Result<Vec<String>> {
-        let config = self.state().loaded.file.clone().or_else(|| self.flags.config.clone());
-        let loaded = config::load(&Flags { config, ..self.flags.clone() }, std::env::vars_os())?;
+        let flags = self.flags_for(&self.state().loaded);
+        let loaded = config::load(&flags, std::env::vars_os())?;
         let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
         let restart = needs_restart(&self.started, &loaded.settings);
@@ -87,8 +87,15 @@ impl ControlPlane {
         Ok(json!({ "settings": rows }))
     }
 
-    /// Changes a setting. Nothing changes if the value is wrong, or if only a restart would help.
-    pub(super) fn set(&self, chosen: &Chosen<'_>, key: &str, value: &str) -> Result<Value, Refusal> {
+    /// Changes a setting, in the file too if it is to be kept. Nothing changes if the value is wrong, or if only a restart
+    /// would help.
+    pub(super) fn set(
+        &self,
+        chosen: &Chosen<'_>,
+        key: &str,
+        value: &str,
+        save: bool,
+    ) -> Result<Value, Refusal> {
         let (table, name) = key.rsplit_once('.').unwrap_or(("session", key));
         let paths: Vec<String> = match table {
             "session" => chosen.numbers()?.into_iter().map(|n| format!("session.{}.{name}", n + 1)).collect(),
@@ -100,11 +107,16 @@ impl ControlPlane {
             let problem = format!("`{key}` is fixed while the server runs; write it into the configuration");
             return Err(Refusal(problem + ", and start the server again"));
         }
-        let changes: Vec<_> = paths.into_iter().map(|path| (path, value.to_owned())).collect();
-        self.change(&changes)?;
+        let kept =
+            self.change(save, |_| paths.iter().map(|path| (path.clone(), value.to_owned())).collect())?;
         let shown = if is_secret(name) { SECRET } else { value };
-        let done = format!("{key} = {shown}, {when}; a reload or a restart brings back what the file says");
-        Ok(json!({ "done": done, "effect": when, "server": self.name()? }))
+        let rest = if save {
+            format!("kept in {}", kept.join("; "))
+        } else {
+            "a reload or a restart brings back what the file says".into()
+        };
+        let done = format!("{key} = {shown}, {when}; {rest}");
+        Ok(json!({ "done": done, "effect": when, "kept": kept, "server": self.name()? }))
     }
 
     /// Shows or changes who alone may join.
@@ -113,6 +125,7 @@ impl ControlPlane {
         chosen: &Chosen<'_>,
         add: Option<&str>,
         remove: Option<&str>,
+        save: bool,
     ) -> Result<Value, Refusal> {
         let sessions = chosen.numbers()?;
         let network = |target: &str| match Network::from_text(target) {
@@ -121,18 +134,18 @@ impl ControlPlane {
             Err(_) => Ok(Network::around(*chosen.find(target)?.player.address.ip(), 32)),
         };
         let (add, remove) = (add.map(network).transpose()?, remove.map(network).transpose()?);
-        if add.is_some() || remove.is_some() {
-            let state = self.state();
-            let mut changes = Vec::new();
-            for number in &sessions {
-                let Some(session) = state.loaded.settings.sessions.get(*number) else { continue };
+        let mut kept = Vec::new();
+        if add.is_some() || remove.is_some() || save {
+            let change = |number: &usize, session: &Session| {
                 let kept =
                     session.whitelist.iter().copied().filter(|one| ![add, remove].contains(&Some(*one)));
                 let list: Vec<_> = kept.chain(add).map(|network| network.to_string()).collect();
-                changes.push((format!("session.{}.whitelist", number + 1), list.join(",")));
-            }
-            drop(state);
-            self.change(&changes)?;
+                (format!("session.{}.whitelist", number + 1), list.join(","))
+            };
+            kept = self.change(save, |settings| {
+                let of = |number: &usize| Some(change(number, settings.sessions.get(*number)?));
+                sessions.iter().filter_map(of).collect()
+            })?;
         }
         let state = self.state();
         let named = sessions.iter().filter_map(|number| state.loaded.settings.sessions.get(*number));
@@ -140,16 +153,36 @@ impl ControlPlane {
             let row = |one: &Network| json!({ "session": session.name.0, "network": one.to_string() });
             session.whitelist.iter().map(row)
         });
-        Ok(json!({ "whitelist": rows.collect::<Vec<_>>() }))
+        Ok(json!({ "whitelist": rows.collect::<Vec<_>>(), "kept": kept }))
     }
 
-    fn change(&self, changes: &[(String, String)]) -> Result<(), Refusal> {
+    /// Changes keys, by their paths, to what `changes` makes of the settings in force, in the file too if they are to be kept.
+    /// Nobody changes them meanwhile. Returns where they are in the file.
+    fn change(
+        &self,
+        save: bool,
+        changes: impl FnOnce(&Settings) -> Vec<(String, String)>,
+    ) -> Result<Vec<String>, Refusal> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
-        let loaded = self.state().loaded.with(changes).map_err(|problems| refuse(problems.into()))?;
+        let loaded = self.state().loaded.clone();
+        let changes = changes(&loaded.settings);
+        let loaded = loaded.with(&changes).map_err(|problems| refuse(problems.into()))?;
         let configs = configs(&loaded).map_err(refuse)?;
+        let mut kept = Vec::new();
+        if save {
+            let environment = std::env::vars_os().collect();
+            let places = config::keep(&self.flags_for(&loaded), environment, &loaded, &changes);
+            kept = places.map_err(refuse)?.iter().map(ToString::to_string).collect();
+        }
         self.apply(&mut self.state(), loaded, &configs);
-        Ok(())
+        Ok(kept)
+    }
+
+    /// Returns the flags with which the same file is read as before.
+    fn flags_for(&self, loaded: &Loaded) -> Flags {
+        let config = loaded.file.clone().or_else(|| self.flags.config.clone());
+        Flags { config, ..self.flags.clone() }
     }
 }
 
