@@ -157,7 +157,8 @@ fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
     // Another server with the same port is told that it is not the one.
     let other = Place::new("unlisted", "[[session]]\nname = \"Other\"\n");
     let flags = ["--bind", "127.0.0.2", "--port", port];
-    let serve = [&["serve", "--config", &other.config()][..], &flags].concat();
+    let config = other.config();
+    let serve = [&["serve", "--config", &config][..], &flags].concat();
     let mut server = Server(command(&serve).stderr(Stdio::null()).spawn().expect("bcnet runs"));
     BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("a line");
     let masters = format!("server.masters={address}");

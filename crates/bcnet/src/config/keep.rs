@@ -250,7 +250,7 @@ name = \"Two\"
         assert_eq!(file.text(), FILE);
         // Somebody is in the middle of editing it.
         for (broken, part) in [
-            (FILE.replace("masters = []", "masters = ["), "line 8: server.masters: "),
+            (FILE.replace("masters = []", "masters ="), "line 8: server.masters: "),
             (
                 FILE.replace("masters", "mastes"),
                 "line 8: server.mastes: unknown key; did you mean `masters`?",
