@@ -150,8 +150,19 @@ pub struct Summary {
     pub duration: std::time::Duration,
     /// What ended it.
     pub reason: EndReason,
-    /// Who was there, by slot: name and score.
-    pub scores: Vec<(String, crate::Score)>,
+    /// Who took part: those who are there, by slot, then those who have left, 64 at most.
+    pub players: Vec<Participant>,
+}
+
+/// Who took part in a round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Participant {
+    /// What it called itself.
+    pub name: String,
+    /// How it did.
+    pub score: crate::Score,
+    /// How long it was in the game.
+    pub played: std::time::Duration,
 }
 
 /// What ends a round.
@@ -161,6 +172,8 @@ pub enum EndReason {
     Time,
     /// The host starts the next one.
     Restart,
+    /// Everyone has left.
+    Empty,
 }
 
 impl fmt::Display for EndReason {
@@ -168,6 +181,7 @@ impl fmt::Display for EndReason {
         f.write_str(match self {
             Self::Time => "time",
             Self::Restart => "restart",
+            Self::Empty => "empty",
         })
     }
 }

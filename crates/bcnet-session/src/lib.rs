@@ -53,7 +53,7 @@ mod window;
 
 pub use client::Client;
 pub use config::{Checksums, Config, Mission, SayAs, System};
-pub use event::{EndReason, Event, Summary};
+pub use event::{EndReason, Event, Participant, Summary};
 pub use limit::{Bucket, Rate};
 pub use manifest::{Difference, Manifest, ManifestError, Mismatch};
 pub use master::{Masters, heartbeat};

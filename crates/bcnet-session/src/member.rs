@@ -7,6 +7,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Seq};
 
 use crate::config::{Config, MAX_SLOTS};
+use crate::event::Participant;
 use crate::game::{ObjectId, ROUNDS, Species};
 use crate::limit::{Bucket, Rate};
 use crate::line::Line;
@@ -42,6 +43,9 @@ pub(crate) struct Member {
     pub(crate) name: Option<String>,
     pub(crate) ship: Ship,
     pub(crate) score: Score,
+    /// How long it was in the game in this round before it left and came back, and since when it is.
+    pub(crate) played: Duration,
+    pub(crate) entered: Option<Time>,
     pub(crate) team: Option<u8>,
     pub(crate) relay: Bucket,
     /// Of that, what may be lost.
@@ -89,6 +93,8 @@ impl Member {
             name: None,
             ship: Ship::default(),
             score: Score::default(),
+            played: Duration::ZERO,
+            entered: None,
             team: None,
             relay: Bucket::new(relay_rate, now),
             loose: Bucket::new(relay_rate, now),
@@ -125,6 +131,13 @@ impl Member {
             State::Loading { ready: true } | State::Refused { .. } | State::Dismissed { .. }
         );
         state || self.line.is_some() || !self.names.is_empty()
+    }
+
+    /// Returns how it has done in this round. `None` if it took no part and has no score.
+    pub(crate) fn participant(&self, now: Time) -> Option<Participant> {
+        let played = self.played + self.entered.map_or(Duration::ZERO, |entered| now.since(entered));
+        let has_played = self.entered.is_some() || !self.played.is_zero() || self.score != Score::default();
+        has_played.then(|| Participant { name: self.shown_name(), score: self.score, played })
     }
 
     pub(crate) fn shown_name(&self) -> String {

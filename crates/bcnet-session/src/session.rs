@@ -17,13 +17,12 @@ use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, Time, Transmit};
 
 use crate::config::{Config, Rules};
-use crate::event::Event;
+use crate::event::{Event, Participant};
 use crate::game::Message;
 use crate::limit::{Bucket, JoinLimiter, Rate};
 use crate::line::{Rank, Said, Source};
 use crate::master::Masters;
 use crate::member::{Member, Roster, State};
-use crate::message::Score;
 use crate::network::{Network, any_contains};
 use crate::query_limiter::QueryLimiter;
 use crate::stats::{Anomaly, Counters};
@@ -57,8 +56,8 @@ pub struct Session<E: Engine = Endpoint> {
     rules: Rules,
     /// When the game clock started.
     epoch: Time,
-    /// Scores of those who left, by name.
-    remembered: VecDeque<(String, Score)>,
+    /// S-51: who took part in the round and has left.
+    remembered: VecDeque<Participant>,
     query_limiter: QueryLimiter,
     join_limiter: JoinLimiter,
     masters: Masters,

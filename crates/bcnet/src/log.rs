@@ -5,6 +5,7 @@
 
 mod feed;
 mod limit;
+mod nested;
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,6 +26,7 @@ use crate::bans::Moment;
 use crate::file::directory;
 pub(crate) use feed::Feed;
 pub(crate) use limit::LineLimit;
+use nested::Nested;
 
 /// What the log shows, and where.
 #[derive(Debug)]
@@ -81,8 +83,12 @@ where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = fmt::layer().with_writer(writer).with_target(false).with_ansi(false);
-    if json { Box::new(layer.json().flatten_event(true)) } else { Box::new(layer) }
+    let layer = fmt::layer().with_target(false).with_ansi(false);
+    if json {
+        Box::new(layer.json().flatten_event(true).with_writer(Nested(writer)))
+    } else {
+        Box::new(layer.with_writer(writer))
+    }
 }
 
 /// A file for each day, of which the last few are kept.

@@ -163,16 +163,17 @@ impl<E: Engine> Session<E> {
             return;
         }
         let name = text::name(utf16le);
-        let remembered = self.remembered.iter().position(|(known, _)| *known == name);
+        let remembered = self.remembered.iter().position(|known| known.name == name);
         let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::as_deref_mut) else {
             return;
         };
         let first = member.name.replace(name.clone()).is_none();
         // S-51: whoever has a score of its own leaves that of the name to its owner.
         if member.score == Score::default()
-            && let Some((_, score)) = remembered.and_then(|at| self.remembered.remove(at))
+            && let Some(known) = remembered.and_then(|at| self.remembered.remove(at))
         {
-            member.score = score;
+            member.score = known.score;
+            member.played += known.played;
         }
         if let (true, Some(slot)) = (first, member.slot) {
             let address = member.address;
@@ -344,7 +345,9 @@ impl<E: Engine> Session<E> {
             self.send(peer, &message::player_joined(other.0), now);
         }
         self.in_game.push(peer);
-        self.set_state(peer, State::InGame);
+        if let Some(member) = self.member_mut(peer) {
+            (member.state, member.entered) = (State::InGame, Some(now));
+        }
         let name = self.member(peer).map(Member::shown_name).unwrap_or_default();
         self.tell(Event::InGame { peer, name });
         let welcome = self.config.welcome.clone();

@@ -36,7 +36,7 @@ impl<E: Engine> Session<E> {
             self.tell_left(&member, now);
         }
         self.forget_name(peer);
-        self.remember(&member);
+        self.remember(&member, now);
         if reason == Leave::Booted(BootReason::KICKED) {
             self.keep_out(&member, now);
         }
@@ -74,16 +74,19 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-51: whoever comes back under the same name goes on with its score.
-    fn remember(&mut self, member: &Member) {
-        let Some(name) = member.name.as_ref().filter(|_| member.score != Score::default()) else { return };
+    fn remember(&mut self, member: &Member, now: Time) {
+        let named = member.participant(now).filter(|participant| !participant.name.is_empty());
+        let Some(participant) = named else { return };
         if self.remembered.len() >= MAX_REMEMBERED {
-            self.remembered.pop_front();
+            // Whoever comes and goes pushes no score out.
+            let no_score = self.remembered.iter().position(|known| known.score == Score::default());
+            self.remembered.remove(no_score.unwrap_or(0));
         }
-        self.remembered.push_back((name.clone(), member.score));
+        self.remembered.push_back(participant);
     }
 }
 
-/// Scores that are kept for those who left.
+/// Those who left whose scores are kept.
 const MAX_REMEMBERED: usize = 64;
 /// Players thrown out lately that are remembered, and for how long.
 const MAX_KICKED: usize = 64;

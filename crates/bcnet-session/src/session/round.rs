@@ -86,10 +86,14 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Nobody is left: time stands still, and a round that is over keeps nobody out any longer.
+    /// S-60: nobody is left. The round is over, and one that was so already keeps nobody out any longer.
     pub(super) fn stand_still(&mut self, now: Time) {
         if self.round.is_over() {
             self.next_round(now);
+        } else if self.round.started.is_some() {
+            self.summarise(EndReason::Empty, now);
+            self.round.number = self.round.number.wrapping_add(1);
+            self.remembered.clear();
         }
         (self.round.started, self.round.limit) = (None, None);
     }
@@ -132,6 +136,8 @@ impl<E: Engine> Session<E> {
         self.remembered.clear();
         for member in self.members.iter_mut().flatten() {
             member.score = Score::default();
+            member.played = Duration::ZERO;
+            member.entered = member.entered.map(|_| now);
         }
         self.forget_lines();
         self.send_all(Source::HOST, None, &message::RESTART, now);
@@ -157,10 +163,11 @@ impl<E: Engine> Session<E> {
         let mut present: Vec<_> =
             self.members.iter().flatten().filter(|member| member.slot.is_some()).collect();
         present.sort_by_key(|member| member.slot);
-        let scores = present.iter().map(|member| (member.shown_name(), member.score)).collect();
+        let mut players: Vec<_> = present.iter().filter_map(|member| member.participant(now)).collect();
+        players.extend(self.remembered.iter().cloned());
         let (round, system) = (self.round.number, self.round.system);
         let duration = self.round.started.map_or(Duration::ZERO, |started| now.since(started));
-        self.tell(Event::RoundEnded { summary: Summary { round, system, duration, reason, scores } });
+        self.tell(Event::RoundEnded { summary: Summary { round, system, duration, reason, players } });
     }
 
     /// S-30: what is played, where, and until when.

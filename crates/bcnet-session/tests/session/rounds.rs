@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bcnet_session::{Config, EndReason, Event, Mission, System};
+use bcnet_session::{Config, EndReason, Event, Mission, Participant, Summary, System};
 
 use crate::play::{playing, ship};
 use crate::vectors::hex;
@@ -33,7 +33,7 @@ fn a_round_ends_when_its_time_is_up() {
     assert!(world.session.status(world.now).ended);
     let Some(Event::RoundEnded { summary }) = world.events.last() else { panic!("{:?}", world.events) };
     assert_eq!((summary.round, summary.reason, summary.duration.as_secs()), (1, EndReason::Time, 120));
-    let names: Vec<&str> = summary.scores.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = summary.players.iter().map(|player| player.name.as_str()).collect();
     assert_eq!(names, ["Player 0", "Late"]);
     world.run(300 * SECOND);
     assert_eq!(world.take(0), [] as [Vec<u8>; 0]);
@@ -49,9 +49,10 @@ fn a_restart_before_a_round_has_begun_ends_none() {
     world.join("Kirk");
     world.leave(0);
     world.run(SECOND);
+    let before = world.event_names().len();
     world.session.restart(world.now);
     world.run(SECOND);
-    assert!(!world.event_names().contains(&"round_ended"), "{:?}", world.events);
+    assert_eq!(world.event_names().len(), before, "{:?}", world.events);
 }
 
 /// S-51, S-61: ships and scores are gone, players stay.
@@ -75,7 +76,7 @@ fn a_restart_begins_anew() {
     assert!(world.take(late).iter().all(|payload| payload[0] != 3));
     assert_eq!(world.session.status(world.now).round, 2);
     let ended = world.events.iter().any(|event| {
-        matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Restart && summary.scores[0].1.deaths == 1)
+        matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Restart && summary.players[0].score.deaths == 1)
     });
     assert!(ended);
 }
@@ -179,10 +180,95 @@ fn time_counts_from_the_first_player() {
     world.run(SECOND);
     world.leave(0);
     world.run(300 * SECOND);
-    assert!(!world.event_names().contains(&"round_ended"));
+    let ended = |event: &Event| matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Time);
+    assert!(!world.events.iter().any(ended), "{:?}", world.events);
     world.join("Spock");
     let left = world.session.status(world.now).time_left.expect("a limit");
     assert!(left > 58 * SECOND, "{left:?}");
+}
+
+fn last_summary(world: &World) -> &Summary {
+    let summaries = world.events.iter().filter_map(|event| match event {
+        Event::RoundEnded { summary } => Some(summary),
+        _ => None,
+    });
+    summaries.last().expect("a round has ended")
+}
+
+/// Name, deaths and whole seconds in the game.
+fn told(summary: &Summary) -> Vec<(&str, i32, u64)> {
+    let told = |player: &Participant| (player.score.deaths, player.played.as_secs());
+    let told = summary.players.iter().map(|player| (player.name.as_str(), told(player)));
+    told.map(|(name, (deaths, seconds))| (name, deaths, seconds)).collect()
+}
+
+/// S-51, S-60: a round that everyone leaves is over, and all who took part are told.
+#[test]
+fn a_round_ends_when_everyone_has_left() {
+    let mut world = playing(Config::default(), 0);
+    let (kirk, spock) = (world.join("Kirk"), world.join("Spock"));
+    world.run(10 * SECOND);
+    world.send(kirk, &ship(0, 2, 0x3FFF_FFFF));
+    world.send(kirk, &[0x13]);
+    world.run(SECOND);
+    world.leave(kirk);
+    world.run(20 * SECOND);
+    let kirk = world.join("Kirk");
+    world.run(5 * SECOND);
+    world.leave(spock);
+    world.run(5 * SECOND);
+    assert!(!world.event_names().contains(&"round_ended"));
+    world.leave(kirk);
+    world.run(SECOND);
+    let summary = last_summary(&world);
+    assert_eq!((summary.round, summary.reason), (1, EndReason::Empty));
+    assert_eq!(told(summary), [("Spock", 0, 36), ("Kirk", 1, 21)], "{summary:?}");
+    // Nothing of it is told again.
+    let sulu = world.join("Sulu");
+    world.run(SECOND);
+    let kirk = world.join("Kirk");
+    world.run(SECOND);
+    world.session.restart(world.now);
+    world.run(SECOND);
+    let summary = last_summary(&world);
+    assert_eq!((summary.round, summary.reason), (2, EndReason::Restart));
+    assert_eq!(told(summary).iter().map(|(name, deaths, _)| (*name, *deaths)).collect::<Vec<_>>(), [("Sulu", 0), ("Kirk", 0)]);
+    for client in [sulu, kirk] {
+        world.leave(client);
+    }
+}
+
+/// S-60: so is one whose server ends.
+#[test]
+fn a_round_ends_with_its_server() {
+    let mut world = playing(Config::default(), 2);
+    world.run(5 * SECOND);
+    world.session.shutdown(world.now);
+    world.run(SECOND);
+    let summary = last_summary(&world);
+    assert_eq!((summary.reason, summary.players.len()), (EndReason::Empty, 2), "{summary:?}");
+}
+
+/// S-51: whoever comes and goes under ever new names pushes no score out.
+#[test]
+fn a_score_outlives_many_who_have_none() {
+    let mut world = playing(Config::default(), 1);
+    let kirk = world.join("Kirk");
+    world.send(kirk, &ship(1, 3, 0x4003_FFFF));
+    world.send(kirk, &[0x13]);
+    world.run(SECOND);
+    world.leave(kirk);
+    for number in 0..70 {
+        let guest = world.join(&format!("Guest {number}"));
+        world.run(SECOND);
+        world.leave(guest);
+        world.run(SECOND);
+    }
+    world.session.restart(world.now);
+    world.run(SECOND);
+    let summary = last_summary(&world);
+    assert_eq!(summary.players.len(), 1 + 64);
+    assert!(summary.players.iter().any(|player| player.name == "Kirk" && player.score.deaths == 1));
 }
 
 /// S-60: when everyone has gone after the end, the next player finds a new round.

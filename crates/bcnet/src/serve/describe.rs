@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bcnet_observe::Queues;
 use bcnet_session::game::Species;
-use bcnet_session::{Masters, Player, PlayerState};
+use bcnet_session::{Masters, Participant, Player, PlayerState, Score};
 use bcnet_transport::{Snapshot, Time};
 use serde_json::{Value, json};
 
@@ -29,6 +29,18 @@ pub(super) fn queues_of(Waiting { session, port, .. }: &Waiting, snapshot: &Snap
         "timeout_ms": millis(snapshot.timeout),
         "silent_s": snapshot.silent_for.as_secs(),
         "dump": Queues::from(snapshot).to_string(),
+    })
+}
+
+/// Who took part in a round.
+pub(super) fn describe_participant(Participant { name, score, played }: &Participant) -> Value {
+    let Score { points, kills, deaths } = score;
+    json!({
+        "name": name,
+        "points": points,
+        "kills": kills,
+        "deaths": deaths,
+        "seconds": played.as_secs(),
     })
 }
 

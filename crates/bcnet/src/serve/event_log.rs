@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bcnet_session::{Event, Mismatch, Summary};
 use bcnet_transport::{Leave, Time};
+use serde_json::Value;
 
+use super::describe::describe_participant;
 use crate::log::LineLimit;
 
 /// The log of one session.
@@ -121,11 +123,11 @@ impl EventLog {
                 tracing::info!(event = name, port, round, %system);
             }
             Event::RoundEnded { summary } => {
-                let Summary { round, system, duration, reason, scores } = summary;
-                let scores: Vec<_> =
-                    scores.iter().map(|(player, score)| format!("{player}: {score}")).collect();
-                let (seconds, scores, reason) = (duration.as_secs(), scores.join("; "), reason.to_string());
-                tracing::info!(event = name, port, round, %system, seconds, reason, scores);
+                let Summary { round, system, duration, reason, players } = summary;
+                let (seconds, reason) = (duration.as_secs(), reason.to_string());
+                let players = Value::from_iter(players.iter().map(describe_participant));
+                // Lines of JSON have it as a list.
+                tracing::info!(event = name, port, round, %system, seconds, reason, %players);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
             Event::MasterLost { master } => {

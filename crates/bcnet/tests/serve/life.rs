@@ -269,7 +269,11 @@ fn a_restart_begins_the_next_round_for_everyone() {
     assert_eq!((&status["round"], &status["system"]), (&2.into(), &"Albirea".into()));
     assert!(status["time_left_s"].as_u64().is_some_and(|left| (200..=300).contains(&left)), "{status}");
     let summary = server.logged(&["event=\"round_ended\"", "round=1", "system=Multi1", "reason=\"restart"]);
-    assert!(summary.contains("scores=\"Alice: 0 points, 0 kills, 0 deaths\""), "{summary}");
+    let alice = r#"players=[{"name":"Alice","points":0,"kills":0,"deaths":0,"seconds":"#;
+    assert!(summary.contains(alice), "{summary}");
+    let events = server.ask(&["events"]);
+    let ended = events["events"].as_array().and_then(|events| events.iter().find(|it| it["event"] == "round_ended"));
+    assert_eq!(ended.expect("told")["players"][0]["name"], "Alice", "{events}");
     server.logged(&["event=\"round_started\"", "round=2", "system=Albirea"]);
     assert_eq!(server.ask(&["restart"])["done"], "1 session begins the next round");
 }
