@@ -84,7 +84,10 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
     game.client.leave(game.now);
     game.run(60);
     assert!(
-        matches!(game.told.last(), Some(Event::Left { reason: Leave::Disconnected, .. })),
+        matches!(
+            game.told[..],
+            [.., Event::Left { reason: Leave::Disconnected, .. }, Event::RoundEnded { .. }]
+        ),
         "{:?}",
         game.told
     );

@@ -180,7 +180,8 @@ fn time_counts_from_the_first_player() {
     world.run(SECOND);
     world.leave(0);
     world.run(300 * SECOND);
-    let ended = |event: &Event| matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Time);
+    let ended =
+        |event: &Event| matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Time);
     assert!(!world.events.iter().any(ended), "{:?}", world.events);
     world.join("Spock");
     let left = world.session.status(world.now).time_left.expect("a limit");
@@ -232,7 +233,10 @@ fn a_round_ends_when_everyone_has_left() {
     world.run(SECOND);
     let summary = last_summary(&world);
     assert_eq!((summary.round, summary.reason), (2, EndReason::Restart));
-    assert_eq!(told(summary).iter().map(|(name, deaths, _)| (*name, *deaths)).collect::<Vec<_>>(), [("Sulu", 0), ("Kirk", 0)]);
+    assert_eq!(
+        told(summary).iter().map(|(name, deaths, _)| (*name, *deaths)).collect::<Vec<_>>(),
+        [("Sulu", 0), ("Kirk", 0)]
+    );
     for client in [sulu, kirk] {
         world.leave(client);
     }

@@ -272,7 +272,8 @@ fn a_restart_begins_the_next_round_for_everyone() {
     let alice = r#"players=[{"name":"Alice","points":0,"kills":0,"deaths":0,"seconds":"#;
     assert!(summary.contains(alice), "{summary}");
     let events = server.ask(&["events"]);
-    let ended = events["events"].as_array().and_then(|events| events.iter().find(|it| it["event"] == "round_ended"));
+    let ended =
+        events["events"].as_array().and_then(|events| events.iter().find(|it| it["event"] == "round_ended"));
     assert_eq!(ended.expect("told")["players"][0]["name"], "Alice", "{events}");
     server.logged(&["event=\"round_started\"", "round=2", "system=Albirea"]);
     assert_eq!(server.ask(&["restart"])["done"], "1 session begins the next round");
