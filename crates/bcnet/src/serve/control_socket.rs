@@ -67,12 +67,7 @@ fn accept(listener: &Listener, plane: &Arc<ControlPlane>) {
             continue;
         };
         let (plane, followers) = (Arc::clone(plane), Arc::clone(&followers));
-        let talk = move || {
-            let Ok(Some((next, _room))) = talk(&stream, &plane, &followers) else { return };
-            // Whoever listens for hours takes no room from those who ask.
-            drop(permit);
-            drop(follow(&stream, &plane, next));
-        };
+        let talk = move || drop(talk(&stream, &plane, permit, &followers));
         if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
             tracing::warn!(event = "control_failed", "no thread for a control connection");
         }
@@ -87,6 +82,14 @@ impl Permit {
         let permit = Self(Arc::clone(clients));
         (clients.fetch_add(1, Ordering::Relaxed) < most).then_some(permit)
     }
+
+    /// Takes room among others instead, if there is some.
+    fn move_to(&mut self, others: &Arc<AtomicUsize>, most: usize) -> bool {
+        Self::take(others, most).is_some_and(|permit| {
+            *self = permit;
+            true
+        })
+    }
 }
 
 impl Drop for Permit {
@@ -95,13 +98,13 @@ impl Drop for Permit {
     }
 }
 
-/// Answers requests until the client has no more, says something too long, or does not read its answers. If it wants to hear
-/// what happens, returns from which line on, and its room among those who do.
+/// Answers requests until the client has no more, says something too long, or does not read its answers.
 fn talk(
     stream: &Stream,
     plane: &ControlPlane,
+    mut permit: Permit,
     followers: &Arc<AtomicUsize>,
-) -> io::Result<Option<(u64, Permit)>> {
+) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(IDLE))?;
     let mut input = BufReader::new(stream);
@@ -110,16 +113,19 @@ fn talk(
         line.clear();
         (&mut input).take(MAX_REQUEST).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         if line.len() as u64 == MAX_REQUEST {
             answer(stream, &refuse(format!("a request has less than {MAX_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
         let (reply, after) = match Envelope::parse(&line) {
-            Ok(envelope) => match After::of(&envelope, followers) {
-                Some(after) => (plane.dispatch(envelope).into(), after),
-                None => (refuse(format!("{MAX_FOLLOWERS} clients follow events already")), After::Nothing),
+            Ok(envelope) => match After::of(&envelope) {
+                // Whoever listens for hours takes no room from those who ask.
+                After::Follow if !permit.move_to(followers, MAX_FOLLOWERS) => {
+                    (refuse(format!("{MAX_FOLLOWERS} clients follow events already")), After::Nothing)
+                }
+                after => (plane.dispatch(envelope).into(), after),
             },
             Err(error) => (refuse(format!("not a request: {error}")), After::Nothing),
         };
@@ -127,9 +133,9 @@ fn talk(
         match (after, reply) {
             // Only now, for the end of the process does not wait for answers.
             (After::Stop, Answer::Ok(_)) => plane.stop(),
-            (After::Follow(room), Answer::Ok(events)) => {
+            (After::Follow, Answer::Ok(events)) => {
                 answered?;
-                return Ok(Some((events["next"].as_u64().unwrap_or(0), room)));
+                return follow(stream, plane, events["next"].as_u64().unwrap_or(0));
             }
             _ => {}
         }
@@ -143,16 +149,15 @@ enum After {
     /// The end of the server.
     Stop,
     /// Whatever happens, until the client goes.
-    Follow(Permit),
+    Follow,
 }
 
 impl After {
-    /// `None` if there is no room for one more who follows events.
-    fn of(Envelope { session, request, .. }: &Envelope, followers: &Arc<AtomicUsize>) -> Option<Self> {
+    fn of(Envelope { session, request, .. }: &Envelope) -> Self {
         match request {
-            Request::Stop if session.is_none() => Some(Self::Stop),
-            Request::Events { follow: true, .. } => Permit::take(followers, MAX_FOLLOWERS).map(Self::Follow),
-            _ => Some(Self::Nothing),
+            Request::Stop if session.is_none() => Self::Stop,
+            Request::Events { follow: true, .. } => Self::Follow,
+            _ => Self::Nothing,
         }
     }
 }
