@@ -240,13 +240,15 @@ fn cell(row: &Value, key: &str) -> String {
 }
 
 /// Returns a text without what could take over a terminal, for another program may have answered.
-fn shown(text: &str) -> String {
+#[must_use]
+pub fn shown(text: &str) -> String {
     let is_fine = |letter: char| letter == '\n' || is_shown(letter);
     text.chars().map(|letter| if is_fine(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// Seconds as people say them: 59s, 5m, 3h12m, 4d7h.
-fn span(seconds: u64) -> String {
+#[must_use]
+pub fn span(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),

@@ -41,6 +41,7 @@ mod serve;
 mod service;
 mod signals;
 mod swarm;
+mod top;
 mod usage;
 #[cfg(windows)]
 mod win32;
@@ -98,6 +99,8 @@ enum Command {
     Service(service::Args),
     /// Send simulated players to a server, and check what they hear of each other
     Swarm(swarm::Args),
+    /// Watch a running server in the terminal: players, queues, plots, log
+    Top(top::Args),
 }
 
 /// What a command has to say when it could do its work.
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         #[cfg(windows)]
         Command::Service(args) => service::run(&args),
         Command::Swarm(args) => swarm::run(&args),
+        Command::Top(args) => top::run(&args),
     };
     match verdict {
         Ok(Verdict::Clean) => ExitCode::SUCCESS,

@@ -22,38 +22,57 @@ Examples:
   bcnet ctl --session 22102 say 'restart in five minutes'
   bcnet ctl status --json | jq .sessions")]
 pub(crate) struct Args {
-    /// The server's control socket; else as the configuration says
-    #[arg(long, value_name = "PATH", global = true)]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 
     /// Only this session, by name or port; not for what concerns the whole server
     #[arg(long, value_name = "SESSION", global = true)]
     session: Option<String>,
 
-    /// Who decides, for the history; else who runs this command
-    #[arg(long, value_name = "NAME", global = true)]
-    by: Option<String>,
-
     /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
-
-    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
-    #[arg(long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
 
     #[command(subcommand)]
     request: Request,
 }
 
+/// Which server is meant, and who talks to it.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The server's control socket; else as the configuration says
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+
+    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+
+    /// Who decides, for the history; else who runs this command
+    #[arg(long, value_name = "NAME", global = true)]
+    by: Option<String>,
+}
+
+impl Place {
+    /// Returns where the server may listen.
+    pub(crate) fn places(&self) -> anyhow::Result<Vec<PathBuf>> {
+        match &self.socket {
+            Some(path) => Ok(vec![path.clone()]),
+            None => configured(self.config.clone()),
+        }
+    }
+
+    /// Returns who decides.
+    pub(crate) fn by(&self) -> Option<String> {
+        self.by.clone().or_else(user)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let places = match &args.socket {
-        Some(path) => vec![path.clone()],
-        None => configured(args.config.clone())?,
-    };
+    let places = args.place.places()?;
     let (path, stream) = connect(&places)?;
-    let by = args.by.clone().or_else(user);
-    let envelope = Envelope { session: args.session.clone(), by, request: args.request.clone() };
+    let (session, by) = (args.session.clone(), args.place.by());
+    let envelope = Envelope { session, by, request: args.request.clone() };
     let mut answers = BufReader::new(&stream);
     match ask(path, &stream, &mut answers, &envelope)? {
         Answer::Error(reason) => {
@@ -134,7 +153,7 @@ fn configured(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Connects to the server at the first place where there is one that this user may talk to.
-fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, Stream)> {
+pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, Stream)> {
     let (mut forbidden, mut missing) = (None, None);
     for path in places.iter().filter(|path| control::is_trusted(path)) {
         match Stream::connect(path) {
@@ -153,7 +172,7 @@ fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, Stream)> {
 }
 
 /// Sends one request and waits for its answer.
-fn ask(
+pub(crate) fn ask(
     path: &Path,
     mut stream: &Stream,
     answers: &mut impl BufRead,

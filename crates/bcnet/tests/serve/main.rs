@@ -21,4 +21,6 @@ mod samples;
 mod scripted_host;
 mod server;
 mod sockets;
+#[cfg(unix)]
+mod top;
 mod whole;

@@ -1,0 +1,79 @@
+//! A line of the log, for people.
+
+use bcnet_control::shown;
+use serde_json::{Map, Value};
+
+/// What happened, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LogLine {
+    /// The time of the day, of UTC.
+    pub(super) time: String,
+    pub(super) text: String,
+    /// Something is wrong.
+    pub(super) is_bad: bool,
+}
+
+impl LogLine {
+    pub(super) fn read(event: &Value) -> Self {
+        let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
+        let time = text("timestamp").split('T').nth(1).and_then(|time| time.get(..8)).unwrap_or("        ");
+        let told = match (text("event"), text("player"), text("text")) {
+            ("chat", player, said) => format!("chat {player}: {said}"),
+            ("say", _, said) => match text("to") {
+                "" => format!("say {said}"),
+                to => format!("say to {to}: {said}"),
+            },
+            (event_name, ..) => {
+                let rest = event.as_object().map(rest).unwrap_or_default();
+                format!("{event_name}{rest}")
+            }
+        };
+        let is_bad = matches!(text("level"), "WARN" | "ERROR");
+        // No terminal is that wide.
+        let told: String = shown(&told).replace('\n', " ").chars().take(MAX_LINE).collect();
+        Self { time: shown(time), text: told, is_bad }
+    }
+}
+
+/// Returns everything else that a line has.
+fn rest(event: &Map<String, Value>) -> String {
+    let others = event.iter().filter(|(key, _)| !["timestamp", "level", "event"].contains(&key.as_str()));
+    let shown = others.filter(|(_, value)| !value.is_null() && value.as_str() != Some(""));
+    shown
+        .map(|(key, value)| match (key.as_str(), value.as_str()) {
+            ("player" | "message", Some(text)) => format!(" {text}"),
+            (_, Some(text)) => format!(" {key}={text}"),
+            (_, None) => format!(" {key}={value}"),
+        })
+        .collect()
+}
+
+const MAX_LINE: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_read_well_and_take_over_no_terminal() {
+        let joined = json!({
+            "timestamp": "2026-11-17T16:37:15.123456Z", "level": "INFO", "event": "joined", "port": 22101, "peer": 2,
+            "player": "Zo\u{202e}ë", "reason": "",
+        });
+        let line = LogLine::read(&joined);
+        assert_eq!((line.time.as_str(), line.is_bad), ("16:37:15", false));
+        assert_eq!(line.text, "joined port=22101 peer=2 Zo\u{fffd}ë");
+        let chat = json!({ "event": "chat", "player": "Bob", "text": "a\u{1b}[2J\nb", "level": "WARN" });
+        let line = LogLine::read(&chat);
+        assert_eq!((line.text.as_str(), line.is_bad), ("chat Bob: a\u{fffd}[2J b", true));
+        assert_eq!(
+            LogLine::read(&json!({ "event": "say", "to": "Bob", "text": "hi" })).text,
+            "say to Bob: hi"
+        );
+        for odd in [json!(3), json!({}), json!({ "timestamp": "T\u{fc}" }), json!({ "event": ["x"] })] {
+            LogLine::read(&odd);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The last hour, drawn with the dots of braille letters.
+
+use std::collections::VecDeque;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::widgets::Widget;
+
+use super::picture::Sample;
+
+/// What can be drawn.
+pub(super) struct Plot {
+    title: &'static str,
+    /// One or two values of a sample.
+    values: fn(&Sample) -> [Option<f64>; 2],
+    show: fn(f64) -> String,
+}
+
+pub(super) const PLOTS: [Plot; 8] = [
+    Plot { title: "players", values: |one| [Some(one.players), None], show: short },
+    Plot {
+        title: "datagrams/s",
+        values: |one| [Some(one.datagrams_in_per_second), Some(one.datagrams_out_per_second)],
+        show: short,
+    },
+    Plot {
+        title: "RTT/ms",
+        values: |one| [one.round_trip_p50_ms, one.round_trip_p99_ms],
+        show: |value| millis(Some(value)),
+    },
+    Plot {
+        title: "relay/ms",
+        values: |one| [one.relay_p50_ms, one.relay_p99_ms],
+        show: |value| millis(Some(value)),
+    },
+    Plot { title: "ACK bytes/s", values: |one| [Some(one.ack_bytes_per_second), None], show: short },
+    Plot { title: "sent again/s", values: |one| [Some(one.retransmissions_per_second), None], show: short },
+    Plot {
+        title: "% of a core",
+        values: |one| [one.core_share.map(|share| 100.0 * share), None],
+        show: |value| format!("{value:.1}"),
+    },
+    Plot {
+        title: "memory/MB",
+        values: |one| [one.memory_bytes.map(|bytes| bytes / 1e6), None],
+        show: |value| format!("{value:.1}"),
+    },
+];
+
+impl Plot {
+    /// Returns what it is about, with the latest values.
+    pub(super) fn head(&self, samples: &VecDeque<Sample>) -> String {
+        let latest = samples.back().map(self.values).unwrap_or_default();
+        let shown: Vec<String> = latest.into_iter().flatten().map(self.show).collect();
+        format!("{} {}", self.title, shown.join(" "))
+    }
+
+    /// Returns its lines for an area that is so many dots wide, of so many seconds up to the last sample.
+    fn lines(&self, samples: &VecDeque<Sample>, span: Span, dots: usize) -> [Vec<Option<f64>>; 2] {
+        let mut lines = [vec![None; dots], vec![None; dots]];
+        let (Some(last), true) = (samples.back(), dots > 0) else { return lines };
+        for dot in 0..dots {
+            // The part of the time that the dot stands for, counted back from the end.
+            let back = |edge: usize| (dots - edge) as f64 * span.seconds as f64 / dots as f64;
+            let (from, to) = (back(dot), back(dot + 1));
+            let age = |sample: &Sample| last.time.saturating_sub(sample.time) as f64;
+            let before = |edge: f64| samples.partition_point(|sample| age(sample) >= edge);
+            let until = before(to).max(if dot + 1 == dots { samples.len() } else { 0 });
+            let within = samples.range(before(from).min(until)..until).map(self.values);
+            // Where samples are farther apart than dots, each stands until the next.
+            let held = samples
+                .get(until.wrapping_sub(1))
+                .filter(|sample| age(sample) < to + 2.0 * span.interval as f64);
+            let largest = within.reduce(|a, b| [larger(a[0], b[0]), larger(a[1], b[1])]);
+            let values = largest.or_else(|| held.map(self.values)).unwrap_or_default();
+            for (line, value) in lines.iter_mut().zip(values) {
+                line[dot] = value;
+            }
+        }
+        lines
+    }
+}
+
+/// How much time is drawn, and how far samples are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) seconds: u64,
+    pub(super) interval: u64,
+}
+
+impl Span {
+    /// Returns the shortest of some in which all samples are.
+    pub(super) fn of(samples: &VecDeque<Sample>, interval: u64) -> Self {
+        let age = |(first, last): (&Sample, &Sample)| last.time.saturating_sub(first.time);
+        let age = samples.front().zip(samples.back()).map_or(0, age);
+        let seconds = SPANS.into_iter().find(|span| age < *span).unwrap_or(SPANS[2]);
+        Self { seconds, interval }
+    }
+}
+
+const SPANS: [u64; 3] = [300, 900, 3600];
+
+/// A plot with something to draw.
+pub(super) struct Drawn<'a> {
+    pub(super) plot: &'a Plot,
+    pub(super) samples: &'a VecDeque<Sample>,
+    pub(super) span: Span,
+    /// Of the first line and of the second.
+    pub(super) styles: [Style; 2],
+}
+
+impl Widget for Drawn<'_> {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        let (columns, rows) = (usize::from(area.width), usize::from(area.height));
+        if columns == 0 || rows == 0 {
+            return;
+        }
+        let lines = self.plot.lines(self.samples, self.span, 2 * columns);
+        let all = lines.iter().flatten().flatten();
+        let most = all.copied().fold(0.0, f64::max);
+        let highest = 4 * rows - 1;
+        // The second is larger: where both are in one place, the first is seen.
+        for (line, style) in lines.iter().zip(self.styles).rev() {
+            let mut before = None;
+            for (dot, value) in line.iter().enumerate() {
+                let Some(value) = value else {
+                    before = None;
+                    continue;
+                };
+                let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+                let height = (share * highest as f64).round() as usize;
+                let other = before.replace(height).unwrap_or(height);
+                for height in height.min(other)..=height.max(other) {
+                    set(buffer, area, dot, highest - height, style);
+                }
+            }
+        }
+    }
+}
+
+/// Sets a dot, counted from the upper left.
+fn set(buffer: &mut Buffer, area: Rect, x: usize, y: usize, style: Style) {
+    let place = |at: usize, start: u16| start.saturating_add(u16::try_from(at).unwrap_or(u16::MAX));
+    let Some(cell) = buffer.cell_mut((place(x / 2, area.x), place(y / 4, area.y))) else { return };
+    let set = cell.symbol().chars().next().filter(|letter| (BLANK..=FULL).contains(letter));
+    let dots = set.map_or(0, |letter| letter as u32 - BLANK as u32) | DOTS[y % 4][x % 2];
+    cell.set_char(char::from_u32(BLANK as u32 + dots).unwrap_or(FULL)).set_style(style);
+}
+
+const BLANK: char = '\u{2800}';
+const FULL: char = '\u{28ff}';
+/// The bits of a braille letter, by row and column.
+const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+/// Returns a number in four or five letters.
+pub(super) fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e6 => format!("{:.1}M", value / 1e6),
+        size if size >= 1e4 => format!("{:.0}k", value / 1e3),
+        size if size >= 1e3 => format!("{:.1}k", value / 1e3),
+        size if size >= 10.0 || value.fract() == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// Returns milliseconds with as many digits as tell something.
+pub(super) fn millis(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value < 1.0 => format!("{value:.2}"),
+        Some(value) if value < 10.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.0}"),
+    }
+}

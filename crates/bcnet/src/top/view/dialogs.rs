@@ -1,0 +1,86 @@
+//! What stands in front of everything else: questions and help.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Clear, Paragraph};
+
+use crate::top::keys::{Dialog, Purpose};
+use crate::top::state::State;
+
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    match &state.dialog {
+        None => {}
+        Some(Dialog::Help) => {
+            let lines = HELP.iter().map(|(keys, what)| format!(" {keys:<15}{what}")).collect();
+            show(frame, area, " keys ", lines, " any key goes back ");
+        }
+        Some(Dialog::Text { purpose, text }) => ask(frame, area, state, purpose, text),
+        Some(Dialog::Confirm { target, reason }) => {
+            let why = if reason.trim().is_empty() { "without a reason" } else { reason };
+            let lines = vec![String::new(), format!(" {}: {why}", target.name), String::new()];
+            show(frame, area, " throw out? ", lines, " y throws out, n does not ");
+        }
+    }
+}
+
+/// Draws a line to type in.
+fn ask(frame: &mut Frame<'_>, area: Rect, state: &State, purpose: &Purpose, text: &str) {
+    let title = match purpose {
+        Purpose::Say { port } => {
+            let session = state.session().map_or_else(String::new, |session| session.name.0.clone());
+            format!(" say to all in {session} (port {port}) ")
+        }
+        Purpose::Word(target) => format!(" say to {} alone ", target.name),
+        Purpose::Reason(target) => format!(" throw {} out: why? ", target.name),
+    };
+    let line = Line::raw(format!(" {text}"));
+    let width = usize::from(box_width(area)).saturating_sub(3);
+    // The end is what is typed at.
+    let left_out = (line.width()).saturating_sub(width);
+    let typed: String = text.chars().skip(left_out).collect();
+    let typed = format!(" {typed}");
+    let column = u16::try_from(Line::raw(typed.as_str()).width()).unwrap_or(u16::MAX);
+    let inside = show(frame, area, &title, vec![typed], " Enter goes on, Esc goes back ");
+    frame.set_cursor_position((inside.x.saturating_add(column).min(inside.right()), inside.y));
+}
+
+/// Draws lines in a box. Returns where they are.
+fn show(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, hint: &str) -> Rect {
+    let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
+    let place = Rect {
+        x: area.x + (area.width - box_width(area)) / 2,
+        y: area.y + (area.height - height) / 2,
+        width: box_width(area),
+        height,
+    };
+    let block = Block::bordered().title(title.to_owned()).title_bottom(hint.to_owned());
+    let inside = block.inner(place);
+    frame.render_widget(Clear, place);
+    frame.render_widget(block, place);
+    frame.render_widget(Paragraph::new(lines.into_iter().map(Line::raw).collect::<Vec<_>>()), inside);
+    inside
+}
+
+fn box_width(area: Rect) -> u16 {
+    area.width.saturating_sub(4).min(MAX_WIDTH)
+}
+
+const MAX_WIDTH: u16 = 76;
+
+const HELP: [(&str, &str); 14] = [
+    ("↑ ↓ PgUp PgDn", "move: another session, another player, older lines"),
+    ("Tab", "the next of sessions, players, and log or queues"),
+    ("Enter", "the queues of the picked player, live; again: back"),
+    ("s, r", "sort by the next column; the other way round"),
+    ("g", "the other plots, where not all fit"),
+    ("a", "plots of all sessions, or of the picked one"),
+    ("t", "say something to all in the picked session"),
+    ("w", "say something to the picked player alone"),
+    ("k", "throw the picked player out, after a reason and a question"),
+    ("?", "this"),
+    ("q, Ctrl-C", "quit"),
+    ("", ""),
+    ("RTT, RELAY", "round trip; how late copies leave: half, and 99 of 100"),
+    ("LOSS, QUEUE", "part that was sent again; messages that wait. ! is bad"),
+];
