@@ -82,21 +82,33 @@ pub(crate) fn read_request(
 }
 
 /// The connections that are open, the oldest first.
-#[derive(Debug, Default)]
-struct Open {
-    connections: Vec<(u64, Ipv4Addr, TcpStream)>,
+#[derive(Debug)]
+pub(crate) struct Open<C> {
+    connections: Vec<(u64, Ipv4Addr, C)>,
     next: u64,
 }
 
-impl Open {
-    /// Makes room for one of `address`.
-    fn make_room(&mut self, address: Ipv4Addr) {
+impl<C> Default for Open<C> {
+    fn default() -> Self {
+        Self { connections: Vec::new(), next: 0 }
+    }
+}
+
+impl<C> Open<C> {
+    /// Adds a connection and returns its number, and the connection that gives way to it, if one must.
+    pub(crate) fn add(&mut self, address: IpAddr, connection: C) -> (u64, Option<C>) {
+        let address = in_four_bytes(address);
         let addresses: Vec<Ipv4Addr> = self.connections.iter().map(|(_, address, _)| *address).collect();
-        if let Some(at) = who_gives_way(&addresses, address) {
-            let (_, _, stream) = self.connections.remove(at);
-            // Its thread notices and ends.
-            drop(stream.shutdown(Shutdown::Both));
-        }
+        let gives_way = who_gives_way(&addresses, address).map(|at| self.connections.remove(at).2);
+        let number = self.next;
+        self.next += 1;
+        self.connections.push((number, address, connection));
+        (number, gives_way)
+    }
+
+    /// Forgets a connection that is closed.
+    pub(crate) fn remove(&mut self, number: u64) {
+        self.connections.retain(|(other, ..)| *other != number);
     }
 }
 
@@ -119,20 +131,24 @@ fn who_gives_way(there: &[Ipv4Addr], newcomer: Ipv4Addr) -> Option<usize> {
 
 /// Lets one client talk; given back when it is dropped.
 struct Permit {
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<Open<TcpStream>>>,
     threads: Arc<AtomicUsize>,
     number: u64,
 }
 
 impl Permit {
-    fn take(open: &Arc<Mutex<Open>>, threads: &Arc<AtomicUsize>, stream: &TcpStream) -> io::Result<Self> {
-        let address = in_four_bytes(stream.peer_addr()?.ip());
+    fn take(
+        open: &Arc<Mutex<Open<TcpStream>>>,
+        threads: &Arc<AtomicUsize>,
+        stream: &TcpStream,
+    ) -> io::Result<Self> {
+        let address = stream.peer_addr()?.ip();
         let copy = stream.try_clone()?;
-        let mut present = lock(open);
-        present.make_room(address);
-        let number = present.next;
-        present.next += 1;
-        present.connections.push((number, address, copy));
+        let (number, gives_way) = lock(open).add(address, copy);
+        if let Some(stream) = gives_way {
+            // Its thread notices and ends.
+            drop(stream.shutdown(Shutdown::Both));
+        }
         threads.fetch_add(1, Ordering::Relaxed);
         Ok(Self { open: Arc::clone(open), threads: Arc::clone(threads), number })
     }
@@ -140,12 +156,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        lock(&self.open).connections.retain(|(number, ..)| *number != self.number);
+        lock(&self.open).remove(self.number);
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+fn lock<C>(open: &Mutex<Open<C>>) -> MutexGuard<'_, Open<C>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

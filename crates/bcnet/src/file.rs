@@ -131,6 +131,35 @@ fn create_like(path: &Path, _: &Path) -> io::Result<File> {
     File::create(path)
 }
 
+/// Writes a new file that only its user may read.
+pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = open_private(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(unix)]
+fn open_private(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(windows)]
+fn open_private(path: &Path) -> io::Result<File> {
+    crate::win32::create_private_file(path)
+}
+
+/// Returns whether a file is one that users besides its own and its group may read. On Windows the directory decides.
+pub(crate) fn is_for_all(path: &Path) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        Ok(fs::metadata(path)?.permissions().mode() & 0o007 != 0)
+    }
+    #[cfg(windows)]
+    fs::metadata(path).map(|_| false)
+}
+
 /// Returns the directory that a file is in.
 pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))

@@ -43,7 +43,7 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes, 
 use windows_sys::core::{BOOL, PWSTR};
 
 use crate::usage::Usage;
-pub(crate) use rights::{account, create_directory, descriptor, grant};
+pub(crate) use rights::{account, create_directory, create_private_file, descriptor, grant};
 
 /// Opens a pipe so that one can wait for it.
 pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;

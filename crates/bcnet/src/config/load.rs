@@ -104,7 +104,7 @@ pub(crate) fn load_control(
     let (loaded, mut problems) = read(flags, environment, read_text)?;
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
-        Origin::Default => !problem.is_about(&["log", "capture", "session"]),
+        Origin::Default => !problem.is_about(&["log", "capture", "web", "session"]),
         // A variable that is misspelt.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
         Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
@@ -204,7 +204,7 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
                     loaded.fill(&format!("session.{}", n + 1), &mut document, &name, table);
                 }
             }
-            table @ ("server" | "log" | "capture") => {
+            table @ ("server" | "log" | "capture" | "web") => {
                 if let Some(source) = document.table(table, value) {
                     loaded.fill(table, &mut document, &name, source);
                 }
@@ -227,7 +227,10 @@ fn unknown_at_root(key: &str) -> String {
             return format!("this key belongs below `{head}`");
         }
     }
-    format!("unknown table or key{}", did_you_mean(key, ["server", "log", "capture", "session"].into_iter()))
+    format!(
+        "unknown table or key{}",
+        did_you_mean(key, ["server", "log", "capture", "web", "session"].into_iter())
+    )
 }
 
 impl Loaded {
@@ -353,6 +356,10 @@ impl Loaded {
         {
             *history = state.unwrap_or(&beside).join(&*history);
         }
+        if is_placed(self.origin("web", "token_file")) {
+            let token = &mut self.settings.web.token_file;
+            *token = state.unwrap_or(&beside).join(&*token);
+        }
         if is_placed(self.origin("server", "control"))
             && let Some(control) = self.settings.server.control.as_mut().filter(|path| !is_bare(path))
         {
@@ -362,6 +369,7 @@ impl Loaded {
 
     /// What no key can know alone.
     pub(super) fn check(&self, problems: &mut Vec<Problem>) {
+        self.check_web(problems);
         let (mut ports, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (session, n) in self.settings.sessions.iter().zip(1..) {
             let table = format!("session.{n}");
@@ -395,6 +403,28 @@ impl Loaded {
                     problems.push(self.at(&table, key, text));
                 }
             }
+        }
+    }
+
+    /// A token that travels in the clear is everybody's.
+    fn check_web(&self, problems: &mut Vec<Problem>) {
+        let web = &self.settings.web;
+        match (&web.certificate, &web.key) {
+            (Some(_), None) => {
+                problems.push(self.at("web", "certificate", "it needs `key`, the file with its key".into()));
+            }
+            (None, Some(_)) => {
+                problems.push(self.at("web", "key", "it needs `certificate`, the file with it".into()));
+            }
+            (None, None) if web.enabled && !web.bind.ip().is_loopback() && !web.behind_proxy => {
+                let text = format!(
+                    "{} can be reached from outside, where the token must not travel in the clear: give `certificate` and \
+                     `key`, or say `behind_proxy = true` if another program does https, or bind to 127.0.0.1",
+                    web.bind
+                );
+                problems.push(self.at("web", "bind", text));
+            }
+            _ => {}
         }
     }
 

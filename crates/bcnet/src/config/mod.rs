@@ -25,9 +25,11 @@ pub(crate) use document::{Document, Problems};
 pub(crate) use keep::keep;
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
 pub(crate) use settings::{
-    Checksums, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Session, Settings, StockMission,
+    Checksums, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Session, Settings, StockMission, Web,
 };
 pub(crate) use table::{Table, table};
+#[cfg(test)]
+pub(crate) use text::HostName;
 pub(crate) use text::{HostPort, Line, Master};
 pub(crate) use value::{Value, expected, plain, quoted};
 

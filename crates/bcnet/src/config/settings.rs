@@ -9,7 +9,7 @@ use bcnet_session::{Network, System};
 use toml::de::DeValue;
 
 use super::table::{Table, table};
-use super::text::{Line, Lines, Master, Password};
+use super::text::{HostName, Line, Lines, Master, Password};
 use super::value::{Auto, Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
 
 /// All settings of a server.
@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     pub(crate) server: Server,
     pub(crate) log: Log,
     pub(crate) capture: Capture,
+    pub(crate) web: Web,
     /// At least one.
     pub(crate) sessions: Vec<Session>,
 }
@@ -28,18 +29,20 @@ impl Default for Settings {
             server: Server::default(),
             log: Log::default(),
             capture: Capture::default(),
+            web: Web::default(),
             sessions: vec![Session::default()],
         }
     }
 }
 
 impl Settings {
-    /// Returns the tables by their names: `server`, `log`, `capture`, `session.1`, `session.2`, …
+    /// Returns the tables by their names: `server`, `log`, `capture`, `web`, `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
             ("server".into(), &self.server),
             ("log".into(), &self.log),
             ("capture".into(), &self.capture),
+            ("web".into(), &self.web),
         ];
         let sessions = self.sessions.iter().zip(1..);
         tables.extend(sessions.map(|(session, n)| (format!("session.{n}"), session as &dyn Table)));
@@ -52,6 +55,7 @@ impl Settings {
             "server" => Some(&mut self.server),
             "log" => Some(&mut self.log),
             "capture" => Some(&mut self.capture),
+            "web" => Some(&mut self.web),
             name => {
                 let number: usize = name.strip_prefix("session.")?.parse().ok()?;
                 Some(self.sessions.get_mut(number.checked_sub(1)?)?)
@@ -121,6 +125,34 @@ table! {
         size: Size = Size(64 << 20),
         /// How many files to keep.
         files: Within<1, 1000> = Within::new(4),
+    }
+}
+
+table! {
+    /// A page for the operator's browser: who plays and how well, and what `bcnet ctl` can do.
+    Web {
+        /// Whether there is one.
+        enabled: bool = false,
+        /// Where. At an address of the machine itself everyone on it sees the figures of players; all else needs the
+        /// token. At any other address everything needs the token, and `certificate` and `key`, or `behind_proxy`.
+        bind: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8101),
+        /// The file with the certificate (PEM, with those that it depends on), for https.
+        certificate: Option<PathBuf> = None,
+        /// The file with the key of the certificate (PEM).
+        key: Option<PathBuf> = None,
+        /// Another program (nginx, Caddy) stands before the page and does https. Everything needs the token then, and the last
+        /// address in `X-Forwarded-For` counts as the visitor's.
+        behind_proxy: bool = false,
+        /// The names by which browsers may call the page, besides `localhost` and addresses. All other names are refused: one
+        /// that somebody else has given this address may be an attack.
+        hosts: Vec<HostName> = Vec::new(),
+        /// The file with the token, for the user of the server alone. If there is none the server makes one. It is where the
+        /// bans are.
+        token_file: PathBuf = "web-token".into(),
+        /// A browser in which nobody did anything for this long must show the token again.
+        idle: Duration = Duration::from_secs(30 * 60),
+        /// So must every browser after this time.
+        lifetime: Duration = Duration::from_secs(12 * 3600),
     }
 }
 

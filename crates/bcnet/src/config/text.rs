@@ -205,3 +205,25 @@ impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
         quoted(&format!("{}:{}", self.host, self.port))
     }
 }
+
+/// The name of a host, in small letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostName(pub(crate) String);
+
+impl Value for HostName {
+    fn form() -> String {
+        "the name of a host such as `\"game.example\"`, without a port".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
+        if text.is_empty() || text.len() > 253 || !text.chars().all(plain) {
+            return Err(expected::<Self>(&quoted(text)));
+        }
+        Ok(Self(text.to_ascii_lowercase()))
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}

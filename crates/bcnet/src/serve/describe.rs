@@ -59,6 +59,7 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         PlayerState::Dismissed => "is thrown out".into(),
     };
     let (delay, round_trip) = (host.figures.delay(), host.figures.round_trip_of(player.id));
+    let queues = host.session.snapshot(player.id, now);
     json!({
         "session": host.session.config().name,
         "port": host.address.port(),
@@ -82,6 +83,8 @@ fn describe(host: &SessionHost, player: &Player, now: Time) -> Value {
         "score": player.score.points,
         "anomalies": player.anomalies.total(),
         "outdated": player.outdated,
+        "unacknowledged": queues.as_ref().map_or(0, |queues| queues.unacknowledged.len()),
+        "queued_bytes": queues.map_or(0, |queues| queues.queued_bytes),
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The [`workers`] are the threads that play. A [`session_group`] is all sessions of one of them, driven by an event loop;
 //! each session has a [`session_host`]: the sans-I/O session, its socket and its log. The [`control_plane`] decides what
-//! needs files and names, in the threads of the [`control_socket`] and of signals, and hands the workers commands.
+//! needs files and names, in the threads of the [`control_socket`], of the page ([`web`]) and of signals, and hands the workers
+//! commands.
 
 mod ban_list;
 mod coalescing;
@@ -23,6 +24,7 @@ mod service_manager;
 mod session_group;
 mod session_host;
 mod start;
+mod web;
 mod workers;
 
 use std::env;
@@ -105,6 +107,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let clock = Clock::start();
     let hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
     let metrics = start::metrics(settings)?;
+    let page = web::Page::prepare(&settings.web)?;
     let recorder = start::ring(settings).map(Recorder::start).transpose()?;
     let hosted = |host: &session_host::SessionHost| Hosted {
         name: host.session.config().name.clone(),
@@ -135,6 +138,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
         })
         .transpose()?
         .map(|address| address.to_string());
+    let web = page.map(|page| page.start(Arc::clone(&plane), clock)).transpose()?;
     if args.console {
         console::start(Arc::clone(&plane))?;
     }
@@ -144,7 +148,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);
-    tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics);
+    tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics, web);
     ready(&hosted);
     manager.ready(&threads_of)?;
     workers::run(workers)?;

@@ -1,10 +1,13 @@
 //! Who may do what with files and directories.
 
+use std::fs::File;
 use std::io;
 use std::os::windows::ffi::OsStrExt;
+use std::os::windows::io::FromRawHandle;
 use std::path::Path;
 use std::ptr;
 
+use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
 use windows_sys::Win32::Security::Authorization::{
     ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertStringSidToSidW, EXPLICIT_ACCESS_W,
     GRANT_ACCESS, GetNamedSecurityInfoW, NO_MULTIPLE_TRUSTEE, SDDL_REVISION_1, SE_FILE_OBJECT,
@@ -15,7 +18,8 @@ use windows_sys::Win32::Security::{
     SUB_CONTAINERS_AND_OBJECTS_INHERIT,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    CreateDirectoryW, DELETE, FILE_GENERIC_EXECUTE, FILE_GENERIC_READ, FILE_GENERIC_WRITE,
+    CREATE_NEW, CreateDirectoryW, CreateFileW, DELETE, FILE_ATTRIBUTE_NORMAL, FILE_GENERIC_EXECUTE,
+    FILE_GENERIC_READ, FILE_GENERIC_WRITE,
 };
 
 use super::{Local, attributes, check, read_descriptor, text_of, wide};
@@ -108,6 +112,30 @@ pub(crate) fn create_directory(path: &Path, descriptor: &str) -> io::Result<()> 
     let attributes = attributes(&security);
     // SAFETY: the path ends with a zero, and the attributes are those of a variable and of what the system has made.
     check(unsafe { CreateDirectoryW(path.as_ptr(), &raw const attributes) })
+}
+
+/// Makes a file for its owner, administrators and the system. There must be none yet.
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+    let path = wide_path(path);
+    let security = read_descriptor("D:P(A;;FA;;;OW)(A;;FA;;;BA)(A;;FA;;;SY)")?;
+    let attributes = attributes(&security);
+    // SAFETY: the path ends with a zero, and the attributes are those of a variable and of what the system has made.
+    let handle = unsafe {
+        CreateFileW(
+            path.as_ptr(),
+            FILE_GENERIC_READ | FILE_GENERIC_WRITE,
+            0,
+            &raw const attributes,
+            CREATE_NEW,
+            FILE_ATTRIBUTE_NORMAL,
+            ptr::null_mut(),
+        )
+    };
+    if handle == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system has just opened it, and nobody else has it.
+    Ok(unsafe { File::from_raw_handle(handle.cast()) })
 }
 
 /// Returns the name of somebody who is given by number, or what was given if there is none.

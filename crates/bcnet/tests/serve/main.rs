@@ -23,4 +23,5 @@ mod server;
 mod sockets;
 #[cfg(unix)]
 mod top;
+mod web;
 mod whole;

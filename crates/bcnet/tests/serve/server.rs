@@ -134,6 +134,11 @@ impl Server {
         }
     }
 
+    /// Waits for the next line of the log, if there is one before it ends.
+    pub(crate) fn next_logged(&self) -> Option<String> {
+        self.log.recv_timeout(PATIENCE).ok()
+    }
+
     /// Waits for a line of standard output.
     #[cfg(unix)]
     pub(crate) fn printed(&self) -> String {

@@ -1,0 +1,68 @@
+//! What comes in a form or behind a question mark.
+
+/// Names and values, in their order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Reads `a=1&b=two+words%21`. What is not UTF-8 is replaced.
+    pub(super) fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MAX_PAIRS).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        });
+        Self(pairs.collect())
+    }
+
+    /// Returns a value; empty if there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns a value that says something.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        Some(self.get(name).trim()).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
+    }
+
+    /// Returns a number.
+    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.get(name).parse().ok()
+    }
+}
+
+fn decode(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match (first, escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            (b'+', _) => bytes.push(b' '),
+            (other, _) => bytes.push(*other),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// No form has more fields.
+const MAX_PAIRS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded_and_nonsense_is_taken_as_it_is() {
+        let form = Form::parse("a=1&b=two+words%21&c&=x&%zz=%&d=%C3%BC%ff&a=2");
+        assert_eq!((form.get("a"), form.get("b"), form.get("c")), ("1", "two words!", ""));
+        assert_eq!((form.get(""), form.get("%zz"), form.get("d")), ("x", "%", "ü\u{FFFD}"));
+        assert_eq!((form.number::<u8>("a"), form.number::<u8>("b")), (Some(1), None));
+        assert_eq!((form.text("c"), form.text("b")), (None, Some("two words!".into())));
+        assert_eq!(Form::parse(""), Form::default());
+        assert_eq!(Form::parse(&"a=1&".repeat(1000)).0.len(), MAX_PAIRS);
+    }
+}

@@ -1,0 +1,59 @@
+//! Figures as people read them.
+
+use crate::serve::web::picture::Player;
+
+/// Returns milliseconds.
+pub(super) fn millis(time: Option<f64>) -> String {
+    match time {
+        None => NONE.into(),
+        Some(time) if time < 10.0 => format!("{time:.2}"),
+        Some(time) if time < 100.0 => format!("{time:.1}"),
+        Some(time) => format!("{time:.0}"),
+    }
+}
+
+/// Returns hours, minutes and seconds.
+pub(super) fn duration(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// Returns a number of bytes.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+/// Returns what a ship is.
+pub(super) fn ship(player: &Player) -> String {
+    match (&player.ship_name, player.ship) {
+        (Some(name), _) => name.clone(),
+        (None, Some(number)) => format!("ship {number}"),
+        (None, None) => NONE.into(),
+    }
+}
+
+/// Returns a share in percent.
+pub(super) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| NONE.into(), |share| format!("{:.1}", share * 100.0))
+}
+
+/// Stands where there is nothing.
+pub(super) const NONE: &str = "–";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_as_many_digits_as_they_are_worth() {
+        let shown = [None, Some(0.123), Some(12.34), Some(123.4)].map(millis);
+        assert_eq!(shown, ["–", "0.12", "12.3", "123"]);
+        assert_eq!([59, 61, 3661].map(duration), ["0:59", "1:01", "1:01:01"]);
+        assert_eq!([0, 9_999, 10_500, 12_300_000].map(bytes), ["0 B", "9999 B", "10.5 kB", "12.3 MB"]);
+        assert_eq!([None, Some(0.0), Some(0.125)].map(percent), ["–", "0.0", "12.5"]);
+    }
+}

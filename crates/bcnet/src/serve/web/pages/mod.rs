@@ -1,0 +1,65 @@
+//! The pages as HTML. Names, chat and whatever else comes from players is text wherever it stands: maud escapes it.
+
+mod bans;
+mod events;
+mod format;
+mod layout;
+mod overview;
+mod player;
+mod session;
+mod settings;
+mod tables;
+
+use maud::html;
+
+use super::picture::Picture;
+use super::site::{Reply, Site, Visitor};
+use layout::Layout;
+
+/// Returns whether only operators see a page.
+pub(super) fn is_operators(path: &str) -> bool {
+    ["/log", "/bans", "/ban/", "/settings"].iter().any(|start| path.starts_with(start))
+}
+
+/// Shows a page.
+pub(super) fn show(site: &Site, path: &str, picture: &Picture, visitor: Visitor) -> Reply {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let page = match parts[..] {
+        [""] => Some(overview::page(picture, &visitor)),
+        ["session", port] => session::page(site, picture, &visitor, port),
+        ["player", port, peer] => player::page(site, picture, &visitor, port, peer),
+        ["ban", port, peer] => player::ban_page(picture, &visitor, port, peer),
+        ["log"] => Some(events::page(site, picture, &visitor)),
+        ["bans"] => Some(bans::page(site, picture, &visitor)),
+        ["settings"] => Some(settings::page(site, picture, &visitor)),
+        _ => None,
+    };
+    match page {
+        Some(page) => page.reply(200, visitor),
+        None => missing(visitor),
+    }
+}
+
+fn missing(visitor: Visitor) -> Reply {
+    let main = html! {
+        p { "There is no such page, or no such player or session any more." }
+        p { a href="/" { "Overview" } }
+    };
+    Layout { title: "Not found".into(), current: "", main }.reply(404, visitor)
+}
+
+/// Asks for the token.
+pub(super) fn login(status: u16, visitor: Visitor, problem: Option<&str>) -> Reply {
+    let main = html! {
+        @if let Some(problem) = problem {
+            p.note.refusal role="alert" id="login-problem" { "✘ " (problem) }
+        }
+        form.act method="post" action="/login" id="login" {
+            label { "Your name, for the history" input name="name" maxlength="40" autocomplete="username" id="name"; }
+            label { "Token" input name="token" type="password" required autofocus autocomplete="current-password" id="token"; }
+            button type="submit" { "Log in" }
+        }
+        p.dim { "The server has shown the token when it made it, and keeps it in the file " code { "web-token" } " beside its bans." }
+    };
+    Layout { title: "Log in".into(), current: "/login", main }.reply(status, visitor)
+}

@@ -1,0 +1,128 @@
+//! One player, what waits for it, and what can be done about it.
+
+use bcnet_control::Request;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::format::{bytes, duration, millis, percent, ship};
+use super::layout::{Layout, act, tile};
+use crate::serve::web::act::{behind, others};
+use crate::serve::web::logins::Operator;
+use crate::serve::web::picture::{Picture, Player, ask};
+use crate::serve::web::site::{Site, Visitor};
+
+pub(super) fn page(
+    site: &Site,
+    picture: &Picture,
+    visitor: &Visitor,
+    port: &str,
+    peer: &str,
+) -> Option<Layout> {
+    let player = picture.player(port.parse().ok()?, peer.parse().ok()?)?;
+    let main = html! {
+        p { "In " a href=(format!("/session/{}", player.port)) { (player.session) } }
+        section id="figures" data-live="" aria-label="Figures" { (figures(player, visitor.operator.is_some())) }
+        @if let Some(operator) = &visitor.operator {
+            (actions(operator, player))
+            h2 { "Queues" }
+            section id="queues" data-live="" { (queues(site, player)) }
+        }
+    };
+    Some(Layout { title: name(player).into(), current: "", main })
+}
+
+fn name(player: &Player) -> &str {
+    if player.name.is_empty() { "(no name yet)" } else { &player.name }
+}
+
+fn figures(one: &Player, is_operator: bool) -> Markup {
+    let pair = |p50, p99| format!("{} / {} ms", millis(p50), millis(p99));
+    html! {
+        dl.tiles {
+            (tile("State", &one.state))
+            (tile("Peer id", one.peer))
+            @if let Some(slot) = one.slot { (tile("Slot", slot)) }
+            @if is_operator { (tile("Address", &one.address)) }
+            (tile("Ship", ship(one)))
+            (tile("Here for", duration(one.connected_s)))
+            (tile("Round trip now", format!("{} ms", millis(one.round_trip_ms))))
+            (tile("Round trip p50 / p99", pair(one.round_trip_p50_ms, one.round_trip_p99_ms)))
+            (tile("Relay delay p50 / p99", pair(one.relay_p50_ms, one.relay_p99_ms)))
+            (tile("Loss", format!("{} %", percent(one.loss))))
+            (tile("Not confirmed", one.unacknowledged))
+            (tile("Waits to be sent", bytes(one.queued_bytes as u64)))
+            (tile("Outdated before sent", one.outdated))
+            (tile("Kills / deaths / score", format!("{} / {} / {}", one.kills, one.deaths, one.score)))
+            (tile("Odd things", one.anomalies))
+        }
+    }
+}
+
+/// The fields that say which player a form is about.
+fn about<'a>(action: &'a str, port: &'a str, peer: &'a str, name: &'a str) -> [(&'a str, &'a str); 4] {
+    [("action", action), ("session", port), ("player", peer), ("name", name)]
+}
+
+fn actions(operator: &Operator, player: &Player) -> Markup {
+    let (port, peer, name) = (player.port.to_string(), player.peer.to_string(), player.name.as_str());
+    let mute =
+        if player.muted { ("unmute", "Let it chat again") } else { ("mute", "Mute: nobody hears its chat") };
+    html! {
+        h2 { "Actions" }
+        (act(operator, "tell", &about("tell", &port, &peer, name), html! {
+            label { "A word to this player alone" input name="text" required maxlength="200" autocomplete="off"; }
+            button type="submit" { "Tell" }
+        }))
+        (act(operator, "kick", &about("kick", &port, &peer, name), html! {
+            label { "Why, for the player to read (may be empty)" input name="reason" maxlength="200" autocomplete="off"; }
+            button.danger type="submit" { "Kick" }
+        }))
+        (act(operator, mute.0, &about(mute.0, &port, &peer, name), html! { button type="submit" { (mute.1) } }))
+        p { a id="ban-link" href=(format!("/ban/{port}/{peer}")) { "Ban the address of this player …" } }
+    }
+}
+
+fn queues(site: &Site, player: &Player) -> Markup {
+    let request = Request::Queues { player: Some(format!("#{}", player.peer)) };
+    let dump = match ask(&site.plane, Some(player.port), request) {
+        Ok(answer) => answer["queues"][0]["dump"].as_str().unwrap_or_default().to_owned(),
+        Err(refusal) => refusal.0,
+    };
+    html! { pre tabindex="0" aria-label="Queue dump" id="dump" { (dump) } }
+}
+
+/// Shows who would go before a ban.
+pub(super) fn ban_page(picture: &Picture, visitor: &Visitor, port: &str, peer: &str) -> Option<Layout> {
+    let operator = visitor.operator.as_ref()?;
+    let player = picture.player(port.parse().ok()?, peer.parse().ok()?)?;
+    let (port, peer) = (player.port.to_string(), player.peer.to_string());
+    let mut hidden = about("ban", &port, &peer, &player.name).to_vec();
+    let seen = others(&picture.players, player);
+    hidden.push(("others", &seen));
+    let also: Vec<_> = behind(&picture.players, player).collect();
+    let main = html! {
+        p { "This keeps out the address " strong { (player.ip()) } " of " strong { (name(player)) } ", and throws out who has it." }
+        @if also.is_empty() {
+            p id="others" { "Nobody else plays from this address now." }
+        } @else {
+            p.bad { "These play from the same address and would go, too:" }
+            ul id="others" {
+                @for one in &also { li { (name(one)) " in " (one.session) } }
+            }
+        }
+        (act(operator, "ban", &hidden, html! {
+            label { "How long: 90m, 12h, 7d, never; empty as configured" input name="expiry" maxlength="20" autocomplete="off"; }
+            label { "Why, for yourself" input name="reason" maxlength="200" autocomplete="off"; }
+            button.danger type="submit" {
+                @if also.is_empty() { "Ban" } @else { "Ban all " (also.len() + 1) }
+            }
+        }))
+        p { a href=(format!("/player/{port}/{peer}")) { "Back, without a ban" } }
+    };
+    Some(Layout { title: format!("Ban {}?", name(player)), current: "/bans", main })
+}
+
+/// Returns a text of an answer.
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,82 @@
+//! One session.
+
+use maud::{Markup, html};
+
+use super::events;
+use super::format::{bytes, duration, millis};
+use super::layout::{Layout, act, tile};
+use super::tables::{self, View};
+use crate::serve::web::logins::Operator;
+use crate::serve::web::picture::{Picture, Session};
+use crate::serve::web::site::{Site, Visitor};
+
+pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor, port: &str) -> Option<Layout> {
+    let session = picture.session(port.parse().ok()?)?;
+    let view = View::read("p", &visitor.query);
+    let players = picture.players.iter().filter(|player| player.port == session.port);
+    let main = html! {
+        section id="figures" data-live="" aria-label="Figures" { (figures(session)) }
+        h2 { "Players" }
+        section id="players" data-live="" { (tables::players(&view, players.collect())) }
+        @if let Some(operator) = &visitor.operator {
+            (actions(operator, session))
+            h2 { "Chat" }
+            section id="chat" data-live="" { (events::chat(site, session.port)) }
+        }
+    };
+    Some(Layout { title: session.name.clone(), current: "", main })
+}
+
+fn figures(one: &Session) -> Markup {
+    let pair = |p50, p99| format!("{} / {} ms", millis(p50), millis(p99));
+    html! {
+        dl.tiles {
+            (tile("Port", one.port))
+            (tile("State", if one.ended { format!("{}, round is over", one.state) } else { one.state.clone() }))
+            (tile("Players", format!("{} of {}", one.players, one.limit)))
+            (tile("In the game", one.in_game))
+            (tile("System", &one.system))
+            (tile("Round", one.round))
+            (tile("Game time", duration(one.game_time_s)))
+            @if let Some(left) = one.time_left_s { (tile("Time left", duration(left))) }
+            (tile("Relay delay p50 / p99", pair(one.relay_p50_ms, one.relay_p99_ms)))
+            (tile("Round trip p50 / p99", pair(one.round_trip_p50_ms, one.round_trip_p99_ms)))
+            (tile("In", format!("{}/s", bytes(one.bytes_in_per_second))))
+            (tile("Out", format!("{}/s", bytes(one.bytes_out_per_second))))
+            (tile("Share of a core, its thread", format!("{:.1} %", one.relaying_share * 100.0)))
+            (tile("Updates wait", format!("{} ms", one.coalescing_ms)))
+            (tile("Dropped / not sent", format!("{} / {}", one.overflowed, one.unsent)))
+            (tile("Made no sense", one.rejected))
+            (tile("Odd things of players", one.anomalies))
+            @for master in &one.masters { (tile(&format!("List server {}", master.address), &master.state)) }
+        }
+    }
+}
+
+fn actions(operator: &Operator, session: &Session) -> Markup {
+    let port = session.port.to_string();
+    let button = |action: &'static str, text: &str, class: &str| {
+        act(
+            operator,
+            action,
+            &[("action", action), ("session", &port)],
+            html! {
+                button type="submit" class=(class) { (text) }
+            },
+        )
+    };
+    html! {
+        h2 { "Actions" }
+        (act(operator, "say", &[("action", "say"), ("session", &port)], html! {
+            label { "Say to everyone here" input name="text" required maxlength="200" autocomplete="off"; }
+            button type="submit" { "Say" }
+        }))
+        (button("restart", "Begin the next round", ""))
+        @if session.state == "open" {
+            (button("stop", "Stop this session: everyone has to leave", "danger"))
+        } @else {
+            (button("start", "Start this session", ""))
+        }
+        p { a href=(format!("/settings?session={port}")) { "Welcome and other settings" } }
+    }
+}

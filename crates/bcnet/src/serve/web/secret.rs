@@ -1,0 +1,159 @@
+//! Secrets of the page: the token of its operators, and what a browser shows after it has shown the token.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use subtle::ConstantTimeEq;
+
+use crate::{file, random};
+
+/// What operators type to get in. It never shows itself.
+pub(super) struct Token(String);
+
+impl Token {
+    /// Reads the token of a file, or makes one and writes it there. Returns whether it is new.
+    pub(super) fn load(path: &Path) -> anyhow::Result<(Self, bool)> {
+        let place = || format!("web.token_file: {}", path.display());
+        match file::read_text(path) {
+            Ok(text) => {
+                let token = text.trim();
+                let is_sound = token.len() >= MIN_TOKEN && token.chars().all(|c| c.is_ascii_graphic());
+                ensure!(
+                    is_sound,
+                    "{}: a token has {MIN_TOKEN} visible ASCII characters or more; delete the file, and the server makes \
+                     a good one",
+                    place()
+                );
+                ensure!(
+                    !file::is_for_all(path).with_context(place)?,
+                    "{}: every user of this machine may read it; `chmod 600` it, and change it if somebody has",
+                    place()
+                );
+                Ok((Self(token.into()), false))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let token = Self::new()?;
+                file::create_private(path, format!("{}\n", token.0).as_bytes()).with_context(place)?;
+                Ok((token, true))
+            }
+            Err(error) => Err(anyhow::Error::new(error).context("web.token_file")),
+        }
+    }
+
+    /// 125 bits in groups that can be read out and typed on a phone.
+    fn new() -> io::Result<Self> {
+        let mut bytes = [0; 25];
+        random::fill(&mut bytes)?;
+        let letters: Vec<char> =
+            bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+        let groups: Vec<String> = letters.chunks(5).map(|group| group.iter().collect()).collect();
+        Ok(Self(groups.join("-")))
+    }
+
+    /// Returns the token, to be shown once.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes as long whatever is wrong with a guess of the right length.
+    pub(super) fn is(&self, guess: &str) -> bool {
+        self.0.as_bytes().ct_eq(guess.trim().as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// 256 bits that nobody can guess, in hexadecimal.
+#[derive(Clone)]
+pub(super) struct Secret(String);
+
+impl Secret {
+    pub(super) fn new() -> io::Result<Self> {
+        let mut bytes = [0; 32];
+        random::fill(&mut bytes)?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes as long whatever is wrong with a guess of the right length.
+    pub(super) fn is(&self, guess: &str) -> bool {
+        self.0.as_bytes().ct_eq(guess.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// Without those that are taken for one another.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+/// A token that somebody else has chosen may be as short.
+const MIN_TOKEN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn path(test: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("bcnet-token-{}-{test}", std::process::id()));
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).expect("a directory");
+        directory.join("web-token")
+    }
+
+    #[test]
+    fn a_token_is_made_once_for_its_user_alone_and_is_the_same_after_a_restart() {
+        let path = path("made");
+        let (token, is_new) = Token::load(&path).expect("made");
+        assert!(is_new && token.reveal().len() == 29 && !format!("{token:?}").contains(token.reveal()));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+        }
+        let (again, is_new) = Token::load(&path).expect("read");
+        assert!(!is_new && again.is(token.reveal()));
+        assert!(!Token::new().expect("random").is(token.reveal()));
+        drop(fs::remove_dir_all(path.with_file_name("")));
+    }
+
+    #[test]
+    fn only_the_whole_token_is_the_token() {
+        let token = Token("abcde-fghij-kmnpq-rstuv".into());
+        assert!(token.is("abcde-fghij-kmnpq-rstuv") && token.is(" abcde-fghij-kmnpq-rstuv\n"));
+        for wrong in ["", "abcde-fghij-kmnpq-rstu", "abcde-fghij-kmnpq-rstuvw", "Abcde-fghij-kmnpq-rstuv"] {
+            assert!(!token.is(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_a_bad_token_or_for_everyone_is_an_error_that_says_what_to_do() {
+        let path = path("bad");
+        fs::write(&path, "short\n").expect("written");
+        let error = format!("{:#}", Token::load(&path).expect_err("short"));
+        assert!(error.starts_with("web.token_file: ") && error.contains("delete the file"), "{error}");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::write(&path, "x".repeat(30)).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
+            let error = format!("{:#}", Token::load(&path).expect_err("for everyone"));
+            assert!(error.contains("chmod 600"), "{error}");
+        }
+        drop(fs::remove_dir_all(path.with_file_name("")));
+    }
+}

@@ -1,0 +1,269 @@
+//! HTTP for the page: one thread that accepts, reads and writes, and a few that wait for the game's answers.
+//!
+//! Everything that comes has a limit: connections, the time that each may take, the size of heads and forms. Whoever is too
+//! slow, or one of too many, is cut off.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::site::{Asked, Reply, Site};
+use crate::connections::Open;
+
+/// Answers for ever, in a thread of its own.
+pub(super) fn start(listener: TcpListener, tls: Option<TlsAcceptor>, site: Arc<Site>) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(THREADS)
+        .thread_name("page")
+        .build()?;
+    let serve = move || drop(runtime_serve(&runtime, listener, tls, &site));
+    thread::Builder::new().name("web".into()).spawn(serve).map(drop)
+}
+
+fn runtime_serve(
+    runtime: &Runtime,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    site: &Arc<Site>,
+) -> io::Result<()> {
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let open = Arc::new(Mutex::new(Open::default()));
+        loop {
+            let Ok((stream, peer)) = listener.accept().await else {
+                // Most likely there are no file descriptors left; others must get time to give theirs back.
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let (tls, site) = (tls.clone(), Arc::clone(site));
+            admit(&open, peer.ip(), talk(stream, tls, site, peer.ip()));
+        }
+    })
+}
+
+/// Has a connection talked with. If there are too many, one gives way.
+fn admit(
+    open: &Arc<Mutex<Open<AbortHandle>>>,
+    address: IpAddr,
+    talk: impl Future<Output = ()> + Send + 'static,
+) {
+    let (number, told) = tokio::sync::oneshot::channel::<u64>();
+    let present = Arc::clone(open);
+    let task = tokio::spawn(async move {
+        let Ok(number) = told.await else { return };
+        let _place = Place { open: present, number };
+        talk.await;
+    });
+    let (place, gives_way) = lock(open).add(address, task.abort_handle());
+    if let Some(gives_way) = gives_way {
+        gives_way.abort();
+    }
+    let _ = number.send(place);
+}
+
+/// The place of one connection; given back when it is dropped.
+struct Place {
+    open: Arc<Mutex<Open<AbortHandle>>>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).remove(self.number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn talk(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc<Site>, peer: IpAddr) {
+    // A page leaves in one piece.
+    drop(stream.set_nodelay(true));
+    match tls {
+        None => converse(stream, site, peer).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await {
+                converse(stream, site, peer).await;
+            }
+        }
+    }
+}
+
+/// Answers what comes by one connection, which does not last for ever: who does not read its answers cannot keep it.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    site: Arc<Site>,
+    peer: IpAddr,
+) {
+    let service = service_fn(move |request| answer(Arc::clone(&site), peer, request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    if timeout(LIFE, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        // Whoever is still not done is cut off.
+        drop(timeout(PATIENCE, connection).await);
+    }
+}
+
+async fn answer(
+    site: Arc<Site>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_secure = site.policy.is_secure;
+    let reply = match asked(peer, request).await {
+        Err(reply) => {
+            site.note_refusal(peer, &reply);
+            reply
+        }
+        Ok(asked) => {
+            // It waits for the game, so not in the thread that serves the others.
+            let answered = tokio::task::spawn_blocking(move || site.answer(&asked)).await;
+            answered.unwrap_or_else(|_| Reply::problem(500, "this failed; the log tells why"))
+        }
+    };
+    Ok(respond(reply, is_secure))
+}
+
+/// Reads all of a request that matters.
+async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply> {
+    let (head, body) = request.into_parts();
+    if head.uri.authority().is_some() {
+        return Err(Reply::problem(400, "this is no proxy"));
+    }
+    let text = |name: HeaderName| {
+        let mut values = head.headers.get_all(name).iter();
+        let first = values.next().and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        // Two of them are somebody's trick.
+        first.filter(|_| values.next().is_none())
+    };
+    let form = match head.method {
+        Method::GET | Method::HEAD => None,
+        Method::POST => {
+            let kind = text(CONTENT_TYPE).unwrap_or_default();
+            if !kind.starts_with("application/x-www-form-urlencoded") {
+                return Err(Reply::problem(415, "only forms are taken"));
+            }
+            Some(read_form(body).await?)
+        }
+        _ => {
+            return Err(Reply {
+                allow: Some("GET, HEAD, POST"),
+                ..Reply::problem(405, "only GET and POST are answered")
+            });
+        }
+    };
+    Ok(Asked {
+        peer,
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        form,
+        host: text(HOST).unwrap_or_default(),
+        origin: text(ORIGIN),
+        cookies: text(COOKIE).unwrap_or_default(),
+        forwarded: text(FORWARDED_FOR),
+        is_live: head.headers.contains_key(LIVE),
+    })
+}
+
+async fn read_form(body: Incoming) -> Result<String, Reply> {
+    let whole = timeout(PATIENCE, Limited::new(body, MAX_FORM).collect()).await;
+    match whole {
+        Err(_) => Err(Reply::problem(408, "the form did not come in time")),
+        Ok(Err(_)) => Err(Reply::problem(413, "a form has at most 16 KiB, and comes whole")),
+        Ok(Ok(whole)) => {
+            String::from_utf8(whole.to_bytes().into()).map_err(|_| Reply::problem(400, "a form is ASCII"))
+        }
+    }
+}
+
+fn respond(reply: Reply, is_secure: bool) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(reply.body)));
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    let fixed = [
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        // Not `no-referrer`: browsers would not tell any more where forms come from.
+        (REFERRER_POLICY, "same-origin"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_secure {
+        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+    let script = reply.nonce.map_or_else(|| "'none'".into(), |nonce| format!("'nonce-{nonce}'"));
+    let policy = format!(
+        "default-src 'none'; script-src {script}; style-src {script}; connect-src 'self'; img-src data:; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    );
+    set(headers, CONTENT_SECURITY_POLICY, &policy);
+    set(headers, CONTENT_TYPE, reply.kind);
+    for (name, value) in [(LOCATION, reply.location), (SET_COOKIE, reply.cookie)] {
+        if let Some(value) = value {
+            set(headers, name, &value);
+        }
+    }
+    for (name, value) in [(ALLOW, reply.allow), (RETRY_AFTER, reply.retry_after)] {
+        if let Some(value) = value {
+            set(headers, name, value);
+        }
+    }
+    response
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // No value has anything that a header may not have.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The page's script sends it with what it asks by itself. No form of another page can.
+const LIVE: HeaderName = HeaderName::from_static("x-bcnet-live");
+/// Threads that wait for the game's answers and write pages.
+const THREADS: usize = 4;
+/// How long a browser may take for a head, a form or a handshake.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection lasts. What is under way then is finished.
+const LIFE: Duration = Duration::from_secs(60);
+const MAX_HEAD: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+const MAX_FORM: usize = 16 << 10;

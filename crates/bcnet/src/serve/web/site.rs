@@ -1,0 +1,228 @@
+//! What is answered, to whom.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bcnet_control::Refusal;
+use bcnet_udp::Clock;
+
+use super::act;
+use super::form::Form;
+use super::guard::{Policy, cookie};
+use super::logins::{Denied, Logins, Note, Operator, Visit};
+use super::pages;
+use super::picture::Latest;
+use super::secret::Secret;
+use crate::config::Line;
+use crate::log::LineLimit;
+use crate::serve::control_plane::ControlPlane;
+
+/// Everything that answers depend on.
+pub(super) struct Site {
+    pub(super) plane: Arc<ControlPlane>,
+    clock: Clock,
+    pub(super) policy: Policy,
+    logins: Mutex<Logins>,
+    pub(super) latest: Latest,
+    /// How often it is logged that somebody was turned away.
+    lines: Mutex<LineLimit>,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) peer: IpAddr,
+    pub(super) path: String,
+    pub(super) query: String,
+    /// Only what is sent has one.
+    pub(super) form: Option<String>,
+    pub(super) host: String,
+    pub(super) origin: Option<String>,
+    pub(super) cookies: String,
+    pub(super) forwarded: Option<String>,
+    /// The page's script asks by itself.
+    pub(super) is_live: bool,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) kind: &'static str,
+    pub(super) body: String,
+    /// What scripts and styles of this page have, and no others.
+    pub(super) nonce: Option<String>,
+    pub(super) location: Option<String>,
+    pub(super) cookie: Option<String>,
+    pub(super) allow: Option<&'static str>,
+    pub(super) retry_after: Option<&'static str>,
+}
+
+impl Reply {
+    /// A short text that says why there is nothing else.
+    pub(super) fn problem(status: u16, text: &str) -> Self {
+        Self {
+            status,
+            kind: "text/plain; charset=utf-8",
+            body: format!("{text}\n"),
+            nonce: None,
+            location: None,
+            cookie: None,
+            allow: None,
+            retry_after: None,
+        }
+    }
+
+    pub(super) fn html(status: u16, body: String, nonce: String) -> Self {
+        Self { kind: "text/html; charset=utf-8", body, nonce: Some(nonce), ..Self::problem(status, "") }
+    }
+
+    /// Sends a browser elsewhere, with a new request.
+    pub(super) fn see(place: &str) -> Self {
+        Self { location: Some(place.to_owned()), ..Self::problem(303, place) }
+    }
+}
+
+/// Who asks, and how its page is made.
+pub(super) struct Visitor {
+    /// Whoever has shown the token.
+    pub(super) operator: Option<Operator>,
+    pub(super) query: Form,
+    pub(super) nonce: String,
+    /// Only what changes is wanted.
+    pub(super) is_live: bool,
+}
+
+impl Site {
+    pub(super) fn new(plane: Arc<ControlPlane>, clock: Clock, policy: Policy, logins: Logins) -> Self {
+        let lines = Mutex::new(LineLimit::new(5, Duration::from_secs(10)));
+        Self { plane, clock, policy, logins: Mutex::new(logins), latest: Latest::default(), lines }
+    }
+
+    pub(super) fn answer(&self, asked: &Asked) -> Reply {
+        let reply = self.refuse(asked).unwrap_or_else(|| self.route(asked));
+        if reply.status >= 400 && reply.status != 404 {
+            self.note_refusal(self.policy.visitor(asked.peer, asked.forwarded.as_deref()), &reply);
+        }
+        reply
+    }
+
+    /// Returns what to answer to what no browser of an operator sends.
+    fn refuse(&self, asked: &Asked) -> Option<Reply> {
+        if !self.policy.is_own_host(&asked.host) {
+            let text =
+                "the page does not answer by this name; if it is yours, add it to `hosts` below `[web]`";
+            return Some(Reply::problem(421, text));
+        }
+        let is_foreign = || !self.policy.is_own_origin(&asked.host, asked.origin.as_deref());
+        (asked.form.is_some() && is_foreign())
+            .then(|| Reply::problem(403, "this form was sent by another page"))
+    }
+
+    fn route(&self, asked: &Asked) -> Reply {
+        let visit = if asked.is_live { Visit::Script } else { Visit::Person };
+        let id = cookie(&asked.cookies, &self.policy.cookie()).unwrap_or_default();
+        let operator = self.logins().operator(id, visit, self.clock.now());
+        let Ok(nonce) = Secret::new() else { return Reply::problem(500, "no random numbers") };
+        let nonce = nonce.reveal().to_owned();
+        let query = Form::parse(&asked.query);
+        let visitor = Visitor { operator, query, nonce, is_live: asked.is_live };
+        match (&asked.form, asked.path.as_str()) {
+            (Some(form), "/login") => self.log_in(asked, &Form::parse(form), visitor),
+            (Some(form), path) => self.change(path, &Form::parse(form), id, &visitor),
+            (None, "/login") => pages::login(200, visitor, None),
+            (None, _) if visitor.operator.is_none() && self.policy.is_public => turn_away(&visitor),
+            (None, path) => self.show(path, visitor),
+        }
+    }
+
+    fn show(&self, path: &str, visitor: Visitor) -> Reply {
+        let is_operators = pages::is_operators(path);
+        if is_operators && visitor.operator.is_none() {
+            return turn_away(&visitor);
+        }
+        match self.latest.get(&self.plane, self.clock.now()) {
+            Ok(picture) => pages::show(self, path, &picture, visitor),
+            Err(Refusal(reason)) => Reply::problem(503, &reason),
+        }
+    }
+
+    fn log_in(&self, asked: &Asked, form: &Form, visitor: Visitor) -> Reply {
+        let from = self.policy.visitor(asked.peer, asked.forwarded.as_deref());
+        let name = Line::<40>::lossy(form.get("name").trim()).0;
+        let by = if name.is_empty() { "page".into() } else { format!("{name} (page)") };
+        let entered = self.logins().log_in(form.get("token"), &by, from, self.clock.now());
+        match entered {
+            Err(_) => Reply::problem(500, "no random numbers"),
+            Ok(Ok(id)) => {
+                tracing::info!(event = "web_login", by, address = %from);
+                Reply { cookie: Some(self.cookie(id.reveal(), "")), ..Reply::see("/") }
+            }
+            Ok(Err(Denied::Wrong)) => pages::login(403, visitor, Some(WRONG)),
+            Ok(Err(Denied::TooMany)) => {
+                Reply { retry_after: Some("60"), ..pages::login(429, visitor, Some(TOO_MANY)) }
+            }
+        }
+    }
+
+    /// Does what an operator's form says.
+    fn change(&self, path: &str, form: &Form, id: &str, visitor: &Visitor) -> Reply {
+        let Some(operator) = &visitor.operator else {
+            return Reply::problem(401, "log in first: nobody is logged in here, or not any more");
+        };
+        if !operator.csrf.is(form.get("csrf")) {
+            return Reply::problem(403, "this form is of another login; load the page again");
+        }
+        match path {
+            "/logout" => {
+                self.logins().log_out(id);
+                Reply { cookie: Some(self.cookie("", "; Max-Age=0")), ..Reply::see("/login") }
+            }
+            "/act" => {
+                let done = act::act(&self.plane, &operator.by, form);
+                self.latest.forget();
+                let (place, note) = match done.outcome {
+                    Ok(text) => (done.place, Note { text, is_refusal: false }),
+                    Err(Refusal(text)) => (done.place_if_refused, Note { text, is_refusal: true }),
+                };
+                self.logins().note(id, note);
+                Reply::see(&place)
+            }
+            _ => Reply::problem(404, "there is no such page"),
+        }
+    }
+
+    /// Returns what the browser is to send along from now on.
+    fn cookie(&self, value: &str, more: &str) -> String {
+        let secure = if self.policy.is_secure { "; Secure" } else { "" };
+        format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", self.policy.cookie())
+    }
+
+    /// Logs that somebody was turned away, unless that happens all the time.
+    pub(super) fn note_refusal(&self, peer: IpAddr, reply: &Reply) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held_back) = lines.pass(self.clock.now()) {
+            let reason = match reply.status {
+                403 if reply.nonce.is_some() => WRONG,
+                429 => TOO_MANY,
+                _ => reply.body.trim(),
+            };
+            let status = reply.status;
+            tracing::warn!(event = "web_refused", address = %peer, status, reason, held_back);
+        }
+    }
+
+    fn logins(&self) -> MutexGuard<'_, Logins> {
+        // Whoever panicked has changed nothing by halves.
+        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends a person to where the token is asked for.
+fn turn_away(visitor: &Visitor) -> Reply {
+    if visitor.is_live { Reply::problem(401, "log in first") } else { Reply::see("/login") }
+}
+
+const WRONG: &str = "That is not the token.";
+const TOO_MANY: &str = "Too many attempts from your address. Wait a minute, then try again.";
