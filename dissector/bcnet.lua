@@ -1903,7 +1903,7 @@ local STATISTICS = {
         note = function(rows)
             local talk, by_host = latest.talk, B[1] == HOST
             if not talk then return end
-            local name = talk.number .. (by_host and " host to " or " ") .. name_of(talk.client, talk.player)
+            local name = talk.number .. " " .. (by_host and "host" or name_of(talk.client, talk.player))
             local row, only = row_of(rows, talk.number .. (by_host and " host" or " player"), name), true
             row.name, row.count, row.bytes = name, row.count + 1, row.bytes + size
             each_message(function(i, about)
@@ -1918,10 +1918,11 @@ local STATISTICS = {
         end,
         text = function(rows)
             local total = row_of({}, "all", "all")
-            local lines = { string.format("%-26s%10s%11s%9s%11s%8s%8s%10s", "Conversation, sender", "Datagrams", "Bytes",
-                "ACKs", "ACK bytes", "Share", "Stale", "ACKs only") }
+            -- Wireshark's window has 75 columns. "Alone" are datagrams of ACKs only.
+            local lines = { string.format("%-20s%10s%9s%7s%9s%7s%6s%6s", "Talk, sender", "Datagrams", "Bytes",
+                "ACKs", "in bytes", "Share", "Stale", "Alone") }
             local function add_line(row)
-                lines[#lines + 1] = pad(row.name, 26) .. string.format("%10d%11d%9d%11d%7.1f%%%8d%10d", row.count,
+                lines[#lines + 1] = pad(row.name, 20) .. string.format("%10d%9d%7d%9d%6.1f%%%6d%6d", row.count,
                     row.bytes, row.acks, row.ack_bytes, share(row.ack_bytes, row.bytes), row.stale, row.only)
             end
             for _, row in ipairs(rows) do
@@ -1957,7 +1958,7 @@ local function take_statistics()
     if wanted == "" then return end
     local name, filter = wanted:match("^([^,]*),?(.*)$")
     if not STATISTICS[name] then error('bcnet.statistics: there is no "' .. name .. '", but opcodes and acks', 0) end
-    local line = string.rep("=", 91)
+    local line = string.rep("=", 75)
     listen(name, filter ~= "" and filter or nil, function(text) print(line .. "\n" .. text .. line) end)
 end
 

@@ -104,6 +104,8 @@ fn complaint(said: &str) -> String {
     let lines = said.lines().map(|line| line.trim().trim_start_matches("dumpcap: "));
     let lines = lines.filter(|line| !line.is_empty());
     let lines = lines.filter(|line| !usual.iter().any(|start| line.starts_with(start)));
+    // What follows is advice for one system, of which ours says enough.
+    let lines = lines.take_while(|line| !line.starts_with("On Debian"));
     let text: Vec<&str> = lines.take(MAX_LINES).collect();
     let is_right = said.contains("ermission") || said.contains("not permitted");
     let hint = if is_right { format!(" ({RIGHTS})") } else { String::new() };

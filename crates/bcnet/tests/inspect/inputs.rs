@@ -81,8 +81,7 @@ fn what_comes_before_the_damage_of_a_packed_capture_is_shown() {
             if cut == first {
                 continue;
             }
-            let code = if shown.is_empty() && run.code == 2 { 2 } else { 1 };
-            assert_eq!(run.code, code, "{name} cut at {cut}: {}", run.stderr);
+            assert_eq!(run.code, 1, "{name} cut at {cut}: {}", run.stderr);
             let place = run.stderr.split("damaged at byte ").nth(1).and_then(|rest| rest.split(':').next());
             let place: usize = place.expect(&run.stderr).parse().expect("a place");
             assert!(place <= cut, "{name}: {place} is behind {cut}");
@@ -97,6 +96,29 @@ fn what_comes_before_the_damage_of_a_packed_capture_is_shown() {
         let trailing = [packed, b"something else".to_vec()].concat();
         let run = inspect(&trailing, &["--json"]);
         assert_eq!((run.code, datagrams(&run).len()), (1, whole.len()), "{name}: {}", run.stderr);
+    }
+}
+
+/// What unpacks without complaint may make no sense all the same.
+#[test]
+fn damage_of_what_is_unpacked_is_told_by_its_place_there() {
+    let capture = pcap(&session(), RAW);
+    let mut wrong = capture.clone();
+    let at = wrong.len() - 30;
+    wrong.truncate(at);
+    wrong.extend([0xFF; 40]);
+    let plain = inspect(&wrong, &["--json"]);
+    let place = plain
+        .stderr
+        .split("damaged at byte ")
+        .nth(1)
+        .and_then(|rest| rest.split(':').next())
+        .expect("a place");
+    for packed in [gzip(&wrong), zstd(&wrong)] {
+        let run = inspect(&packed, &["--json"]);
+        assert_eq!((run.code, datagrams(&run)), (1, datagrams(&plain)));
+        let said = format!("standard input: damaged at byte {place} of what it is unpacked to: ");
+        assert!(run.stderr.contains(&said), "{}", run.stderr);
     }
 }
 
@@ -360,8 +382,31 @@ fn a_directory_without_captures_says_so() {
     for form in ["--json", "--summary", "--csv"] {
         let run = bcnet(&["inspect", text(&directory), form], b"");
         assert_eq!(run.code, 1, "{}", run.stderr);
-        let said = format!("bcnet: {}: is a directory without captures\n", text(&directory));
-        assert!(run.stderr.contains(&said), "{}", run.stderr);
+        assert_eq!(run.stderr, format!("bcnet: {}: is a directory without captures\n", text(&directory)));
+    }
+}
+
+/// What cannot be seen to be something else may be a capture.
+#[test]
+fn damaged_captures_of_a_directory_are_faults() {
+    let directory = directory("damaged-directory");
+    let [_, second, _] = rotated(&directory);
+    let bytes = fs::read(&second).expect("a capture");
+    fs::write(&second, &bytes[..bytes.len() / 2]).expect("written");
+    fs::write(directory.join("d.gz"), &bytes[..14]).expect("written");
+    fs::write(directory.join("notes.txt"), "nothing").expect("written");
+    let run = bcnet(&["inspect", text(&directory), "--json"], b"");
+    let shown = datagrams(&run).len();
+    assert!(run.code == 1 && shown >= 15 && shown < session().len(), "{shown}: {}", run.stderr);
+    let half = bytes.len() / 2;
+    for said in [
+        format!("bcnet: {}: no captures, and not read: notes.txt\n", text(&directory)),
+        format!("{second}: damaged at byte {half}: gzip: the file ends too early; it was unpacked to "),
+        format!(
+            "d.gz: damaged at byte 14: gzip: the file ends too early; it was unpacked to 0 bytes before; 0 packets before it were read\n"
+        ),
+    ] {
+        assert!(run.stderr.contains(&said), "{said}: {}", run.stderr);
     }
 }
 

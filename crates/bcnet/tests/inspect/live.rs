@@ -1,5 +1,6 @@
 //! Captures from an interface, by a `dumpcap` that gives what a file holds: a test has neither rights nor traffic.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -9,6 +10,7 @@ use std::process::{Command, Stdio};
 use bcnet_transport::cipher;
 
 use crate::captures::{ETHERNET, RAW, datagrams, directory, inspect, messages, pcapng, session};
+use crate::places::battle;
 use crate::run::{Run, path, signal};
 
 /// A directory with a dumpcap that knows these interfaces: `whole` ends after the capture, `cut` within its last packet, `open`
@@ -27,7 +29,18 @@ case \"$*\" in
   *'-i filtered '*'-f port 7 -w -') cat whole ;;
   *'-i cut '*) cat cut; echo 'The interface went down.' >&2; exit 1 ;;
   *'-i open '*) cat whole; exec sleep 600 ;;
-  *) echo 'Capturing on x' >&2; echo \"dumpcap: The capture session could not be initiated (You don't have permission to capture on that device).\" >&2; exit 2 ;;
+  *) cat >&2 <<'END'
+Capturing on x
+dumpcap: You do not have permission to capture on device \"eth0\".
+(socket: Operation not permitted)
+
+Please check to make sure you have sufficient permissions.
+
+On Debian and Debian derivatives such as Ubuntu, if you have installed Wireshark from a package, try running
+
+    sudo dpkg-reconfigure wireshark-common
+END
+     exit 2 ;;
 esac
 ",
         directory.display()
@@ -93,8 +106,9 @@ fn what_keeps_an_interface_from_being_captured_is_told() {
     let directory = dumpcap("live-wrong");
     let run = bcnet(&directory, &["inspect", "-i", "eth0", "--summary"]);
     assert_eq!(run.code, 1);
-    let said = "bcnet: eth0: dumpcap: The capture session could not be initiated (You don't have permission to capture on that device). (who may capture";
-    assert!(run.stderr.contains(said) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
+    let said = "bcnet: eth0: dumpcap: You do not have permission to capture on device \"eth0\". (socket: Operation not permitted) Please check to make sure you have sufficient permissions. (who may capture";
+    assert!(run.stderr.starts_with(said) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
+    assert!(!run.stderr.contains("Ubuntu") && run.stderr.lines().count() == 1, "{}", run.stderr);
     // What came before is shown, and kept whole.
     let kept = directory.join("kept.pcapng");
     let run =
@@ -179,6 +193,52 @@ fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
     });
     assert_eq!(ours, theirs);
     assert!(ours.lines().filter(|line| line.contains("0x32")).count() >= 8, "{ours}");
+}
+
+/// Nothing waits there, so what is known later is remarked later, with the packet that it is about.
+#[test]
+fn what_is_found_later_is_remarked_with_its_packet() {
+    let directory = dumpcap("deciphered-late");
+    let capture = pcapng(&battle(60.0, 0.1), ETHERNET);
+    fs::write(directory.join("whole"), &capture).expect("written");
+    let out = directory.join("out.pcapng");
+    fs::write(&out, b"").expect("as a pipe that is there");
+    let extcap =
+        ["extcap", "--capture", "--extcap-interface", "bcnet-deciphered", "--from", "whole", "--fifo"];
+    let run = bcnet(&directory, &[&extcap[..], &[out.to_str().expect("UTF-8")]].concat());
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for line in inspect(&capture, &["--json"]).json().iter().filter(|line| line.get("finding").is_some()) {
+        let text = line["text"].as_str().expect("words").to_owned();
+        found.entry(line["packet"].as_u64().unwrap_or(0)).or_default().push(text);
+    }
+    let (mut in_time, mut late) = (0, 0);
+    for datagram in datagrams(&inspect(&fs::read(&out).expect("a capture"), &["--json"])) {
+        for remark in
+            datagram["comment"].as_str().unwrap_or_default().split("; ").filter(|text| !text.is_empty())
+        {
+            let elsewhere = remark.strip_prefix("packet ").and_then(|rest| rest.split_once(", "));
+            let (packet, text) = match elsewhere {
+                Some((packet, rest)) => {
+                    (packet.parse().expect("a number"), rest.split_once(": ").expect("who").1)
+                }
+                None => (datagram["packet"].as_u64().expect("a number"), remark),
+            };
+            if elsewhere.is_some() {
+                late += 1
+            } else {
+                in_time += 1
+            }
+            let at = found.get(&packet).and_then(|texts| texts.iter().position(|known| known == text));
+            let at = at.unwrap_or_else(|| panic!("packet {packet}: {remark}"));
+            found.get_mut(&packet).expect("there").swap_remove(at);
+        }
+    }
+    let open: usize = found.values().map(Vec::len).sum();
+    assert!(
+        in_time > 500 && late > 20 && open < 10,
+        "{in_time} in time, {late} late, {open} open at the end: {found:?}"
+    );
 }
 
 /// On a terminal, which `script` makes, there is a page instead of lines, and the summary in its place at the end.

@@ -1,14 +1,17 @@
 //! Datagrams of the game as they pass an interface, deciphered, for other programs.
+//!
+//! Nothing waits: what is found later about a datagram that was written is remarked at the next one, with the number that it has
+//! in what is written.
 
 use std::io;
 use std::time::Duration;
 
-use bcnet_observe::{Limits, MessageBuffer, Observed, Observer};
+use bcnet_observe::{Limits, MessageBuffer, NO_MARK, Observed, Observer};
 
 use super::is_gamespy;
 use super::live::Live;
 use super::source::{Batch, Counts, Step};
-use crate::capture::{Packet, Writer};
+use crate::capture::{Packet, Writer, add_remark};
 
 /// Captures from an interface and writes every datagram of the game deciphered, with what is found in it, until the user stops it
 /// or nobody reads any more.
@@ -20,7 +23,7 @@ pub(crate) fn write_deciphered(
     let (live, source) = Live::start(interface, filter, None)?;
     let copied = source.and_then(|mut source| {
         let (mut observer, mut batch) = (Observer::new(Limits::default()), Batch::default());
-        let mut counts = Counts::default();
+        let (mut counts, mut written) = (Counts::default(), 0);
         loop {
             batch.clear();
             let is_over = match source.read(&mut batch, &mut counts) {
@@ -30,7 +33,7 @@ pub(crate) fn write_deciphered(
                 Err(error) => return Err(error.into()),
             };
             batch.decipher();
-            write(&batch, &mut observer, out)?;
+            written = write(&batch, &mut observer, out, written)?;
             if is_over {
                 return Ok(());
             }
@@ -45,24 +48,29 @@ pub(crate) fn write_deciphered(
     }
 }
 
-fn write(batch: &Batch, observer: &mut Observer, out: &mut Writer) -> anyhow::Result<()> {
+/// Writes the datagrams of the game, behind so many that are written. Returns how many are then.
+fn write(batch: &Batch, observer: &mut Observer, out: &mut Writer, mut written: u64) -> anyhow::Result<u64> {
     let mut messages = MessageBuffer::default();
     for (packet, bytes) in batch.iter().filter(|(packet, _)| !packet.cut) {
         let content = messages.read(bytes, None);
-        match observer.observe(packet.number, packet.time, packet.from, packet.to, &content) {
+        match observer.observe(written + 1, packet.time, packet.from, packet.to, &content) {
             Observed::Foreign(_) => continue,
             Observed::GameSpy(text) if !is_gamespy(text) => continue,
             Observed::GameSpy(_) | Observed::Datagram(..) | Observed::Malformed(..) => {}
         }
-        let mut found = Vec::new();
+        written += 1;
+        let mut remark = String::new();
         while let Some(finding) = observer.poll_finding() {
-            if finding.mark == packet.number {
-                found.push(finding.what.to_string());
-            }
+            let text = match finding.mark {
+                mark if mark == written => finding.what.to_string(),
+                NO_MARK => format!("{}: {}", finding.by, finding.what),
+                mark => format!("packet {mark}, {}: {}", finding.by, finding.what),
+            };
+            add_remark(&mut remark, &text);
         }
-        let comment = found.join("; ");
         let (from, to, time) = (packet.from, packet.to, Duration::from_micros(packet.time.as_micros()));
-        out.write(&Packet { from, to, time, bytes, comment: Some(&comment) })?;
+        out.write(&Packet { from, to, time, bytes, comment: Some(&remark) })?;
     }
-    out.flush()
+    out.flush()?;
+    Ok(written)
 }

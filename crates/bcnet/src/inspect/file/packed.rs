@@ -94,7 +94,7 @@ impl Read for Unpacked {
                     _ => error.to_string(),
                 };
                 let what = format!("{format}: {why}; it was unpacked to {} bytes before", self.written);
-                *self.state.damage.borrow_mut() = Some(Damage { offset, what });
+                *self.state.damage.borrow_mut() = Some(Damage { offset, is_unpacked: false, what });
                 Ok(0)
             }
         }

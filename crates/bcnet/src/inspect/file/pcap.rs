@@ -23,12 +23,15 @@ pub(super) struct Captured<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) offset: u64,
+    /// Whether that is in what a packed file is unpacked to.
+    pub(super) is_unpacked: bool,
     pub(super) what: String,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "damaged at byte {}: {}", self.offset, self.what)
+        let of = if self.is_unpacked { " of what it is unpacked to" } else { "" };
+        write!(f, "damaged at byte {}{of}: {}", self.offset, self.what)
     }
 }
 
@@ -383,7 +386,7 @@ impl Reader {
     }
 
     fn damaged(&self, what: &str) -> Found {
-        Found::Damaged(Damage { offset: self.window.offset(), what: what.to_owned() })
+        Found::Damaged(Damage { offset: self.window.offset(), is_unpacked: false, what: what.to_owned() })
     }
 }
 

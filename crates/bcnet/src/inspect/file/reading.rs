@@ -162,6 +162,10 @@ impl<'a, S: Sink> Pass<'a, S> {
         self.tell_end()?;
         let name = &self.inputs.name;
         let mut verdict = judge(self.args, name, &self.run, &self.counts.skipped);
+        // If nothing could be read, that is said below.
+        if self.run.datagrams == 0 && (self.counts.packets > 0 || self.troubles.is_empty()) {
+            eprintln!("bcnet: {name}: no datagrams of the game in it");
+        }
         let all = self.merge.trouble().map(|trouble| format!("{name}: {trouble}"));
         for trouble in self.troubles.into_iter().chain(all) {
             eprintln!("bcnet: {trouble}");
@@ -177,9 +181,6 @@ fn judge(args: &Args, name: &str, run: &Run<impl Sink>, skipped: &Skipped) -> Ve
     let mut verdict = if as_said { Verdict::Clean } else { Verdict::Findings };
     if run.malformed > 0 {
         eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
-    }
-    if run.datagrams == 0 {
-        eprintln!("bcnet: {name}: no datagrams of the game in it");
     }
     if !skipped.is_empty() && !args.file.summary {
         eprintln!("bcnet: {name}: not looked at: {skipped}");

@@ -81,7 +81,7 @@ impl Shows for Remarks {
         let before = packet.comment.as_deref().unwrap_or_default();
         add_remark(&mut self.remark, before);
         for text in findings.iter().map(|finding| finding.what.to_string()) {
-            if !before.contains(&text) {
+            if !before.split("; ").any(|remark| remark == text) {
                 add_remark(&mut self.remark, &text);
             }
         }
@@ -104,7 +104,8 @@ impl Shows for Remarks {
     }
 
     fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        for text in end.left_out() {
+        let skipped = (!end.skipped.is_empty()).then(|| format!("not looked at: {}", end.skipped));
+        for text in skipped.into_iter().chain(end.left_out()) {
             add_remark(&mut self.remark, &text);
         }
         self.write_last()?;

@@ -176,6 +176,8 @@ enum Kind {
     Capture(pcap::Reader),
     Log(log::Reader),
     Dump(dump::Reader),
+    /// Packed, and damaged before it could be seen what it is.
+    Damaged,
 }
 
 /// How reading ended.
@@ -193,7 +195,8 @@ impl Source {
         let (window, packed) = packed::unpack(Window::new(input)).context("cannot be read")?;
         let kind = match Kind::of(window).context("cannot be read")? {
             Ok(kind) => kind,
-            Err(window) => return Err(unknown(window.rest(), packed.as_ref())),
+            Err(_) if packed.as_ref().is_some_and(|unpacking| unpacking.damage().is_some()) => Kind::Damaged,
+            Err(window) => return Err(anyhow!(NoCapture::of(window.rest()))),
         };
         Ok(Self { kind, packed, stop: Arc::default() })
     }
@@ -211,6 +214,7 @@ impl Source {
             Kind::Capture(reader) => reader.offset(),
             Kind::Log(reader) => reader.offset(),
             Kind::Dump(reader) => reader.offset(),
+            Kind::Damaged => 0,
         }
     }
 
@@ -219,9 +223,9 @@ impl Source {
         self.packed.as_ref().map_or_else(|| self.offset(), Unpacking::offset)
     }
 
-    /// Returns whether packets have dates, so that files can be put in order.
+    /// Returns whether packets, if there are any, have dates, so that files can be put in order.
     pub(super) const fn is_dated(&self) -> bool {
-        matches!(self.kind, Kind::Capture(_))
+        matches!(self.kind, Kind::Capture(_) | Kind::Damaged)
     }
 
     /// Returns when the next packet was, in microseconds, if there is one that has a date and can be read.
@@ -229,22 +233,27 @@ impl Source {
         match &mut self.kind {
             // What keeps it from being read is told when it is read.
             Kind::Capture(reader) => reader.next_time().ok().flatten(),
-            Kind::Log(_) | Kind::Dump(_) => None,
+            Kind::Log(_) | Kind::Dump(_) | Kind::Damaged => None,
         }
     }
 
     /// Reads the next packet, and adds it to `batch` if it holds a datagram.
     pub(super) fn read(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Step> {
         let step = self.read_any(batch, counts)?;
-        // Where unpacking had to end, what is unpacked seems to be cut.
-        let damage = if step == Step::More { None } else { self.packed.as_ref().and_then(Unpacking::damage) };
-        Ok(damage.map_or(step, Step::Damaged))
+        let Some(unpacking) = self.packed.as_ref().filter(|_| step != Step::More) else { return Ok(step) };
+        Ok(match (unpacking.damage(), step) {
+            // Where unpacking had to end, what is unpacked seems to be cut.
+            (Some(damage), _) => Step::Damaged(damage),
+            (None, Step::Damaged(damage)) => Step::Damaged(Damage { is_unpacked: true, ..damage }),
+            (None, step) => step,
+        })
     }
 
     fn read_any(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Step> {
         let captured = match &mut self.kind {
             Kind::Log(reader) => return reader.read(batch, counts),
             Kind::Dump(reader) => return reader.read(batch, counts),
+            Kind::Damaged => return Ok(Step::End),
             Kind::Capture(reader) => match reader.next_packet()? {
                 Next::End => return Ok(Step::End),
                 Next::Damaged(damage) => return Ok(Step::Damaged(damage)),
@@ -293,22 +302,20 @@ impl Kind {
     }
 }
 
-/// Returns what is wrong with an input that is none of those which can be read.
-fn unknown(beginning: &[u8], packed: Option<&Unpacking>) -> anyhow::Error {
-    if let Some(damage) = packed.and_then(Unpacking::damage) {
-        return anyhow!("{damage}");
-    }
-    anyhow!(NoCapture(match packed::foreign_packer(beginning) {
-        _ if beginning.is_empty() => "is empty".into(),
-        Some(packer) => format!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
-        None => "is neither pcap nor pcapng nor a packet log nor a dump with offsets; `bcnet inspect --hex` reads hex lines"
-            .into(),
-    }))
-}
-
 /// An input that is something else, and what it is instead.
 #[derive(Debug)]
 pub(super) struct NoCapture(String);
+
+impl NoCapture {
+    fn of(beginning: &[u8]) -> Self {
+        Self(match packed::foreign_packer(beginning) {
+            _ if beginning.is_empty() => "is empty".into(),
+            Some(packer) => format!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
+            None => "is neither pcap nor pcapng nor a packet log nor a dump with offsets; `bcnet inspect --hex` reads hex lines"
+                .into(),
+        })
+    }
+}
 
 impl fmt::Display for NoCapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
