@@ -227,6 +227,10 @@ impl fmt::Display for Request {
                 Value::Null | Value::Bool(false) => {}
                 _ if is_secret && key == "value" => f.write_str(" …")?,
                 Value::Bool(true) => write!(f, " {key}")?,
+                // Who reads it must know which of them it was.
+                Value::String(text) if ["add", "remove", "to"].contains(&key.as_str()) => {
+                    write!(f, " {key} {text}")?;
+                }
                 Value::String(text) => write!(f, " {text}")?,
                 Value::Array(texts) => {
                     for text in texts.iter().filter_map(Value::as_str) {
@@ -346,7 +350,11 @@ mod tests {
         let (target, expiry, reason) = ("Bob".into(), Some("2h".into()), None);
         assert_eq!(Request::Ban { target, expiry, reason, yes: true }.to_string(), "ban Bob 2h yes");
         let text = ["hello", "all"].map(Into::into).to_vec();
-        assert_eq!(Request::Say { to: None, text }.to_string(), "say hello all");
+        assert_eq!(Request::Say { to: None, text: text.clone() }.to_string(), "say hello all");
+        assert_eq!(Request::Say { to: Some("Bob".into()), text }.to_string(), "say to Bob hello all");
+        let remove = Some("10.0.0.0/8".into());
+        let whitelist = Request::Whitelist { add: None, remove, save: true };
+        assert_eq!(whitelist.to_string(), "whitelist remove 10.0.0.0/8 save");
         let set = |key: &str, save| {
             let (key, value) = (key.into(), "Enterprise".into());
             Request::Set { key, value, save }.to_string()

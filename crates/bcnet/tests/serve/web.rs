@@ -257,6 +257,22 @@ fn forms_of_others_and_names_of_others_are_refused() {
     assert_eq!(operator.post("/act", &say).status, 303, "the right form is taken");
 }
 
+/// Whoever has the token is no user of the machine yet.
+#[test]
+fn a_browser_names_no_files_addresses_or_hooks() {
+    let page = Page::start(&[]);
+    let operator = page.operator();
+    for key in
+        ["session.1.manifests", "session.manifests", "web.bind", "log.file", "server.bans", "capture.file"]
+    {
+        let told = operator.act(&format!("action=set&key={key}&value=/etc/passwd&save=on"));
+        assert!(told.starts_with("✘ Not done: "), "{key}: {told}");
+    }
+    let settings = page.server.ask(&["get", "manifests"])["settings"].clone();
+    assert_eq!(settings[0]["value"], "[]");
+    assert!(!operator.get(&format!("/settings?session={}", page.server.ports[0])).body.contains("manifests"));
+}
+
 #[test]
 fn guesses_are_counted_and_the_token_stands_in_no_log() {
     let page = Page::start(&["--set", "log.level=trace"]);
@@ -423,7 +439,7 @@ fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
     };
     let answer = ask("GET /", "");
     assert_eq!((answer.status, answer.header("location")), (303, "/login"));
-    assert!(!answer.header("strict-transport-security").is_empty());
+    assert_eq!(answer.header("strict-transport-security"), "", "it would bind all other ports of the host");
     let answer = ask("POST /login", &format!("token={}", page.token));
     assert!(answer.status == 303 && answer.header("set-cookie").contains("; Secure"), "{answer:?}");
     // Who speaks in the clear gets no page.

@@ -80,6 +80,10 @@ fn wish(plane: &ControlPlane, form: &Form) -> Result<Wish, Refusal> {
             if !["server.", "log.", "session."].iter().any(|table| key.starts_with(table)) {
                 return Err(Refusal("that is set in the configuration only".into()));
             }
+            // A browser has no files of the machine read.
+            if key.ends_with(".manifests") {
+                return Err(Refusal("files are named in the configuration, or by `bcnet ctl set`".into()));
+            }
             Ok(of_server(Request::Set { key: key.into(), value: value(form), save: save(form) }))
         }
         "reload" => Ok(of_server(Request::Reload)),

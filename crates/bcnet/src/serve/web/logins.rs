@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use bcnet_session::{Bucket, Rate};
@@ -85,7 +85,7 @@ impl Logins {
         if !self.token.is(guess) {
             return Ok(Err(Denied::Wrong));
         }
-        self.attempts.retain(|(other, _)| *other != from);
+        self.attempts.retain(|(other, _)| *other != counted(from));
         self.expire(now);
         if self.logins.len() == MAX_LOGINS
             && let Some(oldest) =
@@ -99,6 +99,7 @@ impl Logins {
     }
 
     fn may_try(&mut self, from: IpAddr, now: Time) -> bool {
+        let from = counted(from);
         let known = self.attempts.iter().position(|(other, _)| *other == from);
         let known = known.and_then(|at| self.attempts.remove(at));
         let mut bucket = known.map_or_else(|| Bucket::new(ATTEMPTS, now), |(_, bucket)| bucket);
@@ -138,6 +139,14 @@ impl Logins {
     fn expire(&mut self, now: Time) {
         let (idle, lifetime) = (self.idle, self.lifetime);
         self.logins.retain(|login| now.since(login.used) < idle && now.since(login.began) < lifetime);
+    }
+}
+
+/// Returns by whom attempts are counted: one machine has a whole network of IPv6 addresses.
+fn counted(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -229,6 +238,21 @@ mod tests {
         assert_eq!(guess("wrong", 1, at(10)), Err(Denied::Wrong));
         assert_eq!(guess(&token, 1, at(10)), Err(Denied::TooMany));
         assert_eq!(guess(&token, 1, at(20)), Ok(()));
+    }
+
+    #[test]
+    fn another_address_of_the_same_network_is_no_other_visitor_in_ipv6() {
+        let (mut logins, token) = logins();
+        let mut guess = |text: &str, from: &str| {
+            let from = from.parse().expect("an address");
+            logins.log_in(text, "", from, at(0)).expect("random numbers").map(drop)
+        };
+        for n in 1..=5 {
+            assert_eq!(guess("wrong", &format!("2001:db8::{n}")), Err(Denied::Wrong));
+        }
+        assert_eq!(guess(&token, "2001:db8::ffff:1"), Err(Denied::TooMany));
+        assert_eq!(guess(&token, "2001:db8:0:1::1"), Ok(()), "another network");
+        assert_eq!(guess("wrong", "::ffff:192.0.2.1"), Err(Denied::Wrong), "four bytes in sixteen");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -141,7 +141,6 @@ async fn answer(
     peer: IpAddr,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let is_secure = site.policy.is_secure;
     let reply = match asked(peer, request).await {
         Err(reply) => {
             site.note_refusal(peer, &reply);
@@ -153,7 +152,7 @@ async fn answer(
             answered.unwrap_or_else(|_| Reply::problem(500, "this failed; the log tells why"))
         }
     };
-    Ok(respond(reply, is_secure))
+    Ok(respond(reply))
 }
 
 /// Reads all of a request that matters.
@@ -208,7 +207,7 @@ async fn read_form(body: Incoming) -> Result<String, Reply> {
     }
 }
 
-fn respond(reply: Reply, is_secure: bool) -> Response<Full<Bytes>> {
+fn respond(reply: Reply) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(reply.body)));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -224,9 +223,6 @@ fn respond(reply: Reply, is_secure: bool) -> Response<Full<Bytes>> {
     ];
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
-    }
-    if is_secure {
-        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     let script = reply.nonce.map_or_else(|| "'none'".into(), |nonce| format!("'nonce-{nonce}'"));
     let policy = format!(

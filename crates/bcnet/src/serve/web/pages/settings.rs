@@ -17,7 +17,9 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
     let rows =
         answer.ok().and_then(|mut answer| answer["settings"].take().as_array().cloned()).unwrap_or_default();
     let is_shown = |row: &&Value| {
-        text(row, "effect") != "restart" && (port.is_some() || !text(row, "key").starts_with("session."))
+        let key = text(row, "key");
+        let is_file = key.ends_with(".manifests");
+        text(row, "effect") != "restart" && !is_file && (port.is_some() || !key.starts_with("session."))
     };
     let main = html! {
         nav aria-label="Settings of" {
