@@ -150,6 +150,11 @@ pub enum Request {
     Stop,
     /// Begin sessions again that were stopped, all or one with --session
     Start,
+    /// Post a test to a hook, and tell what came of it
+    TestHook {
+        /// Its name in the configuration
+        hook: String,
+    },
     /// Have sessions panic, to see that nothing else does
     #[cfg(debug_assertions)]
     #[command(hide = true)]
@@ -171,7 +176,8 @@ impl Request {
             | Self::Set { .. }
             | Self::Reload
             | Self::Stop
-            | Self::Start => true,
+            | Self::Start
+            | Self::TestHook { .. } => true,
             Self::Players
             | Self::Bans
             | Self::Search { .. }
@@ -194,6 +200,7 @@ impl Request {
             Self::Reload => Some("reload"),
             Self::History { .. } => Some("history"),
             Self::Events { .. } => Some("events"),
+            Self::TestHook { .. } => Some("test-hook"),
             Self::Get { .. }
             | Self::Set { .. }
             | Self::Mute { .. }
@@ -221,7 +228,7 @@ impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ok(Value::Object(keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
         f.write_str(keys.get("command").and_then(Value::as_str).unwrap_or_default())?;
-        let is_secret = matches!(self, Self::Set { key, .. } if key.ends_with("password"));
+        let is_secret = matches!(self, Self::Set { key, .. } if is_secret(key));
         for (key, value) in keys.iter().filter(|(key, _)| *key != "command") {
             match value {
                 Value::Null | Value::Bool(false) => {}
@@ -242,6 +249,11 @@ impl fmt::Display for Request {
         }
         Ok(())
     }
+}
+
+/// Returns whether the value of a key is nobody's business, even where it cannot be set.
+fn is_secret(key: &str) -> bool {
+    key.ends_with("password") || key.ends_with("url") || key.contains("hook")
 }
 
 fn fifty() -> usize {
@@ -361,6 +373,7 @@ mod tests {
         };
         assert_eq!(set("session.1.name", false), "set session.1.name Enterprise");
         assert_eq!(set("session.1.password", true), "set session.1.password … save");
+        assert_eq!(set("hook.1.url", false), "set hook.1.url …", "although it is refused");
     }
 
     #[test]

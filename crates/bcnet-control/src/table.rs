@@ -19,7 +19,8 @@ pub fn show(answer: &Value) -> String {
             .filter_map(Value::as_str)
             .map(|name| format!("nobody knows the list server {}\n", shown(name)))
             .collect();
-        return format!("{head}\n{table}{}{masters}{unknown}{mismatches}", waiting(sessions));
+        let hooks = hooks(list("hooks").unwrap_or_default());
+        return format!("{head}\n{table}{}{masters}{unknown}{mismatches}{hooks}", waiting(sessions));
     }
     if let Some(events) = list("events") {
         return events.iter().map(|event| shown(&event.to_string()) + "\n").collect();
@@ -106,6 +107,11 @@ fn mismatches(sessions: &[Value]) -> String {
     part(sessions, "mismatches", "files did not match", MISMATCHES)
 }
 
+/// Returns how hooks are doing, if there are any.
+fn hooks(hooks: &[Value]) -> String {
+    if hooks.is_empty() { String::new() } else { format!("\nhooks:\n{}", table(HOOKS, hooks, "")) }
+}
+
 /// Returns what all sessions have of something, below a title; nothing if none has any.
 fn part(sessions: &[Value], key: &str, title: &str, columns: Columns) -> String {
     let lists = sessions.iter().filter_map(|session| session.get(key)?.as_array());
@@ -159,6 +165,15 @@ const SAMPLES: Columns = &[
 ];
 const MASTERS: Columns =
     &[("SESSION", "session"), ("LIST SERVER", "address"), ("STATE", "state"), ("HEARD", "seen_s")];
+const HOOKS: Columns = &[
+    ("HOOK", "name"),
+    ("HOST", "host"),
+    ("SENT", "sent"),
+    ("FAILED", "failed"),
+    ("DROPPED", "dropped"),
+    ("WAITING", "waiting"),
+    ("PROBLEM", "problem"),
+];
 const MISMATCHES: Columns = &[
     ("SESSION", "session"),
     ("NAME", "name"),

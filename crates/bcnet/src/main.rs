@@ -19,6 +19,7 @@ mod extcap;
 mod file;
 mod histogram;
 mod http;
+mod http_client;
 mod inspect;
 mod join;
 mod lab;

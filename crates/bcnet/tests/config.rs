@@ -232,6 +232,51 @@ fn passwords_are_never_shown() {
 }
 
 #[test]
+fn hooks_must_be_encrypted_and_whole_and_their_addresses_are_never_shown() {
+    let directory = Directory::new("hooks");
+    let good = "[[hook]]\nurl = \"https://discord.example/api/s3cret\"\nformat = \"discord\"\n[[hook]]\nname = \"mine\"\n\
+                url = \"http://localhost:8080/s3cret\"\nallow_http = true\nevents = [\"full\"]\n";
+    directory.write(good);
+    let (code, shown, error) = directory.config(&["show"], &[]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    for line in [
+        "name = \"hook-1\"",
+        "url = \"https://discord.example/…\"        # bcnet.toml, line 2",
+        "url = \"http://localhost:8080/…\"          # bcnet.toml, line 6",
+        "events = [\"joined\", \"left\", \"round_ended\", \"full\", \"master_lost\"]",
+        "timeout = \"10s\"",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+    }
+    directory.write(
+        "url = \"https://s3cret/\"\n[[hook]]\nname = \"a\"\n[[hook]]\nname = \"a\"\nurl = \"http://example.org/s3cret\"\nallow_http = true\n\
+         [[hook]]\nurl = \"s3cret\"\n[[hook]]\nurl = [\"https://s3cret/\"]\n[[hook]]\nurl = \"http://127.0.0.1/s3cret\"\ntimeout = \"2m\"\nevents = []\n\
+         [[hook]]\nname = \"a b\"\nurl = \"https://x/\"\nevents = [\"join\"]\n",
+    );
+    let (code, found, error) = directory.config(&["check"], &[]);
+    assert_eq!((code, error.as_str()), (1, ""));
+    let address = "expected an address that begins with `https://`";
+    let local = "expected `https://`; `http://` only to this machine itself, as 127.0.0.1, and with `allow_http = true`";
+    let expected = [
+        "bcnet.toml: line 1: url: this key belongs below `[[hook]]`".to_owned(),
+        format!("bcnet.toml: line 9: hook.3.url: {address}, a host without a user's name, and a path"),
+        format!("bcnet.toml: line 11: hook.4.url: {address}"),
+        "bcnet.toml: line 17: hook.6.name: expected 1 to 32 of `a` to `z`, `A` to `Z`, `0` to `9`, `-` and `_`, not \"a b\"".into(),
+        "bcnet.toml: line 19: hook.6.events: expected one of \"joined\", \"left\", \"round_ended\", \"full\", \"master_lost\", not \"join\"".into(),
+        "bcnet.toml: hook.1.url: is missing; a hook needs an address to post to".into(),
+        format!("bcnet.toml: line 6: hook.2.url: {local}"),
+        "bcnet.toml: line 5: hook.2.name: hook 1 has this name, too".into(),
+        format!("bcnet.toml: line 13: hook.5.url: {local}"),
+        "bcnet.toml: line 14: hook.5.timeout: expected a time from \"1s\" to \"60s\"".into(),
+        "bcnet.toml: line 15: hook.5.events: it would never be told anything; name some, or delete the hook".into(),
+    ];
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+    directory.write(&"[[hook]]\nurl = \"https://x/\"\n".repeat(17));
+    let (_, found, _) = directory.config(&["check"], &[]);
+    assert_eq!(found, "bcnet.toml: line 1: hook: more than 16 hooks; have one of them tell the others\n");
+}
+
+#[test]
 fn hostile_files_end_in_errors() {
     let directory = Directory::new("hostile");
     let deep = format!("a = {}1{}\n", "[".repeat(100_000), "]".repeat(100_000));

@@ -12,6 +12,8 @@ use bcnet_control::{did_you_mean, short};
 use toml::de::DeTable;
 
 use super::document::{Document, Problem, Problems};
+use super::hook::Hook;
+use super::sample::head;
 use super::settings::{Checksums, Session, Settings};
 use super::table::{Given, Table};
 use super::value::Value;
@@ -104,7 +106,7 @@ pub(crate) fn load_control(
     let (loaded, mut problems) = read(flags, environment, read_text)?;
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
-        Origin::Default => !problem.is_about(&["log", "capture", "web", "session"]),
+        Origin::Default => !problem.is_about(&["log", "capture", "web", "session", "hook"]),
         // A variable that is misspelt.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
         Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
@@ -192,16 +194,17 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
     let mut loaded = Loaded { settings: Settings::default(), file, origins: BTreeMap::new() };
     for (key, value) in &root {
         match key.get_ref().as_ref() {
-            "session" => {
-                let mut tables = document.tables("session", value);
-                if tables.len() > MAX_SESSIONS {
-                    let text = format!("more than {MAX_SESSIONS} sessions; use several processes");
-                    document.problem(Some(value.span()), Some("session".into()), text);
-                    tables.truncate(MAX_SESSIONS);
+            list @ ("session" | "hook") => {
+                let mut tables = document.tables(list, value);
+                let (most, advice) = most(list);
+                if tables.len() > most {
+                    let text = format!("more than {most} {list}s; {advice}");
+                    document.problem(Some(value.span()), Some(list.into()), text);
+                    tables.truncate(most);
                 }
-                loaded.settings.sessions = vec![Session::default(); tables.len().max(1)];
+                loaded.settings.make_room(list, tables.len());
                 for (n, table) in tables.into_iter().enumerate() {
-                    loaded.fill(&format!("session.{}", n + 1), &mut document, &name, table);
+                    loaded.fill(&format!("{list}.{}", n + 1), &mut document, &name, table);
                 }
             }
             table @ ("server" | "log" | "capture" | "web") => {
@@ -216,20 +219,27 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
     loaded
 }
 
-/// Each needs a socket, and no machine is known to need more.
-const MAX_SESSIONS: usize = 1000;
+/// Returns how many tables of a list there may be, and what to do about more.
+fn most(list: &str) -> (usize, &'static str) {
+    match list {
+        // Each has a thread.
+        "hook" => (16, "have one of them tell the others"),
+        // Each needs a socket, and no machine is known to need more.
+        _ => (1000, "use several processes"),
+    }
+}
 
 /// Returns what to say of a key that stands in no table, where only tables may stand.
 fn unknown_at_root(key: &str) -> String {
-    for (table, keys) in Settings::default().tables() {
+    let one_of_each = Settings { hooks: vec![Hook::default()], ..Settings::default() };
+    for (table, keys) in one_of_each.tables().into_iter().chain(one_of_each.file_tables()) {
         if keys.keys().iter().any(|known| known.name == key) {
-            let head = if table.starts_with("session") { "[[session]]".into() } else { format!("[{table}]") };
-            return format!("this key belongs below `{head}`");
+            return format!("this key belongs below `{}`", head(&table));
         }
     }
     format!(
         "unknown table or key{}",
-        did_you_mean(key, ["server", "log", "capture", "web", "session"].into_iter())
+        did_you_mean(key, ["server", "log", "capture", "web", "session", "hook"].into_iter())
     )
 }
 
@@ -309,6 +319,10 @@ impl Loaded {
     /// Sets a key by its path; `session.KEY` is that key of all sessions.
     fn set(&mut self, path: &str, value: &str, origin: Origin, problems: &mut Vec<Problem>) {
         let (name, key) = path.rsplit_once('.').unwrap_or(("server", path));
+        if name == "hook" || name.starts_with("hook.") {
+            let text = "hooks are set in the file only".into();
+            return problems.push(outside(&origin.to_string(), text));
+        }
         if is_quoted(value) {
             let text = "here the quotes would be part of the value: leave them out, or set it in a file";
             return problems.push(outside(&origin.to_string(), text.into()));
@@ -370,6 +384,7 @@ impl Loaded {
     /// What no key can know alone.
     pub(super) fn check(&self, problems: &mut Vec<Problem>) {
         self.check_web(problems);
+        self.check_hooks(problems);
         let (mut ports, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (session, n) in self.settings.sessions.iter().zip(1..) {
             let table = format!("session.{n}");
@@ -428,10 +443,33 @@ impl Loaded {
         }
     }
 
+    fn check_hooks(&self, problems: &mut Vec<Problem>) {
+        let mut names = BTreeMap::new();
+        for (hook, n) in self.settings.hooks.iter().zip(1..) {
+            let table = format!("hook.{n}");
+            for (key, text) in hook.problems() {
+                // What cannot be read is told already.
+                let path = format!("{table}.{key}");
+                if problems.iter().all(|problem| problem.key.as_ref() != Some(&path)) {
+                    problems.push(self.at(&table, key, text.into()));
+                }
+            }
+            if let Some(first) = names.insert(&hook.name.0, n) {
+                problems.push(self.at(&table, "name", format!("hook {first} has this name, too")));
+            }
+        }
+    }
+
+    fn file_name(&self) -> String {
+        self.file.as_deref().map_or_else(String::new, |path| path.display().to_string())
+    }
+
     /// Returns a problem with the value of a key, wherever that was given.
     fn at(&self, table: &str, key: &str, text: String) -> Problem {
         let (place, line) = match self.origin(table, key) {
             Origin::File { name, line } => (name.clone(), Some(*line)),
+            // What is missing is so in the file.
+            Origin::Default if table.starts_with("hook.") => (self.file_name(), None),
             other => (other.to_string(), None),
         };
         Problem { place, line, key: Some(format!("{table}.{key}")), text }

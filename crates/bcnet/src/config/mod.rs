@@ -4,6 +4,7 @@
 //! values into the file; [`sample`] writes them all for people.
 
 mod document;
+mod hook;
 #[cfg(test)]
 pub(crate) mod hostile;
 mod keep;
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 use crate::number::counted;
 use crate::{Verdict, manifest};
 pub(crate) use document::{Document, Problems};
+pub(crate) use hook::{Hook, HookEvent, HookFormat};
 pub(crate) use keep::keep;
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
 pub(crate) use settings::{

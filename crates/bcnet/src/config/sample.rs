@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::hook::Hook;
 use super::load::{Loaded, Origin, variable};
 use super::settings::Settings;
 use super::table::Table;
@@ -25,7 +26,24 @@ pub(crate) fn sample() -> String {
             let _ = writeln!(out, "{} = {}", key.name, table.show(key.name));
         }
     }
+    add_hook(&mut out);
     out
+}
+
+/// There is no hook unless somebody wants one, so it is all comments.
+fn add_hook(out: &mut String) {
+    let hook = Hook::numbered(1);
+    out.push('\n');
+    comment(out, hook.about());
+    let _ = writeln!(out, "# {}", head("hook.1"));
+    for key in hook.keys() {
+        out.push_str("#\n");
+        comment(out, key.about);
+        let _ = writeln!(out, "# {}.", capital(&(key.form)().replace('`', "")));
+        let value =
+            if key.name == "url" { "\"https://example.org/…\"".into() } else { hook.show(key.name) };
+        let _ = writeln!(out, "# {} = {value}", key.name);
+    }
 }
 
 fn comment(out: &mut String, lines: &[&str]) {
@@ -35,8 +53,8 @@ fn comment(out: &mut String, lines: &[&str]) {
 }
 
 /// Returns the head of a table in a file.
-fn head(name: &str) -> String {
-    if name.starts_with("session") { "[[session]]".into() } else { format!("[{name}]") }
+pub(super) fn head(name: &str) -> String {
+    name.split_once('.').map_or_else(|| format!("[{name}]"), |(list, _)| format!("[[{list}]]"))
 }
 
 fn capital(text: &str) -> String {
@@ -47,7 +65,7 @@ fn capital(text: &str) -> String {
 /// Returns the effective values, each with where it comes from.
 pub(crate) fn effective(loaded: &Loaded) -> String {
     let mut out = String::new();
-    for (name, table) in loaded.settings.tables() {
+    for (name, table) in loaded.settings.tables().into_iter().chain(loaded.settings.file_tables()) {
         let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, head(&name));
         for key in table.keys() {
             let line = format!("{} = {}", key.name, table.show(key.name));
@@ -74,16 +92,24 @@ pub(crate) fn page() -> String {
             let _ = writeln!(out, "| `{}` | `{default}` | {values} | {about} | `{variable}` |", key.name);
         }
     }
-    let bans = Ban::default();
-    let _ = write!(out, "{BANS}\n| key | if it is missing | values | meaning |\n|---|---|---|---|\n");
-    for key in bans.keys() {
+    let hook = Hook::numbered(1);
+    let _ = write!(out, "\n## `{}`\n\n{}\n{HOOKS}", head("hook.1"), prose(hook.about()));
+    add_keys(&mut out, &hook, "url");
+    out.push_str(BANS);
+    add_keys(&mut out, &Ban::default(), "address");
+    out
+}
+
+/// Adds the keys of a table that no variable sets, one of which must be there.
+fn add_keys(out: &mut String, table: &dyn Table, needed: &str) {
+    let _ = write!(out, "\n| key | if it is missing | values | meaning |\n|---|---|---|---|\n");
+    for key in table.keys() {
         let default = match key.name {
-            "address" => "an error".into(),
-            name => format!("`{}`", bans.show(name)),
+            name if name == needed => "an error".into(),
+            name => format!("`{}`", table.show(name)),
         };
         let _ = writeln!(out, "| `{}` | {default} | {} | {} |", key.name, (key.form)(), prose(key.about));
     }
-    out
 }
 
 fn prose(lines: &[&str]) -> String {
@@ -115,6 +141,18 @@ Unknown keys, unknown `BCNET_` variables and bad values are errors, so that a ty
 its password. Paths are relative to the directory in which bcnet runs, but for `bans` and `control`, which belong to the
 file: in it they are relative to the directory of the file. SIGHUP or `bcnet ctl reload` makes a running server read all
 of it again; the answer says what needs a restart. A file that is gone is an error then, not a server without settings.
+";
+
+const HOOKS: &str = "
+```toml
+[[hook]]
+name = \"crew\"
+url = \"https://discord.com/api/webhooks/…\"
+format = \"discord\"
+events = [\"joined\", \"round_ended\", \"master_lost\"]
+```
+
+[What is posted](server.md#hooks), and `bcnet ctl test-hook crew`.
 ";
 
 const BANS: &str = "

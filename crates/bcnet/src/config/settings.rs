@@ -8,6 +8,7 @@ use std::time::Duration;
 use bcnet_session::{Network, System};
 use toml::de::DeValue;
 
+use super::hook::Hook;
 use super::table::{Table, table};
 use super::text::{HostName, Line, Lines, Master, Password};
 use super::value::{Auto, Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
@@ -21,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) web: Web,
     /// At least one.
     pub(crate) sessions: Vec<Session>,
+    /// Of the file only.
+    pub(crate) hooks: Vec<Hook>,
 }
 
 impl Default for Settings {
@@ -31,12 +34,13 @@ impl Default for Settings {
             capture: Capture::default(),
             web: Web::default(),
             sessions: vec![Session::default()],
+            hooks: Vec::new(),
         }
     }
 }
 
 impl Settings {
-    /// Returns the tables by their names: `server`, `log`, `capture`, `web`, `session.1`, `session.2`, …
+    /// Returns the tables that everyone may set, by their names: `server`, `log`, `capture`, `web`, `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
             ("server".into(), &self.server),
@@ -49,6 +53,19 @@ impl Settings {
         tables
     }
 
+    /// Returns the tables that only the file may set: `hook.1`, `hook.2`, …
+    pub(crate) fn file_tables(&self) -> Vec<(String, &dyn Table)> {
+        self.hooks.iter().zip(1..).map(|(hook, n)| (format!("hook.{n}"), hook as &dyn Table)).collect()
+    }
+
+    /// Makes so many tables of a list.
+    pub(super) fn make_room(&mut self, list: &str, count: usize) {
+        match list {
+            "hook" => self.hooks = (1..=count).map(Hook::numbered).collect(),
+            _ => self.sessions = vec![Session::default(); count.max(1)],
+        }
+    }
+
     /// Returns the table of that name, to be changed.
     pub(crate) fn table_mut(&mut self, name: &str) -> Option<&mut dyn Table> {
         match name {
@@ -57,8 +74,13 @@ impl Settings {
             "capture" => Some(&mut self.capture),
             "web" => Some(&mut self.web),
             name => {
-                let number: usize = name.strip_prefix("session.")?.parse().ok()?;
-                Some(self.sessions.get_mut(number.checked_sub(1)?)?)
+                let (list, number) = name.split_once('.')?;
+                let number = number.parse::<usize>().ok()?.checked_sub(1)?;
+                match list {
+                    "session" => Some(self.sessions.get_mut(number)?),
+                    "hook" => Some(self.hooks.get_mut(number)?),
+                    _ => None,
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::ban_list::BanList;
 use super::history::History;
+use super::hooks::Hooks;
 use super::requests::Chosen;
 use super::samples::{self, Samples};
 use super::session_group::SessionGroup;
@@ -40,12 +41,14 @@ pub(super) struct ControlPlane {
     reloading: Mutex<()>,
 }
 
-/// What is done in threads of its own, and sooner when asked.
+/// What is done in threads of its own, when asked.
 pub(super) struct Triggers {
     /// Has [`look_up_masters`](ControlPlane::look_up_masters) done.
     pub(super) masters: Trigger,
     /// Has [`look_after_bans`](ControlPlane::look_after_bans) done.
     pub(super) bans: Trigger,
+    /// Tell others what happens.
+    pub(super) hooks: Hooks,
 }
 
 struct State {
@@ -136,12 +139,17 @@ impl ControlPlane {
             Request::Status => {
                 let mut answer = chosen.status(self.capture_left_out())?;
                 answer["unknown_masters"] = self.state().unknown_masters.clone().into();
+                answer["hooks"] = self.hooks().status().into();
                 Ok(answer)
             }
             Request::Samples { since } => self.samples(&chosen, since),
             Request::Queues { player } => chosen.queues(player.as_deref()),
             Request::Reload => self.reload(),
             Request::Start => chosen.start(),
+            Request::TestHook { hook } => {
+                let done = self.hooks().test(&hook, self.name()?).map_err(Refusal)?;
+                Ok(json!({ "done": done }))
+            }
             Request::Stop if !chosen.is_all() => chosen.stop(),
             Request::Stop => {
                 Ok(json!({ "done": "the server says goodbye and ends", "server": self.name()? }))
@@ -169,6 +177,10 @@ impl ControlPlane {
         let news = self.log.feed.last(count);
         let events = news.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
         json!({ "events": events.collect::<Vec<Value>>(), "next": news.next })
+    }
+
+    pub(super) const fn hooks(&self) -> &Hooks {
+        &self.triggers.hooks
     }
 
     /// Returns how many datagrams are not in the capture, if there is one.

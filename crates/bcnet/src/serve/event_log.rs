@@ -147,7 +147,7 @@ fn keep<T>(list: &mut VecDeque<T>, most: usize, latest: T) {
 }
 
 /// Returns why a player has left. All are gone when the server itself leaves.
-fn why(reason: Leave) -> String {
+pub(super) fn why(reason: Leave) -> String {
     if reason == Leave::Local { "the server ends".into() } else { reason.to_string() }
 }
 

@@ -28,7 +28,11 @@ impl Monitored for Monitor {
             host.sum_up(now);
             Sample::take(host, coalescing.share(), coalescing.window(), now)
         });
-        sessions.ok().map(|sessions| render(&sessions, self.plane.capture_left_out()))
+        sessions.ok().map(|sessions| {
+            let mut page = render(&sessions, self.plane.capture_left_out());
+            self.plane.hooks().add_figures(&mut page);
+            page.finish()
+        })
     }
 
     fn is_alive(&self) -> bool {
@@ -74,7 +78,7 @@ impl Sample {
     }
 }
 
-fn render(sessions: &[Sample], capture_left_out: Option<u64>) -> String {
+fn render(sessions: &[Sample], capture_left_out: Option<u64>) -> Page {
     let mut page = Page::new("bcnet");
     let uptime = sessions.iter().map(|one| one.uptime.as_secs()).max().unwrap_or(0);
     page.gauge("uptime_seconds", "How long the server runs", [("", uptime)]);
@@ -97,7 +101,7 @@ fn render(sessions: &[Sample], capture_left_out: Option<u64>) -> String {
     page.times("relay_delay", "How long after its arrival a copy of a message left", delays);
     let trips = sessions.iter().map(|one| (one.label.clone(), one.round_trip.clone()));
     page.times("round_trip", "Round trips to players, each looked at once a second", trips);
-    page.finish()
+    page
 }
 
 type Figure<T> = (&'static str, &'static str, fn(&Sample) -> T);

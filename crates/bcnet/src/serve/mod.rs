@@ -15,6 +15,7 @@ mod describe;
 mod event_log;
 mod figures;
 mod history;
+mod hooks;
 mod metrics;
 mod overload;
 mod rejections;
@@ -105,7 +106,8 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     containment::log_panics();
     let bans = start::bans(settings)?;
     let clock = Clock::start();
-    let hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
+    let mut hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
+    let hooks = start::hooks(settings, &mut hosts, clock)?;
     let metrics = start::metrics(settings)?;
     let page = web::Page::prepare(&settings.web)?;
     let recorder = start::ring(settings).map(Recorder::start).transpose()?;
@@ -122,7 +124,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let threads_of = reach.clone();
     let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
     let (look, samples) = Background::new();
-    let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone() };
+    let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone(), hooks };
     let plane =
         Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers, log.controls.clone()));
     listen_to_signals(&plane)?;
@@ -151,7 +153,9 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics, web);
     ready(&hosted);
     manager.ready(&threads_of)?;
-    workers::run(workers)?;
+    let outcome = workers::run(workers);
+    plane.hooks().finish(hooks::FINISH);
+    outcome?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)
 }

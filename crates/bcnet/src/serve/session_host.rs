@@ -11,6 +11,7 @@ use bcnet_udp::{Batch, Head, Socket, Unsent};
 use super::containment::contain;
 use super::event_log::EventLog;
 use super::figures::{Figures, Line, Repeats, Traffic, Volume};
+use super::hooks::Notifier;
 use super::overload::Overload;
 use super::rejections::Rejections;
 use crate::log::LineLimit;
@@ -29,6 +30,7 @@ pub(super) struct SessionHost {
     /// Where the socket is bound.
     pub(super) address: SocketAddrV4,
     pub(super) event_log: EventLog,
+    pub(super) notifier: Notifier,
     pub(super) traffic: Traffic,
     pub(super) figures: Figures,
     /// When datagrams have arrived whose copies have not left yet, and how many.
@@ -89,6 +91,7 @@ impl SessionHost {
             socket,
             address,
             event_log: EventLog::new(address.port()),
+            notifier: Notifier::default(),
             traffic: Traffic::default(),
             figures: Figures::default(),
             arrivals: Vec::with_capacity(MAX_ARRIVALS),
@@ -342,6 +345,7 @@ impl SessionHost {
         let mut moved = false;
         while let Some(event) = self.session.poll_event() {
             moved |= matches!(event, Event::Joining { .. } | Event::Left { .. });
+            self.notifier.see(&event, &self.session, self.address.port());
             self.event_log.write(event, now);
         }
         if let (true, Some(reply_addresses)) = (moved, &mut self.reply_addresses) {

@@ -11,13 +11,14 @@ use anyhow::{Context, bail};
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
 use bcnet_transport::{Ids, Prove};
-use bcnet_udp::{Io, Socket, wall_now};
+use bcnet_udp::{Clock, Io, Socket, wall_now};
 use tracing::level_filters::LevelFilter;
 
 use super::ban_list::BanList;
 use super::coalescing::Limits;
 use super::control_plane::ControlPlane;
 use super::control_socket::ControlSocket;
+use super::hooks::Hooks;
 use super::session_host::SessionHost;
 use crate::config::{self, Loaded, Origin, Settings};
 use crate::query::{FIRST_PORT, LAST_PORT};
@@ -192,6 +193,13 @@ pub(super) fn metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>
     let problem =
         || format!("server.metrics: cannot listen at TCP {address}; choose another port or address");
     listener.map(Some).with_context(problem)
+}
+
+/// Starts the hooks, and has all sessions tell them what happens.
+pub(super) fn hooks(settings: &Settings, hosts: &mut [SessionHost], clock: Clock) -> anyhow::Result<Hooks> {
+    let (hooks, notifier) = Hooks::start(&settings.hooks, clock)?;
+    hosts.iter_mut().for_each(|host| host.notifier = notifier());
+    Ok(hooks)
 }
 
 /// Returns how many threads may play.

@@ -5,6 +5,8 @@ mod console;
 mod control;
 mod faults;
 mod files;
+mod hooks;
+mod http_stub;
 mod join;
 mod life;
 mod manifest;

@@ -50,6 +50,7 @@ impl ControlPlane {
     fn apply(&self, state: &mut State, loaded: Loaded, configs: &[Config]) {
         let is_moved = state.loaded.settings.server.masters != loaded.settings.server.masters;
         state.loaded = loaded;
+        self.hooks().set(&state.loaded.settings.hooks);
         let limits = start::limits(&state.loaded.settings);
         self.log.set_level(start::log_options(&state.loaded.settings).level);
         self.workers.give_all(move |group, _| group.coalescing.limits = limits);

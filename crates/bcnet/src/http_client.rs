@@ -1,0 +1,247 @@
+//! A small HTTP client for what is told to others: hooks, and the keeper of a fleet.
+//!
+//! It sends JSON and looks at nothing of the answer but the status. It follows no redirects, asks no proxies, and without
+//! encryption talks to this machine only, whatever a name means. What went wrong is told without a word of the address,
+//! which may be a secret.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use ureq::config::Config;
+use ureq::http::{HeaderMap, Method, Request, Uri};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Error};
+
+/// Sends requests. Copies share what they have.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(Agent);
+
+/// What is known of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// When to ask again, if it says so.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Timeout(Duration),
+    /// The connection, in words of the system.
+    Connection(String),
+    /// Who answers cannot show to be who was meant, or cannot encrypt.
+    Tls(String),
+    /// It would leave this machine, without encryption.
+    NotLocal,
+    /// What was answered is no HTTP, or more than can be read.
+    NoHttp,
+}
+
+impl Failure {
+    /// Returns whether it may be otherwise soon.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::Connection(_))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout(time) => write!(out, "no answer within {time:?}"),
+            Self::Connection(problem) => out.write_str(problem),
+            Self::Tls(problem) => write!(out, "no safe connection: {problem}"),
+            Self::NotLocal => {
+                out.write_str("without encryption only this machine is talked to, and the name is another's")
+            }
+            Self::NoHttp => out.write_str("what answers does not speak HTTP"),
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn new() -> Self {
+        Self::with_roots(RootCerts::WebPki)
+    }
+
+    /// Trusts who is vouched for by one of these.
+    fn with_roots(roots: RootCerts) -> Self {
+        let config = Config::builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .user_agent(concat!("bcnet/", env!("CARGO_PKG_VERSION")))
+            .max_response_header_size(MAX_HEAD)
+            .input_buffer_size(MAX_HEAD)
+            // Nobody reads what stands in an answer, so a connection is of no use afterwards.
+            .max_idle_connections(0)
+            .build();
+        Self(Agent::with_parts(config, DefaultConnector::default(), Careful(DefaultResolver::default())))
+    }
+
+    /// Sends JSON, and waits for the answer no longer than so long.
+    pub(crate) fn send(
+        &self,
+        method: Method,
+        uri: &Uri,
+        json: String,
+        timeout: Duration,
+    ) -> Result<Answer, Failure> {
+        let request =
+            Request::builder().method(method).uri(uri.clone()).header("content-type", "application/json");
+        // An address that was read is one that can be asked.
+        let request = request.body(json).map_err(|_| Failure::NoHttp)?;
+        let request = self.0.configure_request(request).timeout_global(Some(timeout)).build();
+        match self.0.run(request) {
+            Ok(answer) => {
+                let (status, retry_after) = (answer.status().as_u16(), retry_after(answer.headers()));
+                Ok(Answer { status, retry_after })
+            }
+            Err(error) => Err(failure(error, timeout)),
+        }
+    }
+}
+
+/// Returns in how many seconds to come again; a date is not understood.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// Returns what to say of an error. None of its texts has anything of the address.
+fn failure(error: Error, timeout: Duration) -> Failure {
+    match error {
+        Error::Timeout(_) => Failure::Timeout(timeout),
+        Error::HostNotFound => Failure::Connection("nobody knows the name".into()),
+        // So does rustls tell what is wrong with a certificate.
+        Error::Io(error) if error.kind() == ErrorKind::InvalidData => Failure::Tls(error.to_string()),
+        Error::Io(error) => Failure::Connection(error.to_string()),
+        Error::Rustls(error) => Failure::Tls(error.to_string()),
+        Error::Tls(problem) => Failure::Tls(problem.into()),
+        Error::ConnectionFailed => Failure::Connection("no connection".into()),
+        Error::Other(error) if error.is::<NotLocal>() => Failure::NotLocal,
+        _ => Failure::NoHttp,
+    }
+}
+
+/// Looks names up, and has nothing unencrypted leave this machine.
+#[derive(Debug)]
+struct Careful(DefaultResolver);
+
+impl Resolver for Careful {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        let found = self.0.resolve(uri, config, timeout)?;
+        let is_encrypted = uri.scheme_str() == Some("https");
+        if is_encrypted || found.iter().all(|address| address.ip().is_loopback()) {
+            Ok(found)
+        } else {
+            Err(Error::Other(Box::new(NotLocal)))
+        }
+    }
+}
+
+#[derive(Debug)]
+struct NotLocal;
+
+impl std::error::Error for NotLocal {}
+
+impl fmt::Display for NotLocal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Failure::NotLocal.fmt(out)
+    }
+}
+
+/// The longest head of an answer, and what is read at once.
+const MAX_HEAD: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::thread;
+
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+    use ureq::tls::Certificate;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const CERTIFICATE: &[u8] = include_bytes!("../tests/tls/cert.pem");
+    const KEY: &[u8] = include_bytes!("../tests/tls/key.pem");
+
+    fn post(client: &Client, address: &str) -> Result<Answer, Failure> {
+        client.send(Method::POST, &address.parse().expect(address), "{}".into(), PATIENCE)
+    }
+
+    /// Answers once, with encryption, and returns where.
+    fn encrypted() -> u16 {
+        let listener = TcpListener::bind("localhost:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.expect("versions").with_no_client_auth().with_single_cert(vec![certificate], key);
+        let config = Arc::new(config.expect("they belong together"));
+        thread::spawn(move || {
+            let (socket, _) = listener.accept().expect("a client");
+            let mut stream = StreamOwned::new(ServerConnection::new(config).expect("a connection"), socket);
+            // Who does not trust it says nothing.
+            if stream.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {
+                drop(stream.write_all(b"HTTP/1.1 204 No Content\r\nretry-after: 1.5\r\n\r\n"));
+                stream.conn.send_close_notify();
+                drop(stream.flush());
+            }
+        });
+        port
+    }
+
+    #[test]
+    fn who_is_vouched_for_is_talked_to_and_nobody_else() {
+        let certificate = Certificate::from_pem(CERTIFICATE).expect("a certificate");
+        let trusting = Client::with_roots(RootCerts::new_with_certs(&[certificate]));
+        let answer = post(&trusting, &format!("https://localhost:{}/", encrypted()));
+        assert_eq!(answer, Ok(Answer { status: 204, retry_after: Some(Duration::from_millis(1500)) }));
+        let refused = post(&Client::new(), &format!("https://localhost:{}/", encrypted()));
+        assert!(matches!(refused, Err(Failure::Tls(_))), "{refused:?}");
+        assert!(!refused.expect_err("refused").may_pass());
+    }
+
+    #[test]
+    fn nothing_unencrypted_leaves_this_machine() {
+        for address in ["http://192.0.2.1/", "http://[2001:db8::1]/", "http://0.0.0.0:9/"] {
+            assert_eq!(post(&Client::new(), address), Err(Failure::NotLocal), "{address}");
+        }
+        // Nobody listens, but it is asked.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        drop(listener);
+        let answer = post(&Client::new(), &format!("http://127.0.0.1:{port}/"));
+        assert!(matches!(&answer, Err(failure @ Failure::Connection(_)) if failure.may_pass()), "{answer:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_address() {
+        let secret = || "s3cret".to_owned();
+        for error in [
+            Error::BadUri(secret()),
+            Error::RequireHttpsOnly(secret()),
+            Error::ConnectProxyFailed(secret()),
+            Error::Other(secret().into()),
+        ] {
+            assert!(!failure(error, PATIENCE).to_string().contains("s3cret"));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Hooks: what happens is posted to addresses of the host's choice.
+//!
+//! A [`Notifier`] copies what happened into a queue without waiting; a thread puts that into words and hands it to the hooks,
+//! each of which has a queue and a thread of its own, so that one that never answers delays nobody. Nothing but the name and
+//! the host of a hook is ever told: the rest of its address is a secret.
+
+mod message;
+mod notice;
+mod sender;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+use bcnet_control::did_you_mean;
+use bcnet_session::{Bucket, Rate};
+use bcnet_udp::{Clock, wall_now};
+use serde_json::{Value, json};
+
+use crate::bans::Moment;
+use crate::config::{Hook, HookEvent, HookFormat};
+use crate::http_client::Client;
+use crate::log::LineLimit;
+use crate::metrics::Page;
+pub(super) use notice::Notifier;
+use notice::{Notice, Wanted, Way};
+use sender::{Queue, Sender, Tally};
+
+/// All hooks of a server.
+pub(super) struct Hooks {
+    shared: Arc<Shared>,
+    /// Ends when all threads have.
+    ended: Mutex<Receiver<()>>,
+}
+
+struct Shared {
+    client: Client,
+    clock: Clock,
+    wanted: Wanted,
+    /// Notices that found no room on their way to the hooks.
+    dropped: Arc<AtomicU64>,
+    state: Mutex<State>,
+}
+
+struct State {
+    running: Vec<Running>,
+    /// What each thread has one of as long as it runs; `None` when no more may begin.
+    alive: Option<mpsc::Sender<()>>,
+    lines: LineLimit,
+}
+
+/// A hook with a thread.
+struct Running {
+    hook: Hook,
+    queue: Arc<Queue>,
+    tally: Arc<Tally>,
+    /// How much of what players can do at will is told.
+    bucket: Bucket,
+}
+
+impl Hooks {
+    /// Starts the threads. The [`Notifier`]s that `notifier` makes lead to them; when all are gone, so are the threads.
+    pub(super) fn start(hooks: &[Hook], clock: Clock) -> io::Result<(Self, impl Fn() -> Notifier + use<>)> {
+        let (notices, to_tell) = mpsc::sync_channel(MAX_NOTICES);
+        let (alive, ended) = mpsc::channel();
+        let lines = LineLimit::new(LINES_AT_ONCE, LINE_EVERY);
+        let shared = Arc::new(Shared {
+            client: Client::new(),
+            clock,
+            wanted: Wanted::default(),
+            dropped: Arc::default(),
+            state: Mutex::new(State { running: Vec::new(), alive: Some(alive.clone()), lines }),
+        });
+        shared.set(hooks);
+        let teller = Arc::clone(&shared);
+        let tell = move || {
+            let _alive = alive;
+            to_tell.iter().for_each(|notice| teller.tell(&notice));
+            teller.close();
+        };
+        thread::Builder::new().name("hooks".into()).spawn(tell)?;
+        let (wanted, dropped) = (shared.wanted.clone(), Arc::clone(&shared.dropped));
+        let notifier = move || {
+            let (wanted, notices, dropped) = (wanted.clone(), notices.clone(), Arc::clone(&dropped));
+            Notifier::new(Way { wanted, notices, dropped })
+        };
+        Ok((Self { shared, ended: Mutex::new(ended) }, notifier))
+    }
+
+    /// Has other hooks from now on. Those that are the same go on with what waits for them.
+    pub(super) fn set(&self, hooks: &[Hook]) {
+        self.shared.set(hooks);
+    }
+
+    /// Waits until what was left is posted, but not for ever. There must be no [`Notifier`] any more.
+    pub(super) fn finish(&self, patience: Duration) {
+        self.shared.state().alive = None;
+        let deadline = self.shared.clock.now() + patience;
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(deadline.since(self.shared.clock.now()))
+        {
+            if self.shared.clock.now() >= deadline {
+                let waiting: usize = self.shared.state().running.iter().map(|one| one.queue.len()).sum();
+                tracing::warn!(event = "hooks_unfinished", waiting, "some did not answer in time");
+                return;
+            }
+        }
+    }
+
+    /// Posts a test, and returns what came of it.
+    pub(super) fn test(&self, name: &str, session: String) -> Result<String, String> {
+        let state = self.shared.state();
+        let names = || state.running.iter().map(|one| one.hook.name.0.as_str());
+        let Some(hook) = state.running.iter().find(|one| one.hook.name.0 == name).map(|one| one.hook.clone())
+        else {
+            let near = did_you_mean(name, names());
+            return Err(format!("there is no hook of that name{near}; `bcnet ctl status` lists them"));
+        };
+        drop(state);
+        let body = match hook.format {
+            HookFormat::Json => {
+                let time = Moment(wall_now().as_secs()).to_string();
+                json!({ "event": "test", "time": time, "session": session }).to_string()
+            }
+            HookFormat::Discord => message::discord_body("A test of bcnet: this hook works."),
+        };
+        let outcome = sender::post(&self.shared.client, &hook, body, hook.timeout.min(TEST_PATIENCE));
+        let told = format!("{}: {}", hook.url.host(), sender::told(&outcome));
+        if outcome.is_ok_and(sender::is_good) { Ok(told) } else { Err(told) }
+    }
+
+    /// Returns how each hook is doing.
+    pub(super) fn status(&self) -> Vec<Value> {
+        let show = |Running { hook, queue, tally, .. }: &Running| {
+            json!({
+                "name": hook.name.0,
+                "host": hook.url.host(),
+                "sent": tally.sent.load(Ordering::Relaxed),
+                "failed": tally.failed.load(Ordering::Relaxed),
+                "dropped": tally.dropped.load(Ordering::Relaxed),
+                "waiting": queue.len(),
+                "problem": tally.problem(),
+            })
+        };
+        self.shared.state().running.iter().map(show).collect()
+    }
+
+    /// Adds figures to a page, if there are hooks.
+    pub(super) fn add_figures(&self, page: &mut Page) {
+        type Figure = (&'static str, &'static str, fn(&Tally) -> &AtomicU64);
+        const FIGURES: [Figure; 3] = [
+            ("hook_sent_events", "Events that a hook has taken", |tally| &tally.sent),
+            ("hook_failed_events", "Events that a hook did not take", |tally| &tally.failed),
+            ("hook_dropped_events", "Events that were too many for a hook", |tally| &tally.dropped),
+        ];
+        let state = self.shared.state();
+        if state.running.is_empty() {
+            return;
+        }
+        for (name, help, figure) in FIGURES {
+            let value = |one: &Running| {
+                (format!("hook=\"{}\"", one.hook.name.0), figure(&one.tally).load(Ordering::Relaxed))
+            };
+            page.counter(name, help, state.running.iter().map(value));
+        }
+    }
+}
+
+impl Shared {
+    fn set(&self, hooks: &[Hook]) {
+        let mut state = self.state();
+        let mut old = std::mem::take(&mut state.running);
+        for hook in hooks {
+            let same = old.iter().position(|one| one.hook == *hook);
+            let running = match same.map(|at| old.swap_remove(at)) {
+                Some(running) => Ok(running),
+                None => {
+                    let tally = old.iter().find(|one| one.hook.name == hook.name);
+                    let tally = tally.map_or_else(Arc::default, |one| Arc::clone(&one.tally));
+                    self.run(hook, tally, state.alive.clone())
+                }
+            };
+            match running {
+                Ok(running) => state.running.push(running),
+                Err(error) => {
+                    let (hook, error) = (&hook.name.0, error.to_string());
+                    tracing::error!(event = "hook_failed", hook, error, "it has no thread");
+                }
+            }
+        }
+        old.iter().for_each(|one| one.queue.close());
+        let events = state.running.iter().flat_map(|one| one.hook.events.iter().copied());
+        self.wanted.set(events);
+    }
+
+    fn run(&self, hook: &Hook, tally: Arc<Tally>, alive: Option<mpsc::Sender<()>>) -> io::Result<Running> {
+        let queue = Arc::new(Queue::default());
+        let sender = Sender {
+            hook: hook.clone(),
+            queue: Arc::clone(&queue),
+            tally: Arc::clone(&tally),
+            client: self.client.clone(),
+            clock: self.clock,
+            lines: LineLimit::new(LINES_AT_ONCE, LINE_EVERY),
+            has_complained: false,
+        };
+        let post = move || {
+            let _alive = alive;
+            sender.run();
+        };
+        thread::Builder::new().name(format!("hook {}", hook.name.0)).spawn(post)?;
+        Ok(Running { hook: hook.clone(), queue, tally, bucket: Bucket::new(AT_WILL, self.clock.now()) })
+    }
+
+    /// Hands a notice to every hook that wants it.
+    fn tell(&self, notice: &Notice) {
+        let (event, now) = (notice.what.event(), self.clock.now());
+        let mut state = self.state();
+        let mut dropped = self.dropped.swap(0, Ordering::Relaxed);
+        for one in state.running.iter_mut().filter(|one| one.hook.events.contains(&event)) {
+            one.tally.dropped.fetch_add(dropped, Ordering::Relaxed);
+            let is_flood = is_at_will(event) && !one.bucket.take(1, AT_WILL, now);
+            if is_flood || !one.queue.push(text(&one.hook, notice)) {
+                one.tally.dropped.fetch_add(1, Ordering::Relaxed);
+                dropped += 1;
+            }
+        }
+        if dropped > 0
+            && let Some(held_back) = state.lines.pass(now)
+        {
+            tracing::warn!(event = "hook_dropped", dropped, held_back, "more happens than hooks take");
+        }
+    }
+
+    fn close(&self) {
+        self.state().running.iter().for_each(|one| one.queue.close());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one assignment, or a thread of its own finishes it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn text(hook: &Hook, notice: &Notice) -> String {
+    match hook.format {
+        HookFormat::Json => message::json(notice),
+        HookFormat::Discord => message::discord(notice),
+    }
+}
+
+/// Returns whether players can have it happen as often as they like.
+const fn is_at_will(event: HookEvent) -> bool {
+    matches!(event, HookEvent::Joined | HookEvent::Left | HookEvent::Full)
+}
+
+/// What players can have happen is told so often at the most: Discord takes thirty messages a minute.
+const AT_WILL: Rate = Rate::every(Duration::from_secs(2), 40);
+/// Notices on their way from the game to the hooks.
+const MAX_NOTICES: usize = 1000;
+/// How long a test may take; `bcnet ctl` waits somewhat longer.
+const TEST_PATIENCE: Duration = Duration::from_secs(8);
+/// So many lines at once, and after that one in this time.
+const LINES_AT_ONCE: u32 = 5;
+const LINE_EVERY: Duration = Duration::from_secs(60);
+/// What is left when the server ends gets this long.
+pub(super) const FINISH: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+
+    use super::notice::What;
+    use super::*;
+    use crate::config::Table as _;
+    use crate::config::table::Given;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A hook whose other side takes connections and never says a word.
+    fn silent() -> (Hook, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut hook = Hook::default();
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        for (key, value) in [("name", "silent"), ("url", &url), ("timeout", "60s")] {
+            hook.set(key, Given::Text(value)).expect(key);
+        }
+        (hook, listener)
+    }
+
+    fn notice(what: What) -> Notice {
+        Notice { at: Moment(0), session: "x".into(), port: 22101, players: 1, limit: 8, what }
+    }
+
+    fn lost() -> Notice {
+        notice(What::MasterLost { master: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900) })
+    }
+
+    #[test]
+    fn what_is_too_much_for_a_hook_is_dropped_and_counted() {
+        let (hook, listener) = silent();
+        let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
+        hooks.shared.tell(&lost());
+        // The thread has taken the first, and waits for its answer.
+        let _connection = listener.accept().expect("a connection");
+        (0..250).for_each(|_| hooks.shared.tell(&lost()));
+        let status = &hooks.status()[0];
+        assert_eq!((&status["dropped"], &status["waiting"]), (&json!(150), &json!(100)), "{status}");
+        // What players can do at will is dropped before it pushes anything else out.
+        (0..100).for_each(|_| hooks.shared.tell(&notice(What::Joined { player: "Alice".into() })));
+        let dropped = hooks.status()[0]["dropped"].as_u64().expect("a number");
+        assert_eq!(dropped, 150 + 100, "40 pushed others out, 60 came too fast");
+        let mut page = Page::new("bcnet");
+        hooks.add_figures(&mut page);
+        assert!(page.finish().contains("bcnet_hook_dropped_events_total{hook=\"silent\"} 250\n"));
+    }
+
+    #[test]
+    fn hooks_that_stay_the_same_go_on_and_those_of_the_same_name_count_on() {
+        let (hook, _listener) = silent();
+        let (hooks, notifier) = Hooks::start(&[], Clock::start()).expect("threads");
+        assert!(hooks.status().is_empty());
+        hooks.set(std::slice::from_ref(&hook));
+        (0..150).for_each(|_| hooks.shared.tell(&lost()));
+        let before = hooks.status();
+        hooks.set(std::slice::from_ref(&hook));
+        assert_eq!(hooks.status()[0]["dropped"], before[0]["dropped"], "and what waits is not lost");
+        assert!(hooks.status()[0]["waiting"].as_u64() >= Some(99));
+        let other = Hook { timeout: Duration::from_secs(1), ..hook };
+        hooks.set(&[other]);
+        assert_eq!(
+            (&hooks.status()[0]["dropped"], &hooks.status()[0]["waiting"]),
+            (&before[0]["dropped"], &json!(0))
+        );
+        drop(notifier);
+        hooks.set(&[]);
+        assert!(hooks.status().is_empty());
+    }
+
+    #[test]
+    fn without_anything_to_do_the_end_does_not_wait() {
+        let (hook, _listener) = silent();
+        let (hooks, notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
+        drop(notifier);
+        hooks.finish(PATIENCE);
+        assert!(hooks.ended.lock().expect("no panic").recv().is_err(), "all threads have ended");
+    }
+}

@@ -1,0 +1,140 @@
+//! What a hook is told, and how it gets away from the threads that play: copied into a queue that never waits.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+
+use bcnet_session::{Event, Session, Summary};
+use bcnet_transport::wire::PeerId;
+use bcnet_udp::wall_now;
+
+use crate::bans::Moment;
+use crate::config::HookEvent;
+use crate::serve::event_log::why;
+
+/// Something that happened in a session.
+#[derive(Debug)]
+pub(super) struct Notice {
+    pub(super) at: Moment,
+    pub(super) session: String,
+    pub(super) port: u16,
+    /// How many take part, and how many can.
+    pub(super) players: usize,
+    pub(super) limit: usize,
+    pub(super) what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Joined { player: String },
+    Left { player: String, reason: String },
+    RoundEnded(Summary),
+    Full,
+    MasterLost { master: SocketAddrV4 },
+}
+
+impl What {
+    pub(super) const fn event(&self) -> HookEvent {
+        match self {
+            Self::Joined { .. } => HookEvent::Joined,
+            Self::Left { .. } => HookEvent::Left,
+            Self::RoundEnded(_) => HookEvent::RoundEnded,
+            Self::Full => HookEvent::Full,
+            Self::MasterLost { .. } => HookEvent::MasterLost,
+        }
+    }
+}
+
+/// Which events any hook wants to be told of.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted(Arc<AtomicU8>);
+
+impl Wanted {
+    pub(super) fn set(&self, events: impl Iterator<Item = HookEvent>) {
+        self.0.store(events.fold(0, |all, event| all | bit(event)), Ordering::Relaxed);
+    }
+
+    fn has(&self, event: HookEvent) -> bool {
+        self.0.load(Ordering::Relaxed) & bit(event) != 0
+    }
+}
+
+const fn bit(event: HookEvent) -> u8 {
+    1 << event as u8
+}
+
+/// Tells of one session. It belongs to the thread that plays.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Notifier {
+    way: Option<Way>,
+    /// Who takes part, as far as was told.
+    inside: Vec<PeerId>,
+}
+
+/// The way to the thread that hands notices to the hooks.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub(super) wanted: Wanted,
+    pub(super) notices: SyncSender<Notice>,
+    /// How many found the queue full.
+    pub(super) dropped: Arc<AtomicU64>,
+}
+
+impl Notifier {
+    pub(super) const fn new(way: Way) -> Self {
+        Self { way: Some(way), inside: Vec::new() }
+    }
+
+    /// Looks at an event before it is logged.
+    pub(in crate::serve) fn see(&mut self, event: &Event, session: &Session, port: u16) {
+        let limit = usize::from(session.config().player_limit);
+        match event {
+            Event::InGame { peer, name } => {
+                self.inside.push(*peer);
+                self.tell(What::Joined { player: name.clone() }, session, port);
+                if session.players_in_game() >= limit {
+                    tracing::info!(event = "full", port, players = limit);
+                    self.tell(What::Full, session, port);
+                }
+            }
+            Event::Left { peer, name, reason, .. } => {
+                // Who never got in was never told of.
+                if let Some(at) = self.inside.iter().position(|inside| inside == peer) {
+                    self.inside.swap_remove(at);
+                    self.tell(What::Left { player: name.clone(), reason: why(*reason) }, session, port);
+                }
+            }
+            // A round in which nobody took part is of interest to nobody.
+            Event::RoundEnded { summary } if summary.players.is_empty() => {}
+            Event::RoundEnded { summary } => self.tell(What::RoundEnded(summary.clone()), session, port),
+            Event::MasterLost { master } => {
+                self.tell(What::MasterLost { master: *master }, session, port);
+            }
+            Event::Joining { .. }
+            | Event::Joined { .. }
+            | Event::Chat { .. }
+            | Event::Refused { .. }
+            | Event::ChecksumMismatch { .. }
+            | Event::ManifestLearned { .. }
+            | Event::Anomaly { .. }
+            | Event::RoundStarted { .. }
+            | Event::MasterSeen { .. } => {}
+        }
+    }
+
+    fn tell(&self, what: What, session: &Session, port: u16) {
+        let Some(way) = self.way.as_ref().filter(|way| way.wanted.has(what.event())) else { return };
+        let notice = Notice {
+            at: Moment(wall_now().as_secs()),
+            session: session.config().name.clone(),
+            port,
+            players: session.players_in_game(),
+            limit: usize::from(session.config().player_limit),
+            what,
+        };
+        if way.notices.try_send(notice).is_err() {
+            way.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! One hook: a queue of what it is to be told, and the thread that posts it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bcnet_udp::Clock;
+use ureq::http::Method;
+
+use super::message;
+use crate::config::{Hook, HookFormat};
+use crate::http_client::{Answer, Client, Failure};
+use crate::log::LineLimit;
+
+/// What was counted of a hook. It lasts as long as a hook of that name does.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) sent: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    /// What was wrong the last time, if something was.
+    problem: Mutex<Option<String>>,
+}
+
+impl Tally {
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+}
+
+/// What waits to be posted: whole messages, or lines of one. The oldest give way.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: VecDeque<String>,
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Returns whether there was room for all.
+    #[must_use]
+    pub(super) fn push(&self, message: String) -> bool {
+        let mut waiting = self.lock();
+        waiting.messages.push_back(message);
+        let is_full = waiting.messages.len() > MAX_WAITING;
+        if is_full {
+            waiting.messages.pop_front();
+        }
+        drop(waiting);
+        self.changed.notify_all();
+        !is_full
+    }
+
+    /// Has the thread end when it has tried everything that waits.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().messages.len()
+    }
+
+    /// Waits for something to post: one message and, as long as `fits` says so of the text so far and the next, those behind
+    /// it. Returns `None` when the queue is closed and empty.
+    fn take(&self, fits: impl Fn(&str, &str) -> bool) -> Option<(String, u64)> {
+        let is_idle = |waiting: &mut Waiting| waiting.messages.is_empty() && !waiting.is_closed;
+        let mut waiting =
+            self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let (mut text, mut count) = (waiting.messages.pop_front()?, 1);
+        while waiting.messages.front().is_some_and(|next| fits(&text, next)) {
+            let next = waiting.messages.pop_front().unwrap_or_default();
+            text = format!("{text}\n{next}");
+            count += 1;
+        }
+        Some((text, count))
+    }
+
+    /// Waits for so long. Returns `false` at once when the queue is closed: there is no time then.
+    fn pause(&self, time: Duration) -> bool {
+        let is_open = |waiting: &mut Waiting| !waiting.is_closed;
+        let waited = self.changed.wait_timeout_while(self.lock(), time, is_open);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Posts what a queue has.
+pub(super) struct Sender {
+    pub(super) hook: Hook,
+    pub(super) queue: Arc<Queue>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    pub(super) lines: LineLimit,
+    /// The log has said that it does not work, and not that it does again.
+    pub(super) has_complained: bool,
+}
+
+impl Sender {
+    /// Posts until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        let is_discord = self.hook.format == HookFormat::Discord;
+        while let Some((text, count)) = self.queue.take(|text, more| is_discord && message::fits(text, more))
+        {
+            let body = if is_discord { message::discord_body(&text) } else { text };
+            match self.deliver(&body) {
+                Ok(()) => {
+                    self.tally.sent.fetch_add(count, Ordering::Relaxed);
+                    self.tally.set_problem(None);
+                    if std::mem::take(&mut self.has_complained) {
+                        let (hook, host) = (&self.hook.name.0, self.hook.url.host());
+                        tracing::info!(event = "hook_works", hook, host);
+                    }
+                }
+                Err(problem) => {
+                    self.tally.failed.fetch_add(count, Ordering::Relaxed);
+                    self.tally.set_problem(Some(problem.clone()));
+                    self.complain(&problem, count);
+                }
+            }
+        }
+    }
+
+    fn complain(&mut self, error: &str, lost: u64) {
+        if let Some(held_back) = self.lines.pass(self.clock.now()) {
+            let (hook, host) = (&self.hook.name.0, self.hook.url.host());
+            tracing::warn!(event = "hook_failed", hook, host, error, lost, held_back);
+            self.has_complained = true;
+        }
+    }
+
+    /// Posts one message, several times if that may help. An error says what came of the last time.
+    fn deliver(&self, body: &str) -> Result<(), String> {
+        let mut attempt = 0;
+        loop {
+            let outcome = post(&self.client, &self.hook, body.to_owned(), self.hook.timeout);
+            attempt += 1;
+            let pause = match &outcome {
+                Ok(answer) if is_good(*answer) => return Ok(()),
+                Ok(answer) => pause_of(*answer, attempt),
+                Err(failure) => failure.may_pass().then(|| backoff(attempt)),
+            };
+            let goes_on = attempt < ATTEMPTS && pause.is_some_and(|pause| self.queue.pause(pause));
+            if !goes_on {
+                return Err(told(&outcome));
+            }
+        }
+    }
+}
+
+/// Posts something once.
+pub(super) fn post(client: &Client, hook: &Hook, body: String, timeout: Duration) -> Result<Answer, Failure> {
+    match hook.url.secret() {
+        Some(url) => client.send(Method::POST, url, body, timeout),
+        None => Err(Failure::NoHttp),
+    }
+}
+
+pub(super) const fn is_good(answer: Answer) -> bool {
+    matches!(answer.status, 200..300)
+}
+
+/// Returns when to try again after an answer that is not good; `None` if there is no use in it.
+fn pause_of(answer: Answer, attempt: u32) -> Option<Duration> {
+    match answer.status {
+        429 | 503 => Some(answer.retry_after.unwrap_or_else(|| backoff(attempt)).min(MAX_PAUSE)),
+        408 | 500.. => Some(backoff(attempt)),
+        _ => None,
+    }
+}
+
+/// One second, two, four …
+fn backoff(attempt: u32) -> Duration {
+    Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(MAX_PAUSE)
+}
+
+/// Returns what came of posting something, for people.
+pub(super) fn told(outcome: &Result<Answer, Failure>) -> String {
+    match outcome {
+        Ok(Answer { status: status @ 300..400, .. }) => {
+            format!("it answered {status}, and redirects are not followed")
+        }
+        Ok(Answer { status, .. }) => format!("it answered {status}"),
+        Err(failure) => failure.to_string(),
+    }
+}
+
+/// How much may wait for one hook.
+const MAX_WAITING: usize = 100;
+/// How often one message is tried.
+const ATTEMPTS: u32 = 5;
+/// The longest time between two tries, whatever the other side asks for.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<u64>) -> Answer {
+        Answer { status, retry_after: retry_after.map(Duration::from_secs) }
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again_later_and_later_and_nothing_else() {
+        let pauses =
+            |status| (1..8).map(|attempt| pause_of(answer(status, None), attempt)).collect::<Vec<_>>();
+        let expected = [1, 2, 4, 8, 16, 30, 30].map(|seconds| Some(Duration::from_secs(seconds)));
+        for status in [408, 429, 500, 502, 503, 599] {
+            assert_eq!(pauses(status), expected, "{status}");
+        }
+        for status in [100, 301, 307, 400, 401, 404, 410] {
+            assert_eq!(pauses(status)[0], None, "{status}");
+        }
+        assert_eq!(pause_of(answer(429, Some(7)), 1), Some(Duration::from_secs(7)));
+        assert_eq!(pause_of(answer(429, Some(86_400)), 1), Some(MAX_PAUSE));
+    }
+
+    #[test]
+    fn the_oldest_give_way_and_lines_share_a_message() {
+        let queue = Queue::default();
+        assert!((0..MAX_WAITING).all(|n| queue.push(n.to_string())));
+        assert!(!queue.push("last".into()) && queue.len() == MAX_WAITING);
+        assert_eq!(queue.take(|_, _| false), Some(("1".into(), 1)));
+        assert_eq!(queue.take(|text, _| text.len() < 5), Some(("2\n3\n4".into(), 3)));
+        queue.close();
+        assert!(!queue.pause(Duration::from_secs(3600)), "there is no time any more");
+        assert_eq!(queue.take(|_, _| true).map(|(_, count)| count), Some(MAX_WAITING as u64 - 4));
+        assert_eq!(queue.take(|_, _| true), None);
+    }
+}

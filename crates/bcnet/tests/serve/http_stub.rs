@@ -1,0 +1,94 @@
+//! A small HTTP server whose answers a test decides.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::server::PATIENCE;
+
+/// A request as it came.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// Names in small letters.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Value,
+}
+
+/// Listens at 127.0.0.1.
+pub(crate) struct HttpStub {
+    pub(crate) port: u16,
+    requests: Receiver<Request>,
+}
+
+impl HttpStub {
+    /// Answers each request with what `answer` makes of its number, from 0, and of itself.
+    pub(crate) fn start(answer: impl FnMut(usize, &Request, &mut TcpStream) + Send + 'static) -> Self {
+        Self::start_at(0, answer)
+    }
+
+    pub(crate) fn start_at(
+        port: u16,
+        mut answer: impl FnMut(usize, &Request, &mut TcpStream) + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let (sender, requests) = mpsc::channel();
+        thread::spawn(move || {
+            let mut number = 0;
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let Some(request) = read(&stream) else { continue };
+                answer(number, &request, &mut stream);
+                number += 1;
+                if sender.send(request).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { port, requests }
+    }
+
+    /// Answers all requests with these statuses, in turn, the last for ever.
+    pub(crate) fn with_statuses(statuses: &'static [&'static str]) -> Self {
+        Self::start(move |number, _, stream| {
+            let status = statuses[number.min(statuses.len() - 1)];
+            drop(stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()));
+        })
+    }
+
+    /// Waits for the next request.
+    pub(crate) fn next(&self) -> Request {
+        self.requests.recv_timeout(PATIENCE).expect("a request")
+    }
+
+    /// Returns whether a request has come that nobody has looked at.
+    pub(crate) fn has_more(&self) -> bool {
+        self.requests.try_recv().is_ok()
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Request> {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut input = BufReader::new(stream);
+    let mut line = String::new();
+    input.read_line(&mut line).ok()?;
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut headers = Vec::new();
+    loop {
+        line.clear();
+        input.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        headers.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
+    let mut body = vec![0; length];
+    input.read_exact(&mut body).ok()?;
+    let body = serde_json::from_slice(&body).expect("JSON");
+    Some(Request { method, path, headers, body })
+}
