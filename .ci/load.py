@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GAME_PORT, ECHO_PORT = 23000, 26000
+GAME_PORT, ECHO_PORT, PAGE_PORT, METRICS_PORT = 23000, 26000, 27000, 27001
 PLAYERS = 8
 # What players must not find.
 WRONG = ("lost", "doubled", "reordered", "changed", "echoed", "dropped", "absent")
@@ -66,9 +66,12 @@ def per_player(report):
 
 
 @contextmanager
-def server(program, directory, sessions, control="none", capture="none"):
+def server(program, directory, sessions, control="none", capture="none", token=None):
+    """With `token`, a file, it has a page and answers monitoring."""
     config = directory / "bcnet.toml"
-    text = [f'[server]\nbind = "127.0.0.1"\ncontrol = "{control}"\n', '[log]\nlevel = "error"\n',
+    metrics = f'metrics = "127.0.0.1:{METRICS_PORT}"\n' if token else ""
+    page = f'[web]\nenabled = true\nbind = "127.0.0.1:{PAGE_PORT}"\ntoken_file = "{token}"\n' if token else ""
+    text = [f'[server]\nbind = "127.0.0.1"\ncontrol = "{control}"\n{metrics}', page, '[log]\nlevel = "error"\n',
             f'[capture]\nfile = "{capture}"\n']
     text += [f'[[session]]\nname = "session {n}"\nport = {GAME_PORT + n}\n' for n in range(sessions)]
     config.write_text("\n".join(text))
