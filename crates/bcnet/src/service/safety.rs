@@ -67,7 +67,7 @@ fn check(file: &Path, is_trusted: impl Fn(&str) -> bool, remedy: impl Fn() -> St
 /// Returns a path as people write it, without the mark that the system puts before a whole one.
 fn shown(path: &Path) -> String {
     let text = path.display().to_string();
-    text.strip_prefix(r"\\?\").map_or(text.clone(), ToOwned::to_owned)
+    text.strip_prefix(r"\\?\").map_or_else(|| text.clone(), ToOwned::to_owned)
 }
 
 fn program_files() -> String {

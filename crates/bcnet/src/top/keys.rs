@@ -93,8 +93,8 @@ impl State {
                 return self.look();
             }
             KeyCode::Char('t') => self.dialog = self.port.map(|port| ask_for(Purpose::Say { port })),
-            KeyCode::Char('w') => self.dialog = self.target().map(|target| ask_for(Purpose::Word(target))),
-            KeyCode::Char('k') => self.dialog = self.target().map(|target| ask_for(Purpose::Reason(target))),
+            KeyCode::Char('w') => self.ask_about_player(Purpose::Word),
+            KeyCode::Char('k') => self.ask_about_player(Purpose::Reason),
             #[cfg(debug_assertions)]
             KeyCode::F(12) => panic!("asked for"),
             _ => {}
@@ -167,6 +167,13 @@ impl State {
     fn look(&self) -> Step {
         let is_whole = self.is_whole;
         self.port.map_or(Step::Stay, |port| Step::Ask(Wish::Look { port, is_whole }))
+    }
+
+    fn ask_about_player(&mut self, purpose: fn(Target) -> Purpose) {
+        match self.target() {
+            Some(target) => self.dialog = Some(ask_for(purpose(target))),
+            None => self.notice = Some(Err("nobody is picked".into())),
+        }
     }
 
     fn target(&self) -> Option<Target> {

@@ -157,14 +157,17 @@ fn sessions_can_be_picked_and_the_rest_follows() {
     let file = "[[session]]\nname = \"One\"\n[[session]]\nname = \"Two\"\n";
     std::fs::write(directory.path("bcnet.toml"), file).expect("written");
     let server = Server::start_in(directory, &[], 2);
-    let _alice = Player::join(server.address(), "Alice");
+    let _eve = Player::join(server.address(), "\u{1b}[2JEve");
     let mut top = Top::start(&server, &["--session", "two"], &[]);
     top.shows(&["sessions: 2", "nobody in Two, port "]);
+    top.press("k");
+    top.shows(&["nobody is picked"]);
     // Two panels further are the sessions.
     top.press("\t\t");
     top.shows(&["» sessions: 2"]);
     top.press("\u{1b}[A");
-    top.shows(&["1 player in One", "Alice"]);
+    // Her name does not clear the screen.
+    top.shows(&["1 player in One", "[2JEve", "sessions: 2"]);
     top.press("a");
     top.shows(&["min of One"]);
     top.press("\u{3}");
