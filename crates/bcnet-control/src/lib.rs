@@ -10,7 +10,7 @@ mod table;
 
 pub use nearest::{did_you_mean, short};
 pub use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
-pub use table::{show, shown, span};
+pub use table::{Column, show, shown, span, table};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -119,7 +119,9 @@ fn part(sessions: &[Value], key: &str, title: &str, columns: Columns) -> String 
     if rows.is_empty() { String::new() } else { format!("\n{title}:\n{}", table(columns, &rows, "")) }
 }
 
-type Columns = &'static [(&'static str, &'static str)];
+type Columns = &'static [Column];
+/// Title and key of a column.
+pub type Column = (&'static str, &'static str);
 
 /// Title and key of each column.
 const PLAYERS: Columns = &[
@@ -208,7 +210,10 @@ const SESSIONS: Columns = &[
     ("p99", "round_trip_p99_ms"),
 ];
 
-fn table(columns: Columns, rows: &[Value], nothing: &str) -> String {
+/// Returns rows, each an object, as a table: whole lines, cleaned of what could take over a terminal. Keys that end in `_s` are
+/// seconds. Without rows it is a line with `nothing`.
+#[must_use]
+pub fn table(columns: &[Column], rows: &[Value], nothing: &str) -> String {
     if rows.is_empty() {
         return format!("{nothing}\n");
     }

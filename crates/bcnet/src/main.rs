@@ -31,16 +31,20 @@ mod master;
 mod masters;
 mod metrics;
 mod number;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 mod proxy;
 mod query;
 mod queue_dump;
 mod random;
 mod recorder;
 mod reply_addresses;
+mod scores;
 mod serve;
 #[cfg(any(windows, test))]
 mod service;
 mod signals;
+mod stats;
 mod swarm;
 mod top;
 mod usage;
@@ -98,6 +102,8 @@ enum Command {
     /// Have Windows run the server as a service
     #[cfg(windows)]
     Service(service::Args),
+    /// Show what a server has kept of its rounds: players, rounds, systems
+    Stats(stats::Args),
     /// Send simulated players to a server, and check what they hear of each other
     Swarm(swarm::Args),
     /// Watch a running server in the terminal: players, queues, plots, log
@@ -132,6 +138,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         #[cfg(windows)]
         Command::Service(args) => service::run(&args),
+        Command::Stats(args) => stats::run(&args),
         Command::Swarm(args) => swarm::run(&args),
         Command::Top(args) => top::run(&args),
     };

@@ -189,11 +189,11 @@ fn time_counts_from_the_first_player() {
 }
 
 fn last_summary(world: &World) -> &Summary {
-    let summaries = world.events.iter().filter_map(|event| match event {
+    let mut summaries = world.events.iter().filter_map(|event| match event {
         Event::RoundEnded { summary } => Some(summary),
         _ => None,
     });
-    summaries.last().expect("a round has ended")
+    summaries.next_back().expect("a round has ended")
 }
 
 /// Name, deaths and whole seconds in the game.

@@ -106,7 +106,7 @@ pub(crate) fn load_control(
     let (loaded, mut problems) = read(flags, environment, read_text)?;
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
-        Origin::Default => !problem.is_about(&["log", "capture", "web", "session", "hook"]),
+        Origin::Default => !problem.is_about(&["log", "capture", "web", "scores", "session", "hook"]),
         // A variable that is misspelt.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
         Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
@@ -207,7 +207,7 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
                     loaded.fill(&format!("{list}.{}", n + 1), &mut document, &name, table);
                 }
             }
-            table @ ("server" | "log" | "capture" | "web") => {
+            table @ ("server" | "log" | "capture" | "web" | "scores") => {
                 if let Some(source) = document.table(table, value) {
                     loaded.fill(table, &mut document, &name, source);
                 }
@@ -239,7 +239,7 @@ fn unknown_at_root(key: &str) -> String {
     }
     format!(
         "unknown table or key{}",
-        did_you_mean(key, ["server", "log", "capture", "web", "session", "hook"].into_iter())
+        did_you_mean(key, ["server", "log", "capture", "web", "scores", "session", "hook"].into_iter())
     )
 }
 
@@ -373,6 +373,11 @@ impl Loaded {
         if is_placed(self.origin("web", "token_file")) {
             let token = &mut self.settings.web.token_file;
             *token = state.unwrap_or(&beside).join(&*token);
+        }
+        if is_placed(self.origin("scores", "file"))
+            && let Some(scores) = self.settings.scores.file.as_mut()
+        {
+            *scores = state.unwrap_or(&beside).join(&*scores);
         }
         if is_placed(self.origin("server", "control"))
             && let Some(control) = self.settings.server.control.as_mut().filter(|path| !is_bare(path))

@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
     pub(crate) capture: Capture,
     pub(crate) web: Web,
+    pub(crate) scores: Scores,
     /// At least one.
     pub(crate) sessions: Vec<Session>,
     /// Of the file only.
@@ -33,6 +34,7 @@ impl Default for Settings {
             log: Log::default(),
             capture: Capture::default(),
             web: Web::default(),
+            scores: Scores::default(),
             sessions: vec![Session::default()],
             hooks: Vec::new(),
         }
@@ -40,13 +42,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the tables that everyone may set, by their names: `server`, `log`, `capture`, `web`, `session.1`, `session.2`, …
+    /// Returns the tables that everyone may set, by their names: `server`, `log`, `capture`, `web`, `scores`,
+    /// `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
             ("server".into(), &self.server),
             ("log".into(), &self.log),
             ("capture".into(), &self.capture),
             ("web".into(), &self.web),
+            ("scores".into(), &self.scores),
         ];
         let sessions = self.sessions.iter().zip(1..);
         tables.extend(sessions.map(|(session, n)| (format!("session.{n}"), session as &dyn Table)));
@@ -73,6 +77,7 @@ impl Settings {
             "log" => Some(&mut self.log),
             "capture" => Some(&mut self.capture),
             "web" => Some(&mut self.web),
+            "scores" => Some(&mut self.scores),
             name => {
                 let (list, number) = name.split_once('.')?;
                 let number = number.parse::<usize>().ok()?.checked_sub(1)?;
@@ -175,6 +180,19 @@ table! {
         idle: Duration = Duration::from_secs(30 * 60),
         /// So must every browser after this time.
         lifetime: Duration = Duration::from_secs(12 * 3600),
+    }
+}
+
+table! {
+    /// Results of rounds and totals of players that outlive the server, for `bcnet stats`. Off unless there is a file: names of
+    /// players are data about people, to be kept only by who wants to.
+    Scores {
+        /// Where to keep them (a database of SQLite). It is where the bans are.
+        file: Option<PathBuf> = None,
+        /// How long rounds are kept, in whole days. Totals are those of the rounds that are kept.
+        keep: Option<Duration> = Some(Duration::from_secs(365 * 86_400)),
+        /// Shorter rounds are not kept, nor are those who were in a round for a shorter time.
+        shortest: Duration = Duration::from_secs(60),
     }
 }
 

@@ -76,6 +76,7 @@ pub(super) fn files(settings: &Settings, report: &mut Report) {
         ("history", settings.server.history.as_ref()),
         ("log", settings.log.file.as_ref()),
         ("capture", settings.capture.file.as_ref()),
+        ("scores", settings.scores.file.as_ref()),
     ];
     for (name, path) in places {
         let Some(path) = path else { continue };

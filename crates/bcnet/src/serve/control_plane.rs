@@ -20,15 +20,15 @@ use super::workers::Workers;
 use crate::background::Trigger;
 use crate::bans::{Ban, Bans};
 use crate::config::{Flags, Line, Loaded, Settings, Value as _};
-use crate::recorder::LeftOut;
+use crate::recorder::{LeftOut, Recorder};
+use crate::scores::{Counts, Scores};
 use crate::{log, masters};
 
 /// Everything about the server that its sessions do not know.
 pub(super) struct ControlPlane {
     flags: Flags,
     workers: Workers,
-    /// Datagrams that are not in the capture, if there is one.
-    capture_left_out: Option<LeftOut>,
+    kept: Kept,
     is_stopping: AtomicBool,
     /// What some settings are until the end.
     started: Settings,
@@ -39,6 +39,21 @@ pub(super) struct ControlPlane {
     pub(super) log: log::Controls,
     /// Held during a reload, so that what was read last is in force last.
     reloading: Mutex<()>,
+}
+
+/// How much of what is to be kept is, by the threads that write.
+pub(super) struct Kept {
+    /// Datagrams that are not in the capture, if there is one.
+    capture_left_out: Option<LeftOut>,
+    /// Rounds, if any are to be kept.
+    scores: Option<Counts>,
+}
+
+impl Kept {
+    pub(super) fn by(recorder: Option<Recorder>, scores: Option<&Scores>) -> Self {
+        let capture_left_out = recorder.map(|recorder| recorder.left_out());
+        Self { capture_left_out, scores: scores.map(Scores::counts) }
+    }
 }
 
 /// What is done in threads of its own, when asked.
@@ -65,7 +80,7 @@ impl ControlPlane {
         loaded: Loaded,
         bans: BanList,
         workers: Workers,
-        capture_left_out: Option<LeftOut>,
+        kept: Kept,
         triggers: Triggers,
         log: log::Controls,
     ) -> Self {
@@ -73,7 +88,7 @@ impl ControlPlane {
         let plane = Self {
             flags,
             workers,
-            capture_left_out,
+            kept,
             is_stopping: AtomicBool::new(false),
             history: History::open(started.server.history.clone()),
             samples: Samples::new(started.sessions.len()),
@@ -138,6 +153,9 @@ impl ControlPlane {
             Request::Restart => chosen.restart(),
             Request::Status => {
                 let mut answer = chosen.status(self.capture_left_out())?;
+                let counts =
+                    |counts: &Counts| json!({ "kept": counts.kept(), "left_out": counts.left_out() });
+                answer["scores"] = self.scores().map_or(Value::Null, counts);
                 answer["unknown_masters"] = self.state().unknown_masters.clone().into();
                 answer["hooks"] = self.hooks().status().into();
                 Ok(answer)
@@ -185,7 +203,12 @@ impl ControlPlane {
 
     /// Returns how many datagrams are not in the capture, if there is one.
     pub(super) fn capture_left_out(&self) -> Option<u64> {
-        self.capture_left_out.as_ref().map(LeftOut::count)
+        self.kept.capture_left_out.as_ref().map(LeftOut::count)
+    }
+
+    /// Returns how many rounds were kept, and how many were not, if any are to be.
+    pub(super) fn scores(&self) -> Option<&Counts> {
+        self.kept.scores.as_ref()
     }
 
     /// Ends the server.

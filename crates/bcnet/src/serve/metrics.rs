@@ -13,6 +13,7 @@ use super::session_host::SessionHost;
 use super::workers::Workers;
 use crate::http::Monitored;
 use crate::metrics::Page;
+use crate::scores;
 
 /// Asks a running server.
 #[derive(Clone)]
@@ -29,7 +30,7 @@ impl Monitored for Monitor {
             Sample::take(host, coalescing.share(), coalescing.window(), now)
         });
         sessions.ok().map(|sessions| {
-            let mut page = render(&sessions, self.plane.capture_left_out());
+            let mut page = render(&sessions, self.plane.capture_left_out(), self.plane.scores());
             self.plane.hooks().add_figures(&mut page);
             page.finish()
         })
@@ -78,12 +79,16 @@ impl Sample {
     }
 }
 
-fn render(sessions: &[Sample], capture_left_out: Option<u64>) -> Page {
+fn render(sessions: &[Sample], capture_left_out: Option<u64>, scores: Option<&scores::Counts>) -> Page {
     let mut page = Page::new("bcnet");
     let uptime = sessions.iter().map(|one| one.uptime.as_secs()).max().unwrap_or(0);
     page.gauge("uptime_seconds", "How long the server runs", [("", uptime)]);
     if let Some(count) = capture_left_out {
         page.counter("capture_left_out_datagrams", "Datagrams that are not in the capture", [("", count)]);
+    }
+    if let Some(counts) = scores {
+        page.counter("scores_kept_rounds", "Rounds whose scores were kept", [("", counts.kept())]);
+        page.counter("scores_left_out_rounds", "Rounds whose scores were lost", [("", counts.left_out())]);
     }
     for (name, help, figure) in GAUGES {
         page.gauge(name, help, sessions.iter().map(|one| (&one.label, figure(one))));

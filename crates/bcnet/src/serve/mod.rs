@@ -40,7 +40,7 @@ use crate::background::Background;
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::{Verdict, config, http, log};
-use control_plane::{ControlPlane, Triggers};
+use control_plane::{ControlPlane, Kept, Triggers};
 use service_manager::ServiceManager;
 
 #[derive(clap::Args)]
@@ -111,6 +111,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let metrics = start::metrics(settings)?;
     let page = web::Page::prepare(&settings.web)?;
     let recorder = start::ring(settings).map(Recorder::start).transpose()?;
+    let scores = start::scores(settings, &mut hosts)?;
     let hosted = |host: &session_host::SessionHost| Hosted {
         name: host.session.config().name.clone(),
         port: host.address.port(),
@@ -119,14 +120,13 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let limits = start::limits(settings);
     let manager = ServiceManager::from_env();
     let (reach, workers) = workers::deal(hosts, start::threads(settings), limits, clock, recorder.as_ref())?;
-    let left_out = recorder.map(|recorder| recorder.left_out());
+    let kept = Kept::by(recorder, scores.as_ref());
     let files = start::Files::of(&loaded);
     let threads_of = reach.clone();
     let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
     let (look, samples) = Background::new();
     let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone(), hooks };
-    let plane =
-        Arc::new(ControlPlane::new(flags, loaded, bans, reach, left_out, triggers, log.controls.clone()));
+    let plane = Arc::new(ControlPlane::new(flags, loaded, bans, reach, kept, triggers, log.controls.clone()));
     listen_to_signals(&plane)?;
     let socket = files.open_socket(&plane)?;
     let [masters_of, bans_of, samples_of] = [&plane, &plane, &plane].map(Arc::clone);
@@ -155,6 +155,8 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     manager.ready(&threads_of)?;
     let outcome = workers::run(workers);
     plane.hooks().finish(hooks::FINISH);
+    // What sessions have told is in the file before the server says that it has ended.
+    drop(scores);
     outcome?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)

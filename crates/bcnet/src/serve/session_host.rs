@@ -18,6 +18,7 @@ use crate::log::LineLimit;
 use crate::masters::Resolved;
 use crate::random::unguessable;
 use crate::reply_addresses::ReplyAddresses;
+use crate::scores::Scores;
 
 /// A session, the socket it has, and what passes through.
 pub(super) struct SessionHost {
@@ -31,6 +32,8 @@ pub(super) struct SessionHost {
     pub(super) address: SocketAddrV4,
     pub(super) event_log: EventLog,
     pub(super) notifier: Notifier,
+    /// Keeps the results of rounds.
+    pub(super) scores: Option<Scores>,
     pub(super) traffic: Traffic,
     pub(super) figures: Figures,
     /// When datagrams have arrived whose copies have not left yet, and how many.
@@ -92,6 +95,7 @@ impl SessionHost {
             address,
             event_log: EventLog::new(address.port()),
             notifier: Notifier::default(),
+            scores: None,
             traffic: Traffic::default(),
             figures: Figures::default(),
             arrivals: Vec::with_capacity(MAX_ARRIVALS),
@@ -346,6 +350,9 @@ impl SessionHost {
         while let Some(event) = self.session.poll_event() {
             moved |= matches!(event, Event::Joining { .. } | Event::Left { .. });
             self.notifier.see(&event, &self.session, self.address.port());
+            if let (Event::RoundEnded { summary }, Some(scores)) = (&event, &self.scores) {
+                scores.keep(&self.session.config().name, self.address.port(), summary, now);
+            }
             self.event_log.write(event, now);
         }
         if let (true, Some(reply_addresses)) = (moved, &mut self.reply_addresses) {

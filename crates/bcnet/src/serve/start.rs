@@ -24,6 +24,7 @@ use crate::config::{self, Loaded, Origin, Settings};
 use crate::query::{FIRST_PORT, LAST_PORT};
 use crate::random::unguessable;
 use crate::recorder::Ring;
+use crate::scores::{self, Scores};
 use crate::{bans, control, log, manifest};
 
 /// Binds a socket for every session.
@@ -222,6 +223,17 @@ pub(super) fn ring(settings: &Settings) -> Option<Ring> {
     let capture = &settings.capture;
     let files = capture.files.get().into();
     capture.file.clone().map(|path| Ring { path, size: capture.size.0, files })
+}
+
+/// Has the scores of all sessions kept, if they are to be.
+pub(super) fn scores(settings: &Settings, hosts: &mut [SessionHost]) -> anyhow::Result<Option<Scores>> {
+    let config::Scores { file, keep, shortest } = settings.scores.clone();
+    let options = file.map(|file| scores::Options { file, keep, shortest });
+    let scores = options.map(Scores::start).transpose()?;
+    for host in hosts {
+        host.scores = scores.clone();
+    }
+    Ok(scores)
 }
 
 /// Returns the bans. That new ones cannot be kept is told now, not with the first of them.

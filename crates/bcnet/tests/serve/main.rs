@@ -20,6 +20,7 @@ mod proxy_run;
 #[path = "../run/mod.rs"]
 mod run;
 mod samples;
+mod scores;
 mod scripted_host;
 mod server;
 mod sockets;

@@ -145,6 +145,12 @@ impl Server {
         self.output.recv_timeout(PATIENCE).expect("a line")
     }
 
+    /// Ends it without a word, as a crash does.
+    pub(crate) fn kill(mut self) -> Directory {
+        self.child.kill().expect("it runs");
+        self.end().1
+    }
+
     /// Waits for the end of the process.
     pub(crate) fn end(mut self) -> (ExitStatus, Directory) {
         // The log ends when the process does.

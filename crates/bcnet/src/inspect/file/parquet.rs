@@ -1,21 +1,14 @@
 //! Rows as a Parquet file, column by column.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::parser::parse_message_type;
 
 use super::table::{Row, Rows};
+use crate::parquet_file::{ByteArray, ByteArrayType, Int32Type, Int64Type, ParquetError, ParquetFile};
 
 pub(super) struct Parquet {
     /// None once the file is finished.
-    out: Option<SerializedFileWriter<File>>,
+    out: Option<ParquetFile>,
     columns: Columns,
 }
 
@@ -60,43 +53,29 @@ impl<T> Optional<T> {
 
 impl Parquet {
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        let schema = Arc::new(parse_message_type(SCHEMA)?);
-        let properties = Arc::new(WriterProperties::builder().build());
-        let out = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
-        Ok(Self { out: Some(out), columns: Columns::default() })
+        Ok(Self { out: Some(ParquetFile::create(path, SCHEMA)?), columns: Columns::default() })
     }
 
     fn write(&mut self) -> Result<(), ParquetError> {
         let columns = std::mem::take(&mut self.columns);
         let Some(out) = self.out.as_mut().filter(|_| !columns.time.is_empty()) else { return Ok(()) };
-        let mut group = out.next_row_group()?;
-        let group_mut = &mut group;
-        column::<Int64Type>(group_mut, &columns.packet.values, Some(&columns.packet.there))?;
-        column::<Int64Type>(group_mut, &columns.time, None)?;
-        column::<ByteArrayType>(group_mut, &columns.from, None)?;
-        column::<ByteArrayType>(group_mut, &columns.to, None)?;
-        column::<Int32Type>(group_mut, &columns.sender.values, Some(&columns.sender.there))?;
-        column::<ByteArrayType>(group_mut, &columns.kind, None)?;
-        column::<Int32Type>(group_mut, &columns.len, None)?;
-        column::<ByteArrayType>(group_mut, &columns.channel.values, Some(&columns.channel.there))?;
-        for optional in [&columns.seq, &columns.part, &columns.total, &columns.opcode] {
-            column::<Int32Type>(group_mut, &optional.values, Some(&optional.there))?;
-        }
-        column::<ByteArrayType>(group_mut, &columns.name.values, Some(&columns.name.there))?;
-        column::<Int32Type>(group_mut, &columns.payload_len, None)?;
-        column::<ByteArrayType>(group_mut, &columns.findings, None)?;
-        group.close().map(drop)
+        out.group(|group| {
+            group.column::<Int64Type>(&columns.packet.values, Some(&columns.packet.there))?;
+            group.column::<Int64Type>(&columns.time, None)?;
+            group.column::<ByteArrayType>(&columns.from, None)?;
+            group.column::<ByteArrayType>(&columns.to, None)?;
+            group.column::<Int32Type>(&columns.sender.values, Some(&columns.sender.there))?;
+            group.column::<ByteArrayType>(&columns.kind, None)?;
+            group.column::<Int32Type>(&columns.len, None)?;
+            group.column::<ByteArrayType>(&columns.channel.values, Some(&columns.channel.there))?;
+            for optional in [&columns.seq, &columns.part, &columns.total, &columns.opcode] {
+                group.column::<Int32Type>(&optional.values, Some(&optional.there))?;
+            }
+            group.column::<ByteArrayType>(&columns.name.values, Some(&columns.name.there))?;
+            group.column::<Int32Type>(&columns.payload_len, None)?;
+            group.column::<ByteArrayType>(&columns.findings, None)
+        })
     }
-}
-
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    values: &[T::T],
-    there: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else { return Ok(()) };
-    column.typed::<T>().write_batch(values, there, None)?;
-    column.close()
 }
 
 impl Rows for Parquet {
@@ -129,7 +108,7 @@ impl Rows for Parquet {
     fn finish(&mut self) -> io::Result<()> {
         self.write().map_err(io::Error::other)?;
         match self.out.take() {
-            Some(out) => out.close().map(drop).map_err(io::Error::other),
+            Some(out) => out.finish().map_err(io::Error::other),
             None => Ok(()),
         }
     }

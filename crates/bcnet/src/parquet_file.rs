@@ -1,0 +1,54 @@
+//! Parquet files, written column by column.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+pub(crate) use parquet::errors::ParquetError;
+
+use parquet::data_type::DataType;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+/// A file that is being written. One that is not finished cannot be read.
+pub(crate) struct ParquetFile(SerializedFileWriter<File>);
+
+/// Rows that are written together.
+pub(crate) struct Group<'a>(SerializedRowGroupWriter<'a, File>);
+
+impl ParquetFile {
+    pub(crate) fn create(path: &Path, schema: &str) -> anyhow::Result<Self> {
+        let schema = Arc::new(parse_message_type(schema)?);
+        let properties = Arc::new(WriterProperties::builder().build());
+        Ok(Self(SerializedFileWriter::new(File::create(path)?, schema, properties)?))
+    }
+
+    /// Writes rows; `fill` has all columns, in the order of the schema.
+    pub(crate) fn group(
+        &mut self,
+        fill: impl FnOnce(&mut Group<'_>) -> Result<(), ParquetError>,
+    ) -> Result<(), ParquetError> {
+        let mut group = Group(self.0.next_row_group()?);
+        fill(&mut group)?;
+        group.0.close().map(drop)
+    }
+
+    pub(crate) fn finish(self) -> Result<(), ParquetError> {
+        self.0.close().map(drop)
+    }
+}
+
+impl Group<'_> {
+    /// Writes the next column. `there` tells for each row whether it has a value, if some have none.
+    pub(crate) fn column<T: DataType>(
+        &mut self,
+        values: &[T::T],
+        there: Option<&[i16]>,
+    ) -> Result<(), ParquetError> {
+        let Some(mut column) = self.0.next_column()? else { return Ok(()) };
+        column.typed::<T>().write_batch(values, there, None)?;
+        column.close()
+    }
+}

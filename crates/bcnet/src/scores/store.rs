@@ -1,0 +1,424 @@
+//! Results of rounds in a file of SQLite.
+//!
+//! Each round is one transaction, so whatever happens it is there as a whole or not at all. Totals are kept with it, by
+//! player and by day: adding up a million rounds whenever somebody asks would take too long.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+};
+
+/// A file of scores that is open.
+pub(crate) struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// A round that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Round {
+    /// When, in Unix seconds.
+    pub(crate) ended: i64,
+    pub(crate) session: String,
+    pub(crate) port: u16,
+    /// As its session counts.
+    pub(crate) number: u32,
+    pub(crate) system: String,
+    pub(crate) reason: String,
+    pub(crate) seconds: i64,
+    /// Nobody stands there twice.
+    pub(crate) players: Vec<Score>,
+}
+
+/// What a player has done in a round, or in many.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Score {
+    pub(crate) name: String,
+    pub(crate) seconds: i64,
+    pub(crate) points: i64,
+    pub(crate) kills: i64,
+    pub(crate) deaths: i64,
+}
+
+/// A player with all rounds together.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Standing {
+    pub(crate) rounds: i64,
+    /// When the last of its rounds ended.
+    pub(crate) last: i64,
+    pub(crate) score: Score,
+}
+
+/// A system with all its rounds together.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SystemTotal {
+    pub(crate) system: String,
+    pub(crate) rounds: i64,
+    pub(crate) seconds: i64,
+    /// How many took part in each round, added up.
+    pub(crate) players: i64,
+}
+
+/// What players are sorted by, the most first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Order {
+    Points,
+    Kills,
+    Deaths,
+    Rounds,
+    Time,
+    Name,
+}
+
+impl Order {
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Points => "points DESC",
+            Self::Kills => "kills DESC",
+            Self::Deaths => "deaths DESC",
+            Self::Rounds => "rounds DESC",
+            Self::Time => "seconds DESC",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Range {
+    /// Only what was on this day or later, in days since 1970 (UTC).
+    pub(crate) since: Option<i64>,
+    /// No more rows than this.
+    pub(crate) limit: Option<u32>,
+}
+
+impl Range {
+    fn limit(self) -> i64 {
+        self.limit.map_or(-1, i64::from)
+    }
+}
+
+impl Store {
+    /// Opens a file to write, which is made if there is none.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        Self::try_open(path).with_context(|| path.display().to_string())
+    }
+
+    fn try_open(path: &Path) -> anyhow::Result<Self> {
+        let connection = Connection::open_with_flags(path, WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut store = Self { connection, path: path.to_owned() };
+        store.connection.busy_timeout(PATIENCE)?;
+        // Names that are deleted are overwritten. A journal that is emptied and not deleted needs no leave of virus scanners.
+        store.connection.execute_batch(
+            "PRAGMA secure_delete = ON; PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL;",
+        )?;
+        if !store.check()? {
+            store.create()?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a file that is there, to delete from it.
+    pub(crate) fn open_existing(path: &Path) -> anyhow::Result<Self> {
+        expect(path)?;
+        Self::open(path)
+    }
+
+    /// Opens a file that is there, to read.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        expect(path)?;
+        let name = || path.display().to_string();
+        // A server that was killed has left something to roll back, which only who may write can do.
+        let connection = Connection::open_with_flags(path, WRITE).with_context(name)?;
+        connection.busy_timeout(PATIENCE).with_context(name)?;
+        let store = Self { connection, path: path.to_owned() };
+        ensure!(store.check().with_context(name)?, "{}: it is empty: no round was kept yet", name());
+        store.connection.pragma_update(None, "query_only", true).with_context(name)?;
+        Ok(store)
+    }
+
+    /// Returns whether the file has a schema; `false` if it has nothing at all. Those of others are errors.
+    fn check(&self) -> anyhow::Result<bool> {
+        let pragma = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+        let count = "SELECT count(*) FROM sqlite_schema";
+        let tables: i64 = self.connection.query_row(count, [], |row| row.get(0))?;
+        match (application, version) {
+            (0, 0) if tables == 0 => Ok(false),
+            (APPLICATION, VERSION) => Ok(true),
+            (APPLICATION, version) if version > VERSION => bail!(
+                "written by a newer bcnet (format {version}, this one knows {VERSION}); use that one, or another file"
+            ),
+            _ => bail!("a database of another program; name another file for the scores"),
+        }
+    }
+
+    fn create(&mut self) -> anyhow::Result<()> {
+        let transaction = self.begin()?;
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+        Ok(transaction.commit()?)
+    }
+
+    fn begin(&mut self) -> rusqlite::Result<Transaction<'_>> {
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
+    }
+
+    /// Keeps a round, whole or not at all.
+    pub(crate) fn keep(&mut self, round: &Round) -> rusqlite::Result<()> {
+        let transaction = self.begin()?;
+        add(&transaction, round)?;
+        transaction.commit()
+    }
+
+    /// Deletes the rounds of all days before this one, and what they have added to totals. Returns how many there were.
+    pub(crate) fn prune(&mut self, first: i64) -> rusqlite::Result<usize> {
+        let mut rounds = 0;
+        // A day at a time, so that others need not wait long.
+        while let Some(day) = self.first_day()?.filter(|day| *day < first) {
+            let transaction = self.begin()?;
+            let times = params![day * DAY, (day + 1) * DAY];
+            transaction.execute(UNCOUNT_DAY, [day])?;
+            transaction.execute("DELETE FROM player_day WHERE day = ?1", [day])?;
+            transaction.execute("DELETE FROM system_day WHERE day = ?1", [day])?;
+            transaction.execute(
+                "DELETE FROM result WHERE round IN (SELECT id FROM round WHERE ended >= ?1 AND ended < ?2)",
+                times,
+            )?;
+            rounds += transaction.execute("DELETE FROM round WHERE ended >= ?1 AND ended < ?2", times)?;
+            transaction.execute("DELETE FROM player WHERE rounds <= 0", [])?;
+            transaction.commit()?;
+        }
+        Ok(rounds)
+    }
+
+    fn first_day(&self) -> rusqlite::Result<Option<i64>> {
+        self.connection.query_row("SELECT min(day) FROM system_day", [], |row| row.get(0))
+    }
+
+    /// Deletes all that is known of a player. Returns in how many rounds it was; `None` if nothing is known.
+    pub(crate) fn forget(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
+        let transaction = self.begin()?;
+        let found: Option<(i64, i64)> = transaction
+            .query_row("SELECT id, rounds FROM player WHERE name = ?1", [name], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        let Some((player, rounds)) = found else { return Ok(None) };
+        transaction.execute("DELETE FROM result WHERE player = ?1", [player])?;
+        transaction.execute("DELETE FROM player_day WHERE player = ?1", [player])?;
+        transaction.execute("DELETE FROM player WHERE id = ?1", [player])?;
+        transaction.commit()?;
+        Ok(Some(rounds))
+    }
+
+    /// Writes the whole file anew, so that nothing is left in it of what was deleted.
+    pub(crate) fn compact(&self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("VACUUM")
+    }
+
+    /// Returns the players, the best first.
+    pub(crate) fn standings(&self, range: Range, order: Order) -> rusqlite::Result<Vec<Standing>> {
+        let from = match range.since {
+            None => "SELECT name, rounds, seconds, points, kills, deaths, last FROM player",
+            Some(_) => STANDINGS_SINCE,
+        };
+        // The server sees few points and kills, so who has played longer comes first.
+        let order = order.sql();
+        let sql =
+            format!("{from} ORDER BY {order}, points DESC, kills DESC, seconds DESC, deaths, name LIMIT ?2");
+        let mut statement = self.connection.prepare(&sql)?;
+        let rows = statement.query_map(params![range.since, range.limit()], |row| {
+            let name = row.get(0)?;
+            let (seconds, points) = (row.get(2)?, row.get(3)?);
+            let score = Score { name, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
+            Ok(Standing { rounds: row.get(1)?, last: row.get(6)?, score })
+        })?;
+        rows.collect()
+    }
+
+    /// Returns the rounds, the latest first.
+    pub(crate) fn rounds(&self, range: Range) -> rusqlite::Result<Vec<Round>> {
+        let mut rounds = self.connection.prepare(
+            "SELECT id, ended, session, port, number, system, reason, seconds FROM round WHERE ended >= ?1 \
+             ORDER BY ended DESC, id DESC LIMIT ?2",
+        )?;
+        let mut players = self.connection.prepare(
+            "SELECT name, result.seconds, result.points, result.kills, result.deaths \
+             FROM result JOIN player ON player.id = result.player WHERE round = ?1 \
+             ORDER BY 3 DESC, 4 DESC, 2 DESC, 5, 1",
+        )?;
+        let since = range.since.map_or(i64::MIN, |day| day * DAY);
+        let rows = rounds.query_map(params![since, range.limit()], |row| {
+            let players = players.query_map([row.get::<_, i64>(0)?], |row| {
+                let (name, seconds, points) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok(Score { name, seconds, points, kills: row.get(3)?, deaths: row.get(4)? })
+            })?;
+            Ok(Round {
+                ended: row.get(1)?,
+                session: row.get(2)?,
+                port: row.get(3)?,
+                number: row.get(4)?,
+                system: row.get(5)?,
+                reason: row.get(6)?,
+                seconds: row.get(7)?,
+                players: players.collect::<Result<_, _>>()?,
+            })
+        })?;
+        rows.collect()
+    }
+
+    /// Returns the systems, the one with the most rounds first.
+    pub(crate) fn systems(&self, range: Range) -> rusqlite::Result<Vec<SystemTotal>> {
+        let mut statement = self.connection.prepare(
+            "SELECT system, sum(rounds), sum(seconds), sum(players) FROM system_day WHERE day >= ?1 \
+             GROUP BY system ORDER BY 2 DESC, 3 DESC, 1 LIMIT ?2",
+        )?;
+        let rows = statement.query_map(params![range.since.unwrap_or(i64::MIN), range.limit()], |row| {
+            let (system, rounds) = (row.get(0)?, row.get(1)?);
+            Ok(SystemTotal { system, rounds, seconds: row.get(2)?, players: row.get(3)? })
+        })?;
+        rows.collect()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Whoever asks for scores that nobody has kept is not told of an empty file that was made for it.
+fn expect(path: &Path) -> anyhow::Result<()> {
+    let problem = || {
+        format!("{}: no scores; a server keeps them with `scores.file` in its configuration", path.display())
+    };
+    fs::metadata(path).map(drop).with_context(problem)
+}
+
+/// Adds a round to rounds and totals.
+fn add(transaction: &Transaction<'_>, round: &Round) -> rusqlite::Result<()> {
+    let Round { ended, session, port, number, system, reason, seconds, players } = round;
+    let (day, count) = (ended.div_euclid(DAY), players.len().cast_signed() as i64);
+    transaction.execute(
+        "INSERT INTO round (ended, session, port, number, system, reason, seconds, players) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![ended, session, port, number, system, reason, seconds, count],
+    )?;
+    let id = transaction.last_insert_rowid();
+    transaction.execute(COUNT_SYSTEM, params![day, system, seconds, count])?;
+    let mut player = transaction.prepare(COUNT_PLAYER)?;
+    let mut by_day = transaction.prepare(COUNT_PLAYER_DAY)?;
+    let mut result = transaction.prepare("INSERT INTO result VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for Score { name, seconds, points, kills, deaths } in players {
+        let who: i64 =
+            player.query_row(params![name, seconds, points, kills, deaths, ended], |row| row.get(0))?;
+        by_day.execute(params![day, who, seconds, points, kills, deaths])?;
+        result.execute(params![id, who, seconds, points, kills, deaths])?;
+    }
+    Ok(())
+}
+
+/// Returns whether a file may be fine again by itself: the disk is full, or another program is at it.
+pub(crate) fn may_pass(error: &anyhow::Error) -> bool {
+    let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+    let passing = [
+        ErrorCode::DatabaseBusy,
+        ErrorCode::DatabaseLocked,
+        ErrorCode::DiskFull,
+        ErrorCode::SystemIoFailure,
+        ErrorCode::OutOfMemory,
+    ];
+    code.is_some_and(|code| passing.contains(&code))
+}
+
+const WRITE: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+/// How long another program may have the file for itself.
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+/// Says whose file it is: "bcnS".
+const APPLICATION: i64 = 0x6263_6e53;
+/// Of the schema.
+const VERSION: i64 = 1;
+/// Seconds of a day.
+pub(crate) const DAY: i64 = 86_400;
+
+const SCHEMA: &str = "
+CREATE TABLE round (
+    id INTEGER PRIMARY KEY,
+    ended INTEGER NOT NULL, -- Unix seconds
+    session TEXT NOT NULL,
+    port INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    system TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    seconds INTEGER NOT NULL,
+    players INTEGER NOT NULL
+);
+CREATE INDEX round_ended ON round (ended);
+CREATE TABLE player ( -- with the totals of all rounds
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    rounds INTEGER NOT NULL,
+    seconds INTEGER NOT NULL,
+    points INTEGER NOT NULL,
+    kills INTEGER NOT NULL,
+    deaths INTEGER NOT NULL,
+    last INTEGER NOT NULL -- Unix seconds
+);
+CREATE TABLE result (
+    round INTEGER NOT NULL,
+    player INTEGER NOT NULL,
+    seconds INTEGER NOT NULL,
+    points INTEGER NOT NULL,
+    kills INTEGER NOT NULL,
+    deaths INTEGER NOT NULL,
+    PRIMARY KEY (round, player)
+) WITHOUT ROWID;
+CREATE TABLE player_day ( -- days since 1970, UTC
+    day INTEGER NOT NULL,
+    player INTEGER NOT NULL,
+    rounds INTEGER NOT NULL,
+    seconds INTEGER NOT NULL,
+    points INTEGER NOT NULL,
+    kills INTEGER NOT NULL,
+    deaths INTEGER NOT NULL,
+    PRIMARY KEY (day, player)
+) WITHOUT ROWID;
+CREATE TABLE system_day (
+    day INTEGER NOT NULL,
+    system TEXT NOT NULL,
+    rounds INTEGER NOT NULL,
+    seconds INTEGER NOT NULL,
+    players INTEGER NOT NULL,
+    PRIMARY KEY (day, system)
+) WITHOUT ROWID;
+";
+
+const COUNT_SYSTEM: &str = "INSERT INTO system_day VALUES (?1, ?2, 1, ?3, ?4) \
+     ON CONFLICT DO UPDATE SET rounds = rounds + 1, seconds = seconds + excluded.seconds, \
+     players = players + excluded.players";
+
+const COUNT_PLAYER: &str = "INSERT INTO player (name, rounds, seconds, points, kills, deaths, last) \
+     VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6) \
+     ON CONFLICT (name) DO UPDATE SET rounds = rounds + 1, seconds = seconds + excluded.seconds, \
+     points = points + excluded.points, kills = kills + excluded.kills, deaths = deaths + excluded.deaths, \
+     last = max(last, excluded.last) RETURNING id";
+
+const COUNT_PLAYER_DAY: &str = "INSERT INTO player_day VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6) \
+     ON CONFLICT DO UPDATE SET rounds = rounds + 1, seconds = seconds + excluded.seconds, \
+     points = points + excluded.points, kills = kills + excluded.kills, deaths = deaths + excluded.deaths";
+
+const UNCOUNT_DAY: &str = "UPDATE player SET rounds = player.rounds - gone.rounds, \
+     seconds = player.seconds - gone.seconds, points = player.points - gone.points, \
+     kills = player.kills - gone.kills, deaths = player.deaths - gone.deaths \
+     FROM player_day AS gone WHERE gone.day = ?1 AND gone.player = player.id";
+
+const STANDINGS_SINCE: &str = "SELECT name, sum(one.rounds) AS rounds, sum(one.seconds) AS seconds, \
+     sum(one.points) AS points, sum(one.kills) AS kills, sum(one.deaths) AS deaths, last \
+     FROM player_day AS one JOIN player ON player.id = one.player WHERE day >= ?1 GROUP BY one.player";
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,211 @@
+use super::*;
+
+/// A file that is gone when the test is over.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bcnet-scores-{name}-{}.db", std::process::id()));
+        drop(fs::remove_file(&path));
+        Self(path)
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.0).expect("a file of scores")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+fn round(day: i64, system: &str, players: &[(&str, i64)]) -> Round {
+    let score = |(name, points): &(&str, i64)| Score {
+        name: (*name).into(),
+        seconds: 60,
+        points: *points,
+        kills: 1,
+        deaths: 2,
+    };
+    Round {
+        ended: day * DAY + 5,
+        session: "Friday".into(),
+        port: 22101,
+        number: 1,
+        system: system.into(),
+        reason: "time".into(),
+        seconds: 100,
+        players: players.iter().map(score).collect(),
+    }
+}
+
+fn names(store: &Store, range: Range, order: Order) -> Vec<(String, i64, i64)> {
+    let standings = store.standings(range, order).expect("standings");
+    standings.into_iter().map(|one| (one.score.name, one.rounds, one.score.points)).collect()
+}
+
+const ALL: Range = Range { since: None, limit: None };
+
+/// Whoever adds up all results gets the totals that are kept.
+fn check(store: &Store) {
+    let one = |sql: &str| store.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).expect(sql);
+    for sql in [
+        "SELECT count(*) FROM round WHERE players <> (SELECT count(*) FROM result WHERE round = round.id)",
+        "SELECT count(*) FROM player WHERE rounds <> (SELECT count(*) FROM result WHERE player = player.id)",
+        "SELECT count(*) FROM player WHERE points <> (SELECT sum(points) FROM result WHERE player = player.id)",
+        "SELECT count(*) FROM player WHERE rounds <> (SELECT sum(rounds) FROM player_day WHERE player = player.id)",
+        "SELECT (SELECT count(*) FROM round) <> (SELECT coalesce(sum(rounds), 0) FROM system_day)",
+        "SELECT count(*) FROM player_day WHERE player NOT IN (SELECT id FROM player)",
+    ] {
+        assert_eq!(one(sql), 0, "{sql}");
+    }
+}
+
+#[test]
+fn rounds_add_up_to_totals_of_players_and_systems() {
+    let file = File::new("totals");
+    let mut store = file.open();
+    for round in [
+        round(10, "Multi1", &[("Kirk", 5), ("Spock", 7)]),
+        round(11, "Multi1", &[("Kirk", 4)]),
+        round(12, "Albirea", &[("Spock", 1), ("Sulu", 8)]),
+    ] {
+        store.keep(&round).expect("kept");
+    }
+    check(&store);
+    let name = |name: &str, rounds, points| (name.to_owned(), rounds, points);
+    assert_eq!(
+        names(&store, ALL, Order::Points),
+        [name("Kirk", 2, 9), name("Spock", 2, 8), name("Sulu", 1, 8)]
+    );
+    let since = Range { since: Some(11), limit: Some(2) };
+    assert_eq!(names(&store, since, Order::Points), [name("Sulu", 1, 8), name("Kirk", 1, 4)]);
+    assert_eq!(names(&store, ALL, Order::Name)[2].0, "Sulu");
+    let systems = store.systems(ALL).expect("systems");
+    let total = |system: &str, rounds, players| SystemTotal {
+        system: system.into(),
+        rounds,
+        seconds: 100 * rounds,
+        players,
+    };
+    assert_eq!(systems, [total("Multi1", 2, 3), total("Albirea", 1, 2)]);
+    let rounds = store.rounds(Range { limit: Some(1), ..since }).expect("rounds");
+    assert_eq!(rounds, [round(12, "Albirea", &[("Sulu", 8), ("Spock", 1)])]);
+}
+
+#[test]
+fn what_is_too_old_goes_with_what_it_has_added() {
+    let file = File::new("prune");
+    let mut store = file.open();
+    for day in 10..20 {
+        store.keep(&round(day, "Multi1", &[("Kirk", day)])).expect("kept");
+    }
+    store.keep(&round(10, "Multi2", &[("Guest", 1)])).expect("kept");
+    assert_eq!(store.prune(18).expect("pruned"), 9);
+    check(&store);
+    assert_eq!(names(&store, ALL, Order::Points), [("Kirk".to_owned(), 2, 18 + 19)]);
+    assert_eq!(store.prune(18).expect("pruned"), 0);
+    assert_eq!(store.prune(100).expect("pruned"), 2);
+    assert_eq!(names(&store, ALL, Order::Points), []);
+}
+
+/// Not a letter of the name is left in the file, whatever else is in it.
+#[test]
+fn who_is_forgotten_is_gone_from_the_file() {
+    let file = File::new("forget");
+    let mut store = file.open();
+    for number in 0..500 {
+        let other = format!("Player {}", number % 60);
+        store.keep(&round(number / 10, "Multi1", &[("Unforgettable", 1), (&other, 2)])).expect("kept");
+    }
+    let has_name = || {
+        let bytes = fs::read(&file.0).expect("a file");
+        bytes.windows(7).any(|part| part == b"Unforge")
+    };
+    assert!(has_name());
+    assert_eq!(store.forget("unforgettable").expect("asked"), None);
+    assert_eq!(store.forget("Unforgettable").expect("asked"), Some(500));
+    store.compact().expect("compacted");
+    assert!(!has_name());
+    assert_eq!(store.forget("Unforgettable").expect("asked"), None);
+    assert_eq!(names(&store, ALL, Order::Points).len(), 60);
+    assert_eq!(store.rounds(ALL).expect("rounds").len(), 500);
+}
+
+/// The room of the file is limited, as that of a disk.
+#[test]
+fn a_full_disk_keeps_no_half_round_and_the_next_one_is_kept_when_there_is_room() {
+    let file = File::new("full");
+    let mut store = file.open();
+    let pages = |store: &Store, most: i64| {
+        store
+            .connection
+            .pragma_update_and_check(None, "max_page_count", most, |row| row.get::<_, i64>(0))
+            .expect("set");
+    };
+    let used: i64 =
+        store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("counted");
+    pages(&store, used + 3);
+    let (mut kept, error) = (0, loop_until_full(&mut store));
+    kept += error.0;
+    assert!(may_pass(&error.1.into()), "it is tried again");
+    check(&store);
+    assert_eq!(store.rounds(ALL).expect("rounds").len(), kept);
+    pages(&store, 1 << 20);
+    store.keep(&round(3, "Multi1", &[("Kirk", 1)])).expect("there is room");
+    check(&store);
+    assert_eq!(store.rounds(ALL).expect("rounds").len(), kept + 1);
+}
+
+/// Returns how many rounds were kept, and what came then.
+fn loop_until_full(store: &mut Store) -> (usize, rusqlite::Error) {
+    for kept in 0..10_000 {
+        let guests: Vec<String> = (0..8).map(|guest| format!("Guest {kept} {guest}")).collect();
+        let guests: Vec<(&str, i64)> = guests.iter().map(|name| (name.as_str(), 1)).collect();
+        if let Err(error) = store.keep(&round(3, "Multi1", &guests)) {
+            return (kept, error);
+        }
+    }
+    panic!("it is never full");
+}
+
+#[test]
+fn files_of_others_and_of_newer_programs_are_refused_and_stay_as_they_are() {
+    let file = File::new("foreign");
+    let refused = |part: &str| {
+        let before = fs::read(&file.0).expect("a file");
+        for opened in [Store::open(&file.0), Store::read(&file.0)] {
+            let error = format!("{:#}", opened.err().expect("refused"));
+            assert!(error.contains(part) && error.contains("bcnet-scores-foreign"), "{error}");
+        }
+        assert_eq!(fs::read(&file.0).expect("a file"), before);
+    };
+    fs::write(&file.0, "Dear diary, today I have lost a ship. ".repeat(40)).expect("written");
+    refused("not a database");
+    fs::remove_file(&file.0).expect("removed");
+    let other = Connection::open(&file.0).expect("a database");
+    other.execute_batch("CREATE TABLE diary (text)").expect("made");
+    drop(other);
+    refused("another program");
+    fs::remove_file(&file.0).expect("removed");
+    file.open().connection.pragma_update(None, "user_version", VERSION + 1).expect("set");
+    refused("newer bcnet (format 2, this one knows 1)");
+}
+
+#[test]
+fn who_only_reads_makes_no_file_and_changes_none() {
+    let file = File::new("read");
+    let error = format!("{:#}", Store::read(&file.0).err().expect("nothing is there"));
+    assert!(error.contains("scores.file"), "{error}");
+    assert!(!file.0.exists());
+    fs::write(&file.0, "").expect("written");
+    assert!(format!("{:#}", Store::read(&file.0).err().expect("empty")).contains("no round was kept"));
+    let mut writer = file.open();
+    writer.keep(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
+    let mut reader = Store::read(&file.0).expect("scores");
+    assert!(reader.keep(&round(1, "Multi1", &[("Kirk", 1)])).is_err());
+    writer.keep(&round(2, "Multi1", &[("Kirk", 1)])).expect("somebody may read meanwhile");
+    assert_eq!(names(&reader, ALL, Order::Points), [("Kirk".to_owned(), 2, 2)]);
+}

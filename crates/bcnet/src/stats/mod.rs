@@ -1,0 +1,254 @@
+//! `bcnet stats`: what a server has kept of its rounds.
+
+mod show;
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::{env, path};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use bcnet_control::Column;
+use bcnet_udp::wall_now;
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::bans::Moment;
+use crate::config::{self, Flags, Value as _};
+use crate::number::counted;
+use crate::scores::{DAY, Order, Range, Round, Score, Standing, Store, SystemTotal};
+use show::Sheet;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+A server keeps scores if its configuration has a file for them (`scores.file`). Names are what players call themselves: nobody \
+checks them. What the server cannot see is not counted; that is so for kills.
+
+Exit codes: 0 done, 1 nobody has that name, 2 there are no scores, or they cannot be read.
+
+Examples:
+  bcnet stats
+  bcnet stats players --since 30d --sort time --limit 10
+  bcnet stats rounds --format csv --limit 0 > rounds.csv
+  bcnet stats forget 'Jean Luc'")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// The file with the scores; else as the configuration says
+    #[arg(long, value_name = "FILE", global = true)]
+    file: Option<PathBuf>,
+
+    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+
+    /// Only since this day (in UTC), or the last days: 2026-11-16, or 30d
+    #[arg(long, value_name = "DAY", global = true, value_parser = since)]
+    since: Option<i64>,
+
+    /// How many rows; 0 for all
+    #[arg(long, value_name = "ROWS", global = true, default_value_t = 20)]
+    limit: u32,
+
+    /// How to print it. Parquet needs --output, and a program that was built with the feature `parquet`
+    #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// Write it to this file
+    #[arg(long, value_name = "OUT", global = true)]
+    output: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Players with all their rounds together
+    Players {
+        /// What comes first: the most of this
+        #[arg(long, value_enum, default_value_t = Order::Points)]
+        sort: Order,
+    },
+    /// Rounds, the latest first
+    Rounds,
+    /// Systems, the most played first
+    Systems,
+    /// Delete all that is known of a player
+    ///
+    /// Rounds stay, without it. Logs and captures are files of their own, and may have the name as well.
+    Forget {
+        /// What the player calls itself, letter for letter
+        name: String,
+
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None => configured(args.config.clone())?,
+    };
+    let range = Range { since: args.since, limit: (args.limit > 0).then_some(args.limit) };
+    let sheet = match args.what.as_ref().unwrap_or(&What::Players { sort: Order::Points }) {
+        What::Forget { name, yes } => return forget(&mut Store::open_existing(&file)?, name, *yes),
+        What::Players { sort } => players(&Store::read(&file)?.standings(range, *sort)?),
+        What::Rounds => rounds(&Store::read(&file)?.rounds(range)?),
+        What::Systems => systems(&Store::read(&file)?.systems(range)?),
+    };
+    print(&sheet, args)?;
+    Ok(Verdict::Clean)
+}
+
+/// Returns where the configuration has the scores.
+fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let loaded = config::load(&Flags { config, ..Flags::default() }, env::vars_os())
+        .context("which file has the scores is not known; name it with --file")?;
+    let place = loaded.file.as_deref().map(|file| path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    let place = place.map_or_else(|| "no configuration was found".into(), |file| file.display().to_string());
+    loaded.settings.scores.file.ok_or_else(|| {
+        anyhow!(
+            "{place}: no `scores.file`, so the server keeps no scores; set it, or name a file with --file"
+        )
+    })
+}
+
+fn print(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
+    if args.format == Format::Parquet {
+        let path =
+            args.output.as_deref().context("--format parquet: name the file to write with --output")?;
+        return show::parquet(sheet, path).with_context(|| path.display().to_string());
+    }
+    let mut out: Box<dyn Write> = match &args.output {
+        None => Box::new(io::stdout().lock()),
+        Some(path) => {
+            Box::new(BufWriter::new(File::create(path).with_context(|| path.display().to_string())?))
+        }
+    };
+    match args.format {
+        Format::Csv => show::csv(sheet, &mut out)?,
+        Format::Json => show::json(sheet, &mut out)?,
+        Format::Table | Format::Parquet => out.write_all(show::table(sheet).as_bytes())?,
+    }
+    Ok(out.flush()?)
+}
+
+fn forget(store: &mut Store, name: &str, yes: bool) -> anyhow::Result<Verdict> {
+    let path = store.path().display().to_string();
+    if !yes {
+        ensure!(
+            io::stdin().is_terminal(),
+            "this deletes what is known of a player; say --yes if it is meant"
+        );
+        print!("Delete all that {path} has of {name:?}, for good? [y/N] ");
+        io::stdout().flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        if !matches!(answer.trim(), "y" | "yes") {
+            bail!("nothing was deleted");
+        }
+    }
+    let Some(rounds) = store.forget(name).with_context(|| path.clone())? else {
+        eprintln!("bcnet: {path}: nobody is called {name:?}; names are compared letter for letter");
+        return Ok(Verdict::Findings);
+    };
+    store.compact().with_context(|| {
+        format!("{path}: {name:?} is deleted, but the file could not be written anew, as it should be; try it again")
+    })?;
+    println!("{name:?} is deleted from {}", counted(rounds.unsigned_abs(), "round"));
+    Ok(Verdict::Clean)
+}
+
+fn players(standings: &[Standing]) -> Sheet {
+    let row = |(standing, place): (&Standing, usize)| {
+        let Standing { rounds, last, score } = standing;
+        let Score { name, seconds, points, kills, deaths } = score;
+        json!({
+            "place": place, "name": name, "points": points, "kills": kills, "deaths": deaths, "rounds": rounds,
+            "played_s": seconds, "last": moment(*last),
+        })
+    };
+    let rows = standings.iter().zip(1..).map(row).collect();
+    Sheet { key: "players", columns: PLAYERS, rows, nothing: "nobody has played" }
+}
+
+fn rounds(rounds: &[Round]) -> Sheet {
+    let row = |round: &Round| {
+        let players = round.players.iter().map(|player| player.name.as_str());
+        json!({
+            "ended": moment(round.ended), "session": round.session, "port": round.port, "round": round.number,
+            "system": round.system, "duration_s": round.seconds, "reason": round.reason,
+            "players": players.collect::<Vec<_>>(),
+        })
+    };
+    let rows = rounds.iter().map(row).collect();
+    Sheet { key: "rounds", columns: ROUNDS, rows, nothing: "no rounds" }
+}
+
+fn systems(systems: &[SystemTotal]) -> Sheet {
+    let row = |SystemTotal { system, rounds, seconds, players }: &SystemTotal| json!({ "system": system, "rounds": rounds, "played_s": seconds, "participants": players });
+    let rows = systems.iter().map(row).collect();
+    Sheet { key: "systems", columns: SYSTEMS, rows, nothing: "no rounds" }
+}
+
+fn moment(seconds: i64) -> Value {
+    Moment(seconds.try_into().unwrap_or(0)).to_string().into()
+}
+
+/// Reads a day, as days since 1970.
+fn since(text: &str) -> Result<i64, String> {
+    if let Ok(moment) = Moment::from_text(&format!("{text}T00:00:00Z")) {
+        return Ok(moment.0.cast_signed() / DAY);
+    }
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    let days = days.ok_or("expected a day such as 2026-11-16, or a number of days such as 30d")?;
+    Ok(wall_now().as_secs().cast_signed() / DAY - i64::from(days))
+}
+
+const PLAYERS: &[Column] = &[
+    ("#", "place"),
+    ("NAME", "name"),
+    ("POINTS", "points"),
+    ("KILLS", "kills"),
+    ("DEATHS", "deaths"),
+    ("ROUNDS", "rounds"),
+    ("TIME", "played_s"),
+    ("LAST", "last"),
+];
+const ROUNDS: &[Column] = &[
+    ("ENDED", "ended"),
+    ("SESSION", "session"),
+    ("PORT", "port"),
+    ("ROUND", "round"),
+    ("SYSTEM", "system"),
+    ("TIME", "duration_s"),
+    ("REASON", "reason"),
+    ("PLAYERS", "players"),
+];
+const SYSTEMS: &[Column] =
+    &[("SYSTEM", "system"), ("ROUNDS", "rounds"), ("TIME", "played_s"), ("PLAYERS", "participants")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_a_date_or_so_many_days_ago() {
+        assert_eq!(since("1970-01-02"), Ok(1));
+        assert_eq!(since("2026-11-16"), Ok(20_773));
+        let today = wall_now().as_secs().cast_signed() / DAY;
+        assert!(since("30d").is_ok_and(|day| (today - 30..=today - 29).contains(&day)));
+        for text in ["", "d", "30", "-1d", "2026-11-16T12:00:00Z", "yesterday", "99999999999d"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Scores that outlive the server.
+
+use std::fs;
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::player::{Player, join_two};
+use crate::server::{Directory, Server};
+
+const SETTINGS: [&str; 4] = ["--set", "scores.file=scores.db", "--set", "scores.shortest=0s"];
+
+/// Runs `bcnet stats` on the scores of a directory. Returns the exit code and what it has printed.
+fn stats(directory: &Directory, args: &[&str]) -> (Option<i32>, String) {
+    let output =
+        directory.bcnet(&[&["stats", "--file", "scores.db"], args].concat()).output().expect("it runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).expect("text"))
+}
+
+fn stats_json(directory: &Directory, what: &str) -> Vec<Value> {
+    let (code, text) = stats(directory, &[what, "--format", "json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    json[what].as_array().expect("a list").clone()
+}
+
+/// Waits until so many rounds are in the file.
+fn until_kept(server: &Server, rounds: u64) {
+    while server.ask(&["status"])["scores"]["kept"].as_u64().expect("a number") < rounds {}
+}
+
+#[test]
+fn what_was_played_can_be_asked_for_while_the_server_runs_and_afterwards() {
+    let server = Server::start(&SETTINGS);
+    let _players = join_two(server.address(), ["Alice", "=1+1"]);
+    server.ask(&["restart"]);
+    until_kept(&server, 1);
+    let (code, table) = stats(&server.directory, &[]);
+    assert!(code == Some(0) && table.starts_with("#  NAME"), "{table}");
+    assert!(table.contains("Alice") && table.contains("=1+1"), "{table}");
+    let (_, csv) = stats(&server.directory, &["players", "--format", "csv", "--sort", "name"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines[0], "place,name,points,kills,deaths,rounds,played_s,last");
+    assert!(lines[1].starts_with("1,'=1+1,0,0,0,1,") && lines[2].starts_with("2,Alice,0,0,0,1,"), "{csv}");
+
+    server.stop();
+    let (status, directory) = server.end();
+    assert_eq!(status.code(), Some(0));
+    let rounds = stats_json(&directory, "rounds");
+    let told: Vec<_> = rounds.iter().map(|round| (&round["round"], &round["reason"])).collect();
+    assert_eq!(told, [(&2.into(), &"empty".into()), (&1.into(), &"restart".into())]);
+    assert_eq!(rounds[0]["players"].as_array().map(Vec::len), Some(2), "{rounds:?}");
+    let systems = stats_json(&directory, "systems");
+    assert_eq!((&systems[0]["system"], &systems[0]["rounds"]), (&"Multi1".into(), &2.into()));
+    assert_eq!(systems[0]["participants"], 4);
+    assert_eq!(stats(&directory, &["players", "--since", "2999-01-01"]).1, "nobody has played\n");
+    assert_eq!(stats(&directory, &["rounds", "--limit", "1"]).1.lines().count(), 2);
+}
+
+#[test]
+fn a_player_can_be_forgotten_while_the_server_runs() {
+    let server = Server::start(&SETTINGS);
+    let _players = join_two(server.address(), ["Unforgettable", "Bob"]);
+    server.ask(&["restart"]);
+    until_kept(&server, 1);
+    let directory = &server.directory;
+    let (code, text) = stats(directory, &["forget", "Unforgettable"]);
+    assert!(code == Some(2) && text.contains("--yes"), "{text}");
+    let (code, text) = stats(directory, &["forget", "Nobody", "--yes"]);
+    assert!(code == Some(1) && text.contains("nobody is called \"Nobody\""), "{text}");
+    assert_eq!(stats_json(directory, "players").len(), 2);
+    let (code, text) = stats(directory, &["forget", "Unforgettable", "--yes"]);
+    assert_eq!((code, text.as_str()), (Some(0), "\"Unforgettable\" is deleted from 1 round\n"));
+    let bytes = fs::read(directory.path("scores.db")).expect("a file");
+    assert!(!bytes.windows(13).any(|part| part == b"Unforgettable"));
+    let players = stats_json(directory, "players");
+    assert_eq!((players.len(), &players[0]["name"]), (1, &"Bob".into()));
+    server.ask(&["restart"]);
+    until_kept(&server, 2);
+    assert_eq!(stats_json(directory, "players").len(), 2, "it plays on, and is counted anew");
+}
+
+/// Rounds end as fast as somebody can ask, and the server is killed in the midst of it.
+#[test]
+fn a_server_that_is_killed_leaves_whole_rounds_only() {
+    let mut directory = Directory::new();
+    let mut before = 0;
+    for rounds in [1, 7, 3, 12, 5] {
+        let server = Server::start_in(directory, &SETTINGS, 1);
+        let _players = join_two(server.address(), ["Alice", "Bob"]);
+        for _ in 0..rounds {
+            server.ask(&["restart"]);
+        }
+        let kept = server.ask(&["status"])["scores"]["kept"].as_i64().expect("a number");
+        directory = server.kill();
+        let found = check(&directory);
+        assert!((before + kept..=before + rounds).contains(&found), "{found} after {before}, {kept} kept");
+        before = found;
+    }
+    assert!(before > 0);
+    assert_eq!(stats_json(&directory, "players")[0]["rounds"], before);
+}
+
+/// Returns how many rounds there are, each with all its players and in all totals.
+fn check(directory: &Directory) -> i64 {
+    let database = Connection::open(directory.path("scores.db")).expect("a database");
+    let sound: String =
+        database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("looked through");
+    assert_eq!(sound, "ok");
+    let number = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).expect(sql);
+    let rounds = number("SELECT count(*) FROM round");
+    assert_eq!(number("SELECT count(*) FROM result"), 2 * rounds);
+    assert_eq!(number("SELECT coalesce(sum(rounds), 0) FROM player"), 2 * rounds);
+    assert_eq!(number("SELECT coalesce(sum(rounds), 0) FROM player_day"), 2 * rounds);
+    assert_eq!(number("SELECT coalesce(sum(rounds), 0) FROM system_day"), rounds);
+    rounds
+}
+
+#[test]
+fn a_server_refuses_scores_of_a_newer_one_and_says_so() {
+    let server = Server::start(&SETTINGS);
+    let directory = server.kill();
+    let database = Connection::open(directory.path("scores.db")).expect("a database");
+    database.pragma_update(None, "user_version", 99).expect("set");
+    drop(database);
+    let output = directory.bcnet(&[&["serve", "--bind", "127.0.0.1"], &SETTINGS[..]].concat()).output();
+    let output = output.expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("bcnet: scores.file: scores.db: written by a newer bcnet (format 99"), "{error}");
+    let (code, text) = stats(&directory, &[]);
+    assert!(code == Some(2) && text.contains("newer bcnet"), "{text}");
+}
+
+#[test]
+fn without_scores_it_is_told_where_they_should_be() {
+    let directory = Directory::new();
+    let (code, text) = stats(&directory, &[]);
+    assert!(code == Some(2) && text.contains("scores.db: no scores; a server keeps them"), "{text}");
+    assert!(!directory.path("scores.db").exists());
+    fs::write(directory.path("bcnet.toml"), "[server]\n").expect("written");
+    let output = directory.bcnet(&["stats"]).output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("bcnet.toml: no `scores.file`"), "{error}");
+    fs::write(directory.path("bcnet.toml"), "[scores]\nfile = \"kept.db\"\n").expect("written");
+    let output = directory.bcnet(&["stats"]).output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("kept.db: no scores"), "{error}");
+}
+
+/// Who comes back goes on with its time, and whoever has left before the end is counted.
+#[test]
+fn who_has_left_before_the_end_is_counted() {
+    let server = Server::start(&SETTINGS);
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
+    bob.leave();
+    server.logged(&["event=\"left\"", "player=\"Bob\""]);
+    alice.leave();
+    server.logged(&["event=\"round_ended\"", "reason=\"empty\"", "Alice", "Bob"]);
+    let _late = Player::join(server.address(), "Late");
+    until_kept(&server, 1);
+    let rounds = stats_json(&server.directory, "rounds");
+    assert_eq!(rounds.len(), 1);
+    assert_eq!(rounds[0]["players"].as_array().map(Vec::len), Some(2), "{rounds:?}");
+}
