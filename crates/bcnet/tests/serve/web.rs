@@ -225,6 +225,102 @@ fn an_operator_sees_all_and_kicks_a_player_who_reads_why() {
 }
 
 #[test]
+fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
+    let page = Page::start(&["--set", "session.trusted="]);
+    let [mut alice, mut bob] = join_two(page.server.address(), ["Alice", "Bob"]);
+    let (operator, port) = (page.operator(), page.server.ports[0]);
+    let shown = operator.get(&format!("/ban/{port}/2")).body;
+    let others =
+        shown.split("id=\"others\"").nth(1).and_then(|rest| rest.split("</ul>").next()).expect("a list");
+    assert!(others.contains("Bob") && !others.contains("Alice") && shown.contains("Ban all 2"), "{shown}");
+    let ban = format!("action=ban&session={port}&player=2&name=Alice&expiry=2h&reason=ramming");
+    let told = operator.act(&ban);
+    assert!(told.contains("look again"), "it does not say who was seen: {told}");
+    let told = operator.act(&format!("{ban}&others={port}%233"));
+    assert!(told.contains("banned 127.0.0.1") && told.contains("Alice, Bob"), "{told}");
+    alice.until_over();
+    bob.until_over();
+    let bans = operator.get("/bans").body;
+    assert!(
+        bans.contains("127.0.0.1/32") && bans.contains("ramming") && bans.contains("Ann (page)"),
+        "{bans}"
+    );
+    let told = operator.act("action=unban&target=127.0.0.1%2F32");
+    assert!(told.contains("may play again"), "{told}");
+    assert!(operator.get("/bans").body.contains("Nobody is banned."));
+}
+
+#[test]
+fn an_operator_can_do_by_the_page_what_the_console_can() {
+    let page = Page::start(&[]);
+    let mut alice = Player::join(page.server.address(), "Alice");
+    let (operator, port) = (page.operator(), page.server.ports[0]);
+    let about = format!("session={port}&player=2&name=Alice");
+    let has = |alice: &Player, text: &[u8]| {
+        alice.heard.iter().any(|heard| heard.windows(text.len()).any(|part| part == text))
+    };
+    operator.act("action=say&text=hello+all");
+    alice.until(|alice| has(alice, b"hello all"));
+    operator.act(&format!("action=tell&{about}&text=only+you"));
+    alice.until(|alice| has(alice, b"only you"));
+    assert!(operator.act(&format!("action=mute&{about}")).contains("nobody hears Alice"));
+    assert!(operator.get(&format!("/player/{port}/2")).body.contains("in game, muted"));
+    assert!(operator.act(&format!("action=unmute&{about}")).contains("heard again"));
+    let told = operator
+        .act(&format!("action=set&session={port}&key=session.1.welcome&value=Ahoy%0D%0A%22all%22%0D%0A"));
+    assert!(told.contains("now"), "{told}");
+    assert!(
+        operator.get(&format!("/settings?session={port}")).body.contains("Ahoy\n&quot;all&quot;</textarea>")
+    );
+    let told = operator.act("action=set&key=web.enabled&value=false");
+    assert!(told.contains("in the configuration only"), "{told}");
+    assert!(
+        operator.act(&format!("action=set&session={port}&key=session.1.port&value=1")).contains("is fixed")
+    );
+    operator.act("action=allow&target=192.0.2.0%2F24");
+    assert!(operator.get("/bans").body.contains("192.0.2.0/24"));
+    operator.act(&format!("action=disallow&session={port}&target=192.0.2.0%2F24"));
+    assert!(operator.get("/bans").body.contains("Everyone may join"));
+    assert!(operator.act(&format!("action=restart&session={port}")).contains("next round"));
+    assert!(
+        operator.act("action=stop").contains("which session"),
+        "the server itself is not stopped by a page"
+    );
+    assert!(operator.act(&format!("action=stop&session={port}")).contains("said goodbye"));
+    alice.until_over();
+    assert!(operator.get(&format!("/session/{port}")).body.contains("Start this session"));
+    operator.act(&format!("action=start&session={port}"));
+    assert!(operator.act("action=fly").contains("which player"));
+    let log = operator.get("/log?show=chat").body;
+    assert!(log.contains("hello all") && !log.contains("web_login"), "{log}");
+}
+
+#[test]
+fn plots_grow_and_are_sent_once() {
+    let page = Page::start(&[]);
+    let visitor = page.visitor();
+    let until = |page: &str| {
+        page.split("data-until=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next()?.parse().ok())
+            .unwrap_or(0_u64)
+    };
+    let mut shown = visitor.get("/").body;
+    // The first sample comes after some seconds.
+    while until(&shown) == 0 {
+        shown = visitor.get("/").body;
+    }
+    for plot in ["players", "datagrams", "acks", "retransmissions"] {
+        assert!(shown.contains(&format!("id=\"plot-{plot}\"")), "{plot}");
+    }
+    let live = |has: u64| visitor.ask("GET /", &[&format!("X-Bcnet-Live: {has}")], "").body;
+    let first = until(&shown);
+    assert!(live(0).contains("id=\"plots\"") && !live(0).contains("<style"));
+    let again = live(first);
+    assert!(again.contains("id=\"totals\"") && (!again.contains("id=\"plots\"") || until(&again) > first));
+}
+
+#[test]
 fn forms_of_others_and_names_of_others_are_refused() {
     let page = Page::start(&[]);
     let operator = page.operator();

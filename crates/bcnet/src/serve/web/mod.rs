@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bcnet_udp::Clock;
-use tokio_rustls::TlsAcceptor;
 
 use super::control_plane::ControlPlane;
 use super::start::shown;
@@ -31,11 +30,12 @@ use guard::Policy;
 use logins::Logins;
 use secret::Token;
 use site::Site;
+use tls::Certificate;
 
 /// A page that nobody can see yet.
 pub(super) struct Page {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    certificate: Option<Certificate>,
     policy: Policy,
     logins: Logins,
 }
@@ -46,7 +46,7 @@ impl Page {
         if !web.enabled {
             return Ok(None);
         }
-        let tls = tls::acceptor(web)?;
+        let certificate = Certificate::load(web)?;
         let bind = web.bind;
         let problem = || format!("web.bind: cannot listen at TCP {bind}; choose another port or address");
         let listener = TcpListener::bind(bind).with_context(problem)?;
@@ -55,15 +55,15 @@ impl Page {
         if is_new {
             tell(&token, &shown(&web.token_file));
         }
-        Ok(Some(Self { listener, tls, policy, logins: Logins::new(token, web.idle, web.lifetime) }))
+        Ok(Some(Self { listener, certificate, policy, logins: Logins::new(token, web.idle, web.lifetime) }))
     }
 
     /// Shows it from now on. Returns its address for browsers.
     pub(super) fn start(self, plane: Arc<ControlPlane>, clock: Clock) -> io::Result<String> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{}/", self.listener.local_addr()?);
         let site = Site::new(plane, clock, self.policy, self.logins);
-        server::start(self.listener, self.tls, Arc::new(site))?;
+        server::start(self.listener, self.certificate, clock, Arc::new(site))?;
         Ok(url)
     }
 }

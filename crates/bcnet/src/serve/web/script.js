@@ -5,6 +5,7 @@
   if (!state || !button || !document.querySelector("[data-live]")) return;
   let isPaused = false, isOver = false;
   const tell = text => { if (state.textContent !== text) state.textContent = text; };
+  const until = () => document.querySelector("[data-until]")?.dataset.until ?? "0";
   const put = page => {
     for (const fresh of page.querySelectorAll("[data-live]")) {
       const old = document.getElementById(fresh.id);
@@ -16,7 +17,7 @@
   };
   const renew = async () => {
     try {
-      const answer = await fetch(location.href, { headers: { "X-Bcnet-Live": "1" }, cache: "no-store" });
+      const answer = await fetch(location.href, { headers: { "X-Bcnet-Live": until() }, cache: "no-store" });
       if (answer.status === 401) {
         isOver = true;
         tell("You are logged out. Load the page again to log in.");

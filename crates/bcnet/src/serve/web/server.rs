@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use bcnet_udp::Clock;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -25,45 +26,49 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::site::{Asked, Reply, Site};
+use super::tls::Certificate;
 use crate::connections::Open;
 
 /// Answers for ever, in a thread of its own.
-pub(super) fn start(listener: TcpListener, tls: Option<TlsAcceptor>, site: Arc<Site>) -> io::Result<()> {
+pub(super) fn start(
+    listener: TcpListener,
+    certificate: Option<Certificate>,
+    clock: Clock,
+    site: Arc<Site>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(THREADS)
         .thread_name("page")
         .build()?;
-    let serve = move || drop(runtime_serve(&runtime, listener, tls, &site));
+    let serve = move || drop(runtime.block_on(serve(listener, certificate, clock, site)));
     thread::Builder::new().name("web".into()).spawn(serve).map(drop)
 }
 
-fn runtime_serve(
-    runtime: &Runtime,
+async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    site: &Arc<Site>,
+    mut certificate: Option<Certificate>,
+    clock: Clock,
+    site: Arc<Site>,
 ) -> io::Result<()> {
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let open = Arc::new(Mutex::new(Open::default()));
-        loop {
-            let Ok((stream, peer)) = listener.accept().await else {
-                // Most likely there are no file descriptors left; others must get time to give theirs back.
-                sleep(Duration::from_millis(50)).await;
-                continue;
-            };
-            let (tls, site) = (tls.clone(), Arc::clone(site));
-            admit(&open, peer.ip(), talk(stream, tls, site, peer.ip()));
-        }
-    })
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let open = Arc::new(Mutex::new(Open::default()));
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            // Most likely there are no file descriptors left; others must get time to give theirs back.
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let tls = certificate.as_mut().map(|certificate| certificate.acceptor(clock.now()));
+        admit(&open, peer.ip(), talk(stream, tls, Arc::clone(&site), peer.ip()));
+    }
 }
 
 /// Has a connection talked with. If there are too many, one gives way.
@@ -192,7 +197,10 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         origin: text(ORIGIN),
         cookies: text(COOKIE).unwrap_or_default(),
         forwarded: text(FORWARDED_FOR),
-        is_live: head.headers.contains_key(LIVE),
+        live: head
+            .headers
+            .get(LIVE)
+            .map(|until| until.to_str().ok().and_then(|until| until.parse().ok()).unwrap_or(0)),
     })
 }
 

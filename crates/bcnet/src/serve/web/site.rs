@@ -41,8 +41,8 @@ pub(super) struct Asked {
     pub(super) origin: Option<String>,
     pub(super) cookies: String,
     pub(super) forwarded: Option<String>,
-    /// The page's script asks by itself.
-    pub(super) is_live: bool,
+    /// The page's script asks by itself, and has plots until this time.
+    pub(super) live: Option<u64>,
 }
 
 /// An answer.
@@ -92,6 +92,8 @@ pub(super) struct Visitor {
     pub(super) nonce: String,
     /// Only what changes is wanted.
     pub(super) is_live: bool,
+    /// Until when the page has plots already.
+    pub(super) has_until: Option<u64>,
 }
 
 impl Site {
@@ -121,13 +123,14 @@ impl Site {
     }
 
     fn route(&self, asked: &Asked) -> Reply {
-        let visit = if asked.is_live { Visit::Script } else { Visit::Person };
+        let visit = if asked.live.is_some() { Visit::Script } else { Visit::Person };
         let id = cookie(&asked.cookies, &self.policy.cookie()).unwrap_or_default();
         let operator = self.logins().operator(id, visit, self.clock.now());
         let Ok(nonce) = Secret::new() else { return Reply::problem(500, "no random numbers") };
         let nonce = nonce.reveal().to_owned();
         let query = Form::parse(&asked.query);
-        let visitor = Visitor { operator, query, nonce, is_live: asked.is_live };
+        let visitor =
+            Visitor { operator, query, nonce, is_live: asked.live.is_some(), has_until: asked.live };
         match (&asked.form, asked.path.as_str()) {
             (Some(form), "/login") => self.log_in(asked, &Form::parse(form), visitor),
             (Some(form), path) => self.change(path, &Form::parse(form), id, &visitor),

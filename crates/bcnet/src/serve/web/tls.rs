@@ -1,9 +1,12 @@
-//! Certificates for https.
+//! Certificates for https. They are renewed every few weeks, and no player has to leave for that.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
+use bcnet_transport::Time;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -13,11 +16,60 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config;
 use crate::file::read_text;
 
-/// Returns what does https, if there is a certificate. An error says which file and what is wrong with it.
-pub(super) fn acceptor(web: &config::Web) -> anyhow::Result<Option<TlsAcceptor>> {
-    let (Some(certificate), Some(key)) = (&web.certificate, &web.key) else { return Ok(None) };
-    let chain = read_certificates(certificate)
-        .with_context(|| format!("web.certificate: {}", certificate.display()))?;
+/// A certificate with its key, and when its file was looked at.
+pub(super) struct Certificate {
+    certificate: PathBuf,
+    key: PathBuf,
+    changed: Option<SystemTime>,
+    looked: Time,
+    current: Arc<ServerConfig>,
+}
+
+impl Certificate {
+    /// Reads the certificate, if there is to be one. An error says which file and what is wrong with it.
+    pub(super) fn load(web: &config::Web) -> anyhow::Result<Option<Self>> {
+        let (Some(certificate), Some(key)) = (web.certificate.clone(), web.key.clone()) else {
+            return Ok(None);
+        };
+        let current = read(&certificate, &key)?;
+        let changed = changed(&certificate);
+        Ok(Some(Self { certificate, key, changed, looked: Time::ZERO, current }))
+    }
+
+    /// Returns what does https, with the certificate that is in the file now, or was a minute ago.
+    pub(super) fn acceptor(&mut self, now: Time) -> TlsAcceptor {
+        if now.since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            let changed = changed(&self.certificate);
+            if changed.is_some() && changed != self.changed {
+                self.renew(changed);
+            }
+        }
+        TlsAcceptor::from(Arc::clone(&self.current))
+    }
+
+    fn renew(&mut self, changed: Option<SystemTime>) {
+        match read(&self.certificate, &self.key) {
+            Ok(current) => {
+                (self.current, self.changed) = (current, changed);
+                tracing::info!(event = "web_certificate", "the page has a new certificate");
+            }
+            // Half of it may be written yet. The old one is good for a while, and this is tried again.
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(event = "web_certificate", error, "the page keeps its old certificate");
+            }
+        }
+    }
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|about| about.modified()).ok()
+}
+
+fn read(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
+    let chain =
+        read_chain(certificate).with_context(|| format!("web.certificate: {}", certificate.display()))?;
     let place = || format!("web.key: {}", key.display());
     let text = read_text(key).context("web.key")?;
     let secret = PrivateKeyDer::from_pem_slice(text.as_bytes());
@@ -28,13 +80,58 @@ pub(super) fn acceptor(web: &config::Web) -> anyhow::Result<Option<TlsAcceptor>>
         .with_single_cert(chain, secret)
         .with_context(|| format!("{}, for {}", place(), certificate.display()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+    Ok(Arc::new(config))
 }
 
-fn read_certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+fn read_chain(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let text = read_text(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     let chain = chain.map_err(|error| anyhow::anyhow!("no certificate in PEM: {error}"))?;
     ensure!(!chain.is_empty(), "there is no certificate in PEM in it");
     Ok(chain)
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewed_certificate_counts_within_a_minute_and_a_broken_one_never() {
+        let directory = std::env::temp_dir().join(format!("bcnet-tls-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let [certificate, key] = ["certificate", "key"].map(|name| {
+            let from = format!("{}/tests/serve/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+            let path = directory.join(name);
+            fs::copy(from, &path).expect("copied");
+            path
+        });
+        let web =
+            config::Web { certificate: Some(certificate.clone()), key: Some(key), ..config::Web::default() };
+        let mut loaded = Certificate::load(&web).expect("good").expect("there is one");
+        let first = Arc::clone(&loaded.current);
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let touch = |hours: u64, text: Option<&str>| {
+            if let Some(text) = text {
+                fs::write(&certificate, text).expect("written");
+            }
+            let file = fs::File::options().write(true).open(&certificate).expect("a file");
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(hours * 3600)).expect("set");
+        };
+        let good = fs::read_to_string(&certificate).expect("a file");
+        touch(1, None);
+        loaded.acceptor(at(59));
+        assert!(Arc::ptr_eq(&loaded.current, &first), "it was looked at less than a minute ago");
+        loaded.acceptor(at(60));
+        assert!(!Arc::ptr_eq(&loaded.current, &first));
+        let second = Arc::clone(&loaded.current);
+        touch(2, Some("half of it"));
+        loaded.acceptor(at(120));
+        assert!(Arc::ptr_eq(&loaded.current, &second), "the old one is kept");
+        touch(3, Some(&good));
+        loaded.acceptor(at(180));
+        assert!(!Arc::ptr_eq(&loaded.current, &second));
+        drop(fs::remove_dir_all(directory));
+    }
 }

@@ -6,6 +6,7 @@ mod format;
 mod layout;
 mod overview;
 mod player;
+mod plots;
 mod session;
 mod settings;
 mod tables;
@@ -25,7 +26,7 @@ pub(super) fn is_operators(path: &str) -> bool {
 pub(super) fn show(site: &Site, path: &str, picture: &Picture, visitor: Visitor) -> Reply {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let page = match parts[..] {
-        [""] => Some(overview::page(picture, &visitor)),
+        [""] => Some(overview::page(site, picture, &visitor)),
         ["session", port] => session::page(site, picture, &visitor, port),
         ["player", port, peer] => player::page(site, picture, &visitor, port, peer),
         ["ban", port, peer] => player::ban_page(picture, &visitor, port, peer),

@@ -1,17 +1,23 @@
 //! All sessions and players at a glance.
 
-use maud::html;
+use maud::{Markup, html};
 
 use super::format::{bytes, duration, millis};
 use super::layout::{Layout, act, tile};
+use super::plots;
 use super::tables::{self, View};
 use crate::serve::web::picture::Picture;
-use crate::serve::web::site::Visitor;
+use crate::serve::web::site::{Site, Visitor};
 
-pub(super) fn page(picture: &Picture, visitor: &Visitor) -> Layout {
+pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout {
+    body(picture, visitor, &plots::section(site, None, visitor))
+}
+
+fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
     let [sessions, players] = ["s", "p"].map(|prefix| View::read(prefix, &visitor.query));
     let main = html! {
         section id="totals" data-live="" aria-label="Totals" { (totals(picture)) }
+        (plots)
         h2 { "Sessions" }
         section id="sessions" data-live="" { (tables::sessions(&sessions, &picture.sessions)) }
         h2 { "Players" }
@@ -29,7 +35,7 @@ pub(super) fn page(picture: &Picture, visitor: &Visitor) -> Layout {
     Layout { title: "Overview".into(), current: "/", main }
 }
 
-fn totals(picture: &Picture) -> maud::Markup {
+fn totals(picture: &Picture) -> Markup {
     let sessions = &picture.sessions;
     let worst = |figure: fn(&crate::serve::web::picture::Session) -> Option<f64>| {
         sessions.iter().filter_map(figure).max_by(f64::total_cmp)
@@ -51,5 +57,74 @@ fn totals(picture: &Picture) -> maud::Markup {
             (tile("Datagrams lost here", lost))
             (tile("Up", duration(picture.uptime_s)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bcnet_udp::Clock;
+    use serde_json::json;
+
+    use super::*;
+    use crate::serve::web::form::Form;
+    use crate::serve::web::picture::Picture;
+
+    /// As many sessions and players as a process may have.
+    fn crowded() -> Picture {
+        let sessions = (0..1000).map(|n| {
+            json!({
+                "name": format!("Session <{n}> & friends"), "port": 22101 + n, "players": 16, "in_game": 16, "limit": 16, "round": 7,
+                "ended": false, "system": "Multi1", "state": "open", "game_time_s": 5000, "time_left_s": null,
+                "relay_p50_ms": 0.12, "relay_p99_ms": n as f64 / 100.0, "round_trip_p50_ms": 80.5, "round_trip_p99_ms": 200.0,
+                "bytes_in_per_second": 20_000, "bytes_out_per_second": 60_000, "relaying_share": 0.01, "coalescing_ms": 0.0,
+                "overflowed": 0, "unsent": 0, "rejected": 0, "anomalies": 0, "masters": [],
+            })
+        });
+        let players = (0..16_000).map(|n| {
+            json!({
+                "session": format!("Session <{}> & friends", n / 16), "port": 22101 + n / 16, "peer": 2 + n % 16, "slot": n % 16,
+                "name": format!("<b>Captain {n}</b>"), "address": "192.0.2.1:22101", "state": "in game", "muted": false,
+                "ship": 5, "ship_name": "Sovereign", "round_trip_ms": 80.0, "round_trip_p50_ms": 80.0, "round_trip_p99_ms": 90.0,
+                "relay_p50_ms": 0.1, "relay_p99_ms": 0.2, "connected_s": 3000, "kills": 0, "deaths": 0, "score": 0,
+                "anomalies": 0, "outdated": 0, "queued_bytes": 900, "unacknowledged": 3, "loss": 0.01,
+            })
+        });
+        Picture {
+            uptime_s: 90_000,
+            sessions: sessions.map(|one| serde_json::from_value(one).expect("a session")).collect(),
+            players: players.map(|one| serde_json::from_value(one).expect("a player")).collect(),
+        }
+    }
+
+    fn shown(picture: &Picture, query: &str) -> String {
+        let (query, nonce) = (Form::parse(query), "0".repeat(64));
+        let visitor = Visitor { operator: None, query, nonce, is_live: false, has_until: None };
+        body(picture, &visitor, &html! {}).reply(200, visitor).body
+    }
+
+    #[test]
+    fn a_thousand_sessions_are_a_page_that_loads_at_once() {
+        let picture = crowded();
+        let clock = Clock::start();
+        let page = shown(&picture, "ssort=relay&sorder=desc&psort=name");
+        println!("1,000 sessions, 16,000 players: {} bytes in {:?}", page.len(), clock.now());
+        assert!(page.len() < 80_000, "{} bytes, and plots have their part of 100 kB", page.len());
+        assert!(page.contains("Page 1 of 20") && page.contains("Page 1 of 320"));
+        assert!(
+            page.find("Session &lt;999&gt;").is_some_and(|at| Some(at) < page.find("Session &lt;998&gt;"))
+        );
+        assert!(!page.contains("<b>") && page.contains("&lt;b&gt;Captain"));
+    }
+
+    #[test]
+    fn pages_that_nobody_has_are_empty_and_sorting_by_nothing_is_none() {
+        let picture = crowded();
+        for query in
+            ["spage=0&ppage=99999999999999999999", "spage=18446744073709551615", "ssort=evil&sorder=x"]
+        {
+            assert!(shown(&picture, query).contains("Sessions: 1000"), "{query}");
+        }
+        assert!(shown(&picture, "spage=20").contains("Session &lt;999&gt;"));
+        assert!(shown(&Picture::default(), "").contains("Nobody is here."));
     }
 }

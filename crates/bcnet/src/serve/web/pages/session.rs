@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::events;
 use super::format::{bytes, duration, millis};
 use super::layout::{Layout, act, tile};
+use super::plots;
 use super::tables::{self, View};
 use crate::serve::web::logins::Operator;
 use crate::serve::web::picture::{Picture, Session};
@@ -16,6 +17,7 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor, port: &str
     let players = picture.players.iter().filter(|player| player.port == session.port);
     let main = html! {
         section id="figures" data-live="" aria-label="Figures" { (figures(session)) }
+        (plots::section(site, Some(session.port), visitor))
         h2 { "Players" }
         section id="players" data-live="" { (tables::players(&view, players.collect())) }
         @if let Some(operator) = &visitor.operator {

@@ -276,4 +276,4 @@ const PLAYERS: &[Column<Player>] = &[
 ];
 
 /// How many rows a page has.
-const PER_PAGE: usize = 100;
+const PER_PAGE: usize = 50;

@@ -1,0 +1,240 @@
+//! The last hour as small plots, drawn here so that they are there without script.
+
+use std::fmt::Write as _;
+
+use bcnet_control::Request;
+use maud::{Markup, PreEscaped, html};
+use serde::Deserialize;
+
+use super::format::{NONE, bytes};
+use crate::serve::web::picture::{ask, read};
+use crate::serve::web::site::{Site, Visitor};
+
+/// What was done in the seconds up to a time, as `bcnet ctl samples` has it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Sample {
+    time: u64,
+    players: f64,
+    datagrams_in_per_second: f64,
+    datagrams_out_per_second: f64,
+    ack_bytes_per_second: f64,
+    retransmissions_per_second: f64,
+    round_trip_p50_ms: Option<f64>,
+    round_trip_p99_ms: Option<f64>,
+    relay_p50_ms: Option<f64>,
+    relay_p99_ms: Option<f64>,
+    core_share: Option<f64>,
+    memory_bytes: Option<f64>,
+}
+
+/// The plots of the server or of one session. A page that has the latest already gets none.
+pub(super) fn section(site: &Site, port: Option<u16>, visitor: &Visitor) -> Markup {
+    let answer = ask(&site.plane, port, Request::Samples { since: None });
+    let samples: Vec<Sample> =
+        answer.and_then(|mut answer| read(answer["samples"].take())).unwrap_or_default();
+    let latest = samples.last().map_or(0, |sample| sample.time);
+    if visitor.is_live && visitor.has_until == Some(latest) {
+        return html! {};
+    }
+    html! {
+        section id="plots" data-live="" aria-label="The last hour" {
+            div.plots data-until=(latest) {
+                @if samples.is_empty() { p { "The plots begin in a few seconds." } }
+                @for plot in PLOTS { (draw(plot, &samples)) }
+            }
+        }
+    }
+}
+
+/// A plot with one line or two.
+struct Plot {
+    name: &'static str,
+    id: &'static str,
+    lines: &'static [(&'static str, fn(&Sample) -> Option<f64>)],
+    show: fn(f64) -> String,
+}
+
+fn number(value: f64) -> String {
+    if value < 10.0 && value.fract() != 0.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+fn time(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2} ms") } else { format!("{value:.0} ms") }
+}
+
+const PLOTS: &[Plot] = &[
+    Plot { name: "Players", id: "plot-players", lines: &[("", |one| Some(one.players))], show: number },
+    Plot {
+        name: "Datagrams per second",
+        id: "plot-datagrams",
+        lines: &[
+            ("in", |one| Some(one.datagrams_in_per_second)),
+            ("out", |one| Some(one.datagrams_out_per_second)),
+        ],
+        show: number,
+    },
+    Plot {
+        name: "Round trip",
+        id: "plot-round-trip",
+        lines: &[("p50", |one| one.round_trip_p50_ms), ("p99", |one| one.round_trip_p99_ms)],
+        show: time,
+    },
+    Plot {
+        name: "Relay delay",
+        id: "plot-relay",
+        lines: &[("p50", |one| one.relay_p50_ms), ("p99", |one| one.relay_p99_ms)],
+        show: time,
+    },
+    Plot {
+        name: "Sent again per second",
+        id: "plot-retransmissions",
+        lines: &[("", |one| Some(one.retransmissions_per_second))],
+        show: number,
+    },
+    Plot {
+        name: "ACK bytes per second",
+        id: "plot-acks",
+        lines: &[("", |one| Some(one.ack_bytes_per_second))],
+        show: |value| bytes(value as u64),
+    },
+    Plot {
+        name: "Share of a core",
+        id: "plot-core",
+        lines: &[("", |one| one.core_share.map(|share| share * 100.0))],
+        show: |value| format!("{value:.1} %"),
+    },
+    Plot {
+        name: "Memory",
+        id: "plot-memory",
+        lines: &[("", |one| one.memory_bytes)],
+        show: |value| bytes(value as u64),
+    },
+];
+
+fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
+    let all = || plot.lines.iter().flat_map(|(_, value)| samples.iter().filter_map(value));
+    let Some(most) = all().max_by(f64::total_cmp) else {
+        // A session has no share of the memory.
+        return html! {};
+    };
+    let span = Span::of(samples);
+    let now = plot.lines.iter().map(|(name, value)| {
+        let last = samples.last().and_then(value);
+        let last = last.map_or_else(|| NONE.into(), plot.show);
+        if name.is_empty() { last } else { format!("{name} {last}") }
+    });
+    let now = now.collect::<Vec<_>>().join(", ");
+    let label =
+        format!("{}, the last {} minutes: now {now}, most {}", plot.name, span.minutes(), (plot.show)(most));
+    html! {
+        figure id=(plot.id) {
+            figcaption { strong { (plot.name) } " " span.now { (now) } }
+            svg viewBox="0 0 300 110" role="img" aria-label=(label) {
+                path.axis d="M0 90.5H300M0 10.5H300" {}
+                text x="0" y="8" { (plot.show)(most) }
+                text x="0" y="104" { "−" (span.minutes()) " min" }
+                text x="300" y="104" text-anchor="end" {
+                    @if let [(one, _), (two, _)] = plot.lines { "— " (one) "  ╌ " (two) } @else { "now" }
+                }
+                @for ((_, value), class) in plot.lines.iter().zip(["one", "two"]) {
+                    path class=(class) d=(PreEscaped(line(samples, &span, most, *value))) {}
+                }
+            }
+        }
+    }
+}
+
+/// The time that a plot shows: all that there is, but no less than some minutes.
+struct Span {
+    from: u64,
+    seconds: u64,
+}
+
+impl Span {
+    fn of(samples: &[Sample]) -> Self {
+        let [first, last] =
+            [samples.first(), samples.last()].map(|sample| sample.map_or(0, |sample| sample.time));
+        let seconds = last.saturating_sub(first).max(LEAST);
+        Self { from: last.saturating_sub(seconds), seconds }
+    }
+
+    fn minutes(&self) -> u64 {
+        self.seconds.div_ceil(60)
+    }
+
+    /// Returns in which column a time is.
+    fn column(&self, time: u64) -> u64 {
+        time.saturating_sub(self.from) * COLUMNS / self.seconds.max(1)
+    }
+}
+
+/// Returns the way of a line. Of samples that fall together the largest counts; where there are none is a gap.
+fn line(samples: &[Sample], span: &Span, most: f64, value: fn(&Sample) -> Option<f64>) -> String {
+    let mut columns: Vec<(u64, Option<f64>)> = Vec::new();
+    for sample in samples {
+        let (column, value) = (span.column(sample.time), value(sample));
+        match columns.last_mut() {
+            Some((last, largest)) if *last == column => {
+                *largest = [*largest, value].into_iter().flatten().max_by(f64::total_cmp);
+            }
+            _ => columns.push((column, value)),
+        }
+    }
+    let (mut path, mut is_on) = (String::new(), false);
+    for (column, value) in columns {
+        if let Some(value) = value {
+            let height = if most > 0.0 { value / most * 80.0 } else { 0.0 };
+            let (x, y) = (column * 300 / COLUMNS, 90.0 - height);
+            let _ = write!(path, "{}{x} {y:.0}", if is_on { "L" } else { "M" });
+        }
+        is_on = value.is_some();
+    }
+    path
+}
+
+/// How long a plot is at the least, in seconds.
+const LEAST: u64 = 300;
+/// How many points a line has at the most.
+const COLUMNS: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(seconds: impl Iterator<Item = u64>) -> Vec<Sample> {
+        seconds
+            .map(|time| Sample {
+                time: 1_000_000 + time,
+                players: time as f64,
+                relay_p50_ms: (time % 100 != 0).then_some(1.0),
+                ..Sample::default()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_plot_grows_from_the_right_and_has_a_bound() {
+        let few = samples([0, 5, 10].into_iter());
+        let span = Span::of(&few);
+        assert_eq!((span.minutes(), span.column(1_000_010), span.column(1_000_000)), (5, 100, 96));
+        assert_eq!(line(&few, &span, 10.0, |one| Some(one.players)), "M288 90L294 50L300 10");
+        let hour = samples((0..3600).step_by(5));
+        let span = Span::of(&hour);
+        assert_eq!(span.minutes(), 60);
+        let path = line(&hour, &span, 3600.0, |one| Some(one.players));
+        assert!(path.matches(['M', 'L']).count() <= 101 && path.len() < 1000, "{path}");
+        // Nothing was measured at the end.
+        assert!(draw(&PLOTS[3], &hour).into_string().contains("p99 –"));
+        assert_eq!(draw(&PLOTS[7], &hour).into_string(), "", "nobody knows the memory");
+    }
+
+    #[test]
+    fn where_nothing_was_measured_is_a_gap_and_where_all_is_zero_a_flat_line() {
+        let five = samples([200, 250, 300, 350, 400, 450].into_iter());
+        let span = Span::of(&five);
+        let path = line(&five, &span, 1.0, |one| one.relay_p50_ms);
+        assert_eq!(path.matches('M').count(), 3, "{path}");
+        assert!(line(&five, &span, 0.0, |_| Some(0.0)).ends_with("300 90"));
+        assert_eq!(line(&[], &Span::of(&[]), 1.0, |_| Some(0.0)), "");
+    }
+}
