@@ -131,7 +131,7 @@ fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
             figcaption { strong { (plot.name) } " " span.now { (now) } }
             svg viewBox="0 0 300 110" role="img" aria-label=(label) {
                 path.axis d="M0 90.5H300M0 10.5H300" {}
-                text x="0" y="8" { (plot.show)(most) }
+                text x="0" y="8" { ((plot.show)(most)) }
                 text x="0" y="104" { "−" (span.minutes()) " min" }
                 text x="300" y="104" text-anchor="end" {
                     @if let [(one, _), (two, _)] = plot.lines { "— " (one) "  ╌ " (two) } @else { "now" }
