@@ -46,11 +46,14 @@ pub(super) fn section(site: &Site, port: Option<u16>, visitor: &Visitor) -> Mark
     }
 }
 
+type Value = fn(&Sample) -> Option<f64>;
+
 /// A plot with one line or two.
 struct Plot {
     name: &'static str,
     id: &'static str,
-    lines: &'static [(&'static str, fn(&Sample) -> Option<f64>)],
+    /// The name of each, and what it shows.
+    lines: &'static [(&'static str, Value)],
     show: fn(f64) -> String,
 }
 
@@ -169,7 +172,7 @@ impl Span {
 }
 
 /// Returns the way of a line. Of samples that fall together the largest counts; where there are none is a gap.
-fn line(samples: &[Sample], span: &Span, most: f64, value: fn(&Sample) -> Option<f64>) -> String {
+fn line(samples: &[Sample], span: &Span, most: f64, value: Value) -> String {
     let mut columns: Vec<(u64, Option<f64>)> = Vec::new();
     for sample in samples {
         let (column, value) = (span.column(sample.time), value(sample));
