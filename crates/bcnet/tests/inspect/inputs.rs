@@ -402,9 +402,7 @@ fn damaged_captures_of_a_directory_are_faults() {
     for said in [
         format!("bcnet: {}: no captures, and not read: notes.txt\n", text(&directory)),
         format!("{second}: damaged at byte {half}: gzip: the file ends too early; it was unpacked to "),
-        format!(
-            "d.gz: damaged at byte 14: gzip: the file ends too early; it was unpacked to 0 bytes before; 0 packets before it were read\n"
-        ),
+        "d.gz: damaged at byte 14: gzip: the file ends too early; it was unpacked to 0 bytes before; 0 packets before it were read\n".to_owned(),
     ] {
         assert!(run.stderr.contains(&said), "{said}: {}", run.stderr);
     }

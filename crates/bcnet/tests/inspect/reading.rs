@@ -19,6 +19,20 @@ fn acks_of_a_datagram_share_a_line_and_findings_of_a_kind_do_too() {
         run.stdout
     );
     assert_eq!(lines.len(), 4 + 2 * 2 + 1, "{}", run.stdout);
+    // Whoever asks for one message is told of that alone.
+    let text = inspect(&pcap(&packets, RAW), &["--seq", "2"]).stdout;
+    let found: Vec<&str> = text.lines().filter(|line| line.contains(" ! ")).collect();
+    assert!(found.len() == 1 && found[0].contains("stale ACK of game seq=2 "), "{text}");
+    for flags in [["--seq", "2"], ["--seq", "2,3"], ["--opcode", "!0x19"]] {
+        let json = inspect(&pcap(&packets, RAW), &[&["--json"], &flags[..]].concat()).json();
+        let found = json.iter().filter_map(|line| line.get("finding").and(line["seq"].as_u64()));
+        let wanted: &[u64] = match flags[1] {
+            "2" => &[2],
+            "2,3" => &[2, 3],
+            _ => &[],
+        };
+        assert_eq!(found.collect::<Vec<_>>(), wanted, "{flags:?}");
+    }
 }
 
 #[test]
@@ -41,6 +55,9 @@ fn players_have_their_names_once_the_host_has_told_them() {
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert!(lines[0].contains("C> 10.0.0.2:4711 >"), "{}", run.stdout);
     assert!(lines[2].contains("C> kirk 10.0.0.2:4711 >"), "{}", run.stdout);
+    // What is not shown has told it all the same.
+    let run = inspect(&pcap(&packets, RAW), &["--packet", "3"]);
+    assert!(run.stdout.contains("C> kirk 10.0.0.2:4711 >"), "{}", run.stdout);
 }
 
 /// T-20, T-68: a line of chat in two parts, of which the second comes first.

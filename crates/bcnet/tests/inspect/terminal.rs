@@ -69,6 +69,33 @@ mod pseudo {
         pieces.fold(first, |all, piece| all + piece.split_once('m').map_or("", |(_, text)| text))
     }
 
+    /// Returns a line as it is in so many columns.
+    fn shortened(line: &str, columns: usize) -> String {
+        match line.char_indices().nth(columns) {
+            Some(_) => line.chars().take(columns - 1).chain(['…']).collect(),
+            None => line.to_owned(),
+        }
+    }
+
+    /// Returns lines as they are in a few columns: what the lines of a datagram begin with stands above them once.
+    fn folded(lines: &[String], columns: usize) -> Vec<String> {
+        let (mut folded, mut last) = (Vec::new(), "");
+        for line in lines {
+            let Some(addresses) = line.find(" > ") else {
+                let (_, finding) = line.split_once(" ! ").expect("a finding");
+                folded.push(shortened(&format!("     ! {finding}"), columns));
+                continue;
+            };
+            let end = addresses + line[addresses..].find("  ").expect("what is said");
+            if line[..end] != *last {
+                last = &line[..end];
+                folded.push(last.to_owned());
+            }
+            folded.push(shortened(&format!("       {}", &line[end + 2..]), columns));
+        }
+        folded
+    }
+
     #[test]
     fn a_terminal_gets_colours_and_lines_that_fit() {
         if Command::new("script").arg("--version").output().is_err() {
@@ -95,13 +122,14 @@ mod pseudo {
             let wide = on_terminal(1000, before, file, flags);
             assert_eq!(is_coloured(&wide), colours, "{before} {flags}");
             assert_eq!(wide.iter().map(|line| plain(line)).collect::<Vec<_>>(), whole, "{before} {flags}");
-            let narrow = on_terminal(90, before, file, flags);
-            assert_eq!((narrow.len(), is_coloured(&narrow)), (whole.len(), colours), "{before} {flags}");
-            for (line, whole) in narrow.iter().map(|line| plain(line)).zip(&whole) {
-                let cut =
-                    line.strip_suffix('…').filter(|cut| whole.starts_with(cut) && line.chars().count() == 90);
-                assert!(cut.is_some() || line == *whole && line.chars().count() <= 90, "{line}\n{whole}");
+            let cut = on_terminal(120, before, file, flags);
+            assert_eq!((cut.len(), is_coloured(&cut)), (whole.len(), colours), "{before} {flags}");
+            for (line, whole) in cut.iter().map(|line| plain(line)).zip(&whole) {
+                assert_eq!(line, shortened(whole, 120));
             }
+            let narrow = on_terminal(90, before, file, flags);
+            assert_eq!(is_coloured(&narrow), colours, "{before} {flags}");
+            assert_eq!(narrow.iter().map(|line| plain(line)).collect::<Vec<_>>(), folded(&whole, 90));
         }
         // What is not lines for a person has neither.
         for flags in ["--json", "--csv", "--summary"] {

@@ -87,8 +87,14 @@ impl Filter {
         self.seq.is_empty() || seq.is_some_and(|Seq(seq)| self.seq.contains(&seq))
     }
 
-    fn wants_opcode(&self, message: &Message<'_>) -> bool {
-        let opcode = bcnet_observe::opcode(message);
+    /// Returns whether something is wanted that was found in a datagram which is: not if it is about another message.
+    pub(super) fn wants_finding(&self, finding: &Finding) -> bool {
+        let opcode = finding.what.about().and_then(|about| about.opcode);
+        finding.what.message().is_none_or(|id| self.wants_seq(Some(id.seq)))
+            && (opcode.is_none() || self.wants_opcode(opcode))
+    }
+
+    fn wants_opcode(&self, opcode: Option<u8>) -> bool {
         let is_named = |leave_out: bool| {
             let of = self.opcode.iter().filter(move |named| named.leave_out == leave_out);
             of.into_iter().any(|named| Some(named.opcode.0) == opcode)
@@ -113,7 +119,8 @@ impl Filter {
         findings: &[Finding],
         start: u64,
     ) -> bool {
-        if self.anomalies && !findings.iter().any(|finding| finding.what.is_fault()) {
+        let is_wrong = |finding: &Finding| finding.what.is_fault() && self.wants_finding(finding);
+        if self.anomalies && !findings.iter().any(is_wrong) {
             return false;
         }
         match what {
@@ -161,7 +168,7 @@ impl Filter {
 
     pub(super) fn wants_message(&self, message: &Message<'_>) -> bool {
         self.kind.is_none_or(|KindIs(kind)| message.kind() == kind)
-            && self.wants_opcode(message)
+            && self.wants_opcode(bcnet_observe::opcode(message))
             && (self.seq.is_empty() || self.wants_seq(seq_of(message)))
     }
 }

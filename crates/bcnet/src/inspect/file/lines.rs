@@ -1,4 +1,7 @@
 //! Datagrams for a person who reads: a line for each message, the ACKs of a datagram on one, what was found in it together.
+//!
+//! Time and addresses stand in front of each line, so that each can be found by itself. On a narrow terminal they would leave
+//! little room, and stand above the lines of a datagram instead.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -57,6 +60,13 @@ impl Lines {
         Self { style, names: Names::default() }
     }
 
+    /// Notes the names that a datagram tells which is not shown.
+    pub(super) fn pass_over(&mut self, shown: &Shown<'_>) {
+        if let What::Datagram(datagram, _) = shown.what {
+            self.names.learn(shown.packet, datagram);
+        }
+    }
+
     /// Writes one datagram with what was found in it; `since` is its time from the beginning.
     pub(super) fn datagram(
         &mut self,
@@ -67,9 +77,10 @@ impl Lines {
         (filter, explain): (&Filter, bool),
     ) -> io::Result<()> {
         let Shown { packet, what, findings } = shown;
+        let sender = if let What::Datagram(datagram, _) = what { Some(datagram.sender()) } else { None };
+        let head = self.begin(out, packet, sender, since)?;
         match what {
             What::Datagram(datagram, _) => {
-                let head = self.head(packet, Some(datagram.sender()), since);
                 self.messages(out, &head, packet, datagram, (filter, explain))?;
                 for Joined { seq, parts, payload } in joined {
                     let said = human::payload(payload);
@@ -84,18 +95,39 @@ impl Lines {
             }
             What::GameSpy(text) => {
                 let (size, said) = (human::count(text), human::printable(&latin1(text)));
-                let head = self.head(packet, None, since);
                 self.line(out, &head, &format!("gamespy {size}: {said}{}", comment(packet)), PLAIN)?;
             }
             What::Malformed(error, _) => {
-                let head = self.head(packet, None, since);
                 self.line(out, &head, &format!("error: {error}{}", comment(packet)), FAULT)?;
             }
         }
-        for group in grouped(findings) {
-            self.found(out, &group, since)?;
+        let wanted: Vec<&Finding> = findings.iter().filter(|finding| filter.wants_finding(finding)).collect();
+        for group in grouped(&wanted) {
+            let head =
+                if self.is_narrow() { NARROW_FINDING.into() } else { finding_head(group[0].mark, since) };
+            self.found(out, &head, &group)?;
         }
         Ok(())
+    }
+
+    /// Returns what stands in front of each line of a datagram; on a narrow terminal writes that first.
+    fn begin(
+        &self,
+        out: &mut impl Write,
+        packet: &Packet,
+        sender: Option<PeerId>,
+        since: f64,
+    ) -> io::Result<String> {
+        let head = self.head(packet, sender, since);
+        if !self.is_narrow() {
+            return Ok(head);
+        }
+        self.line(out, head.trim_end(), "", PLAIN)?;
+        Ok(NARROW_LINE.into())
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.style.width.is_some_and(|width| width < NARROW)
     }
 
     fn messages(
@@ -143,20 +175,18 @@ impl Lines {
         since: f64,
     ) -> io::Result<()> {
         let number = place.map_or(finding.mark, |Evidence { number, .. }| number);
-        self.found(out, &[&Finding { mark: number, ..*finding }], since)
+        self.found(out, &finding_head(number, since), &[finding])
     }
 
     /// Writes findings of one kind by one side.
-    fn found(&self, out: &mut impl Write, group: &[&Finding], since: f64) -> io::Result<()> {
+    fn found(&self, out: &mut impl Write, head: &str, group: &[&Finding]) -> io::Result<()> {
         let [first, rest @ ..] = group else { return Ok(()) };
-        let number = if first.mark == NO_MARK { String::new() } else { first.mark.to_string() };
-        let head = format!("{number:>6} {since:>11.6} ! ");
         let ids: Vec<MessageId> = group.iter().filter_map(|finding| finding.what.message()).collect();
         let text = match rest {
             [] => format!("{}: {}", first.by, first.what),
             _ => format!("{}: {} {}: {}", first.by, group.len(), title(&first.what), ranges(&ids)),
         };
-        self.line(out, &head, &text, if first.what.is_fault() { FAULT } else { QUIET })
+        self.line(out, head, &text, if first.what.is_fault() { FAULT } else { QUIET })
     }
 
     /// Returns what stands in front of each message.
@@ -192,9 +222,15 @@ impl Lines {
     }
 }
 
+/// What stands in front of a finding about a packet.
+fn finding_head(packet: u64, since: f64) -> String {
+    let number = if packet == NO_MARK { String::new() } else { packet.to_string() };
+    format!("{number:>6} {since:>11.6} ! ")
+}
+
 /// Findings by kind and by who did it, each kind where its first was.
-fn grouped(findings: &[Finding]) -> Vec<Vec<&Finding>> {
-    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+fn grouped<'a>(findings: &[&'a Finding]) -> Vec<Vec<&'a Finding>> {
+    let mut groups: Vec<Vec<&'a Finding>> = Vec::new();
     for finding in findings {
         let same = |group: &&mut Vec<&Finding>| {
             group.first().is_some_and(|first| {
@@ -258,5 +294,9 @@ const PLAIN: &str = "";
 const QUIET: &str = "\x1b[2m";
 const FAULT: &str = "\x1b[31m";
 const RESET: &str = "\x1b[0m";
+/// What stands in front of a line and of a finding on a terminal of fewer columns than this.
+const NARROW: usize = 110;
+const NARROW_LINE: &str = "       ";
+const NARROW_FINDING: &str = "     ! ";
 /// Narrower terminals wrap.
 const MIN_WIDTH: usize = 60;

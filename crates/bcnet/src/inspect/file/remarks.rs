@@ -80,7 +80,8 @@ impl Shows for Remarks {
         // What was remarked before is not said twice.
         let before = packet.comment.as_deref().unwrap_or_default();
         add_remark(&mut self.remark, before);
-        for text in findings.iter().map(|finding| finding.what.to_string()) {
+        let wanted = findings.iter().filter(|finding| self.filter.wants_finding(finding));
+        for text in wanted.map(|finding| finding.what.to_string()) {
             if !before.split("; ").any(|remark| remark == text) {
                 add_remark(&mut self.remark, &text);
             }

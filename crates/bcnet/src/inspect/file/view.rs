@@ -102,6 +102,9 @@ impl<W: Write> Shows for View<W> {
             joined.extend(datagram.messages().iter().filter_map(add));
         }
         if !self.filter.wants_shown(packet, what, findings, start) {
+            if let Some(lines) = &mut self.lines {
+                lines.pass_over(shown);
+            }
             return Ok(());
         }
         let since = self.since(packet.time.as_micros());
@@ -125,7 +128,11 @@ impl<W: Write> Shows for View<W> {
                 }
             }
             let place = Evidence::of(packet);
-            findings.iter().try_for_each(|finding| self.json_finding(finding, Some(place)))?;
+            for finding in *findings {
+                if self.filter.wants_finding(finding) {
+                    self.json_finding(finding, Some(place))?;
+                }
+            }
         }
         if self.at_once { self.flush() } else { Ok(()) }
     }
