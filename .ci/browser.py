@@ -17,6 +17,18 @@ import urllib.request
 
 TIMEOUT = 60
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Left": "\ue012", "Right": "\ue014", "Tab": "\ue004"}
+# What WebDriver calls an element in JSON.
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+
+
+class Checks:
+    """What was looked at, and how much of it was not as it should be."""
+
+    failed = 0
+
+    def check(self, what, is_so, seen=""):
+        self.failed += not is_so
+        print(f"{what}: {'ok' if is_so else f'FAILED, {seen!r}'}", flush=True)
 
 
 class Browser:
@@ -84,8 +96,19 @@ class Browser:
 
     def click(self, selector):
         """Clicks the middle of an element, where nothing may cover it."""
-        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-        self._call("POST", f"/element/{self._element(selector)}/click", {})
+        while True:
+            element = self._element(selector)
+            try:
+                self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
+                return self._call("POST", f"/element/{element}/click", {})
+            except RuntimeError as error:
+                # A page that renews itself may have put another in its place.
+                if "stale element" not in str(error):
+                    raise
+
+    def clear(self, selector):
+        """Empties a field."""
+        self._call("POST", f"/element/{self._element(selector)}/clear", {})
 
     def type(self, selector, text):
         """Types into an element. A key has its name."""
@@ -93,7 +116,7 @@ class Browser:
 
     def mouse(self, selector, *steps):
         """Moves the mouse over an element, to shares of its width and height from its middle; `down` and `up` press."""
-        element = {"element-6066-11e4-a52e-4f735466cecf": self._element(selector)}
+        element = {ELEMENT: self._element(selector)}
         box = self.run("arguments[0].scrollIntoView({block: 'center'});"
                        "const box = arguments[0].getBoundingClientRect(); return [box.width, box.height]", element)
         actions = []
@@ -105,6 +128,12 @@ class Browser:
                 actions.append({"type": "pointerMove", "duration": 0, "origin": element, "x": x, "y": y})
         source = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
         self._call("POST", "/actions", {"actions": [source]})
+
+    def press(self, *keys):
+        """Presses keys one after the other, wherever the focus is. A key has its name; other text is typed."""
+        letters = [letter for key in keys for letter in KEYS.get(key, key)]
+        actions = [{"type": way, "value": letter} for letter in letters for way in ("keyDown", "keyUp")]
+        self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
     def _element(self, selector):
         found = self._call("POST", "/element", {"using": "css selector", "value": selector})

@@ -30,7 +30,11 @@ pub(super) fn act(plane: &ControlPlane, by: &str, form: &Form) -> Done {
     });
     match outcome {
         Ok((text, place)) => Done { outcome: Ok(text), place, place_if_refused },
-        Err(refusal) => Done { outcome: Err(refusal), place: "/".into(), place_if_refused },
+        Err(Refusal(why)) => {
+            // There are many settings on one page.
+            let why = if form.get("key").is_empty() { why } else { format!("{}: {why}", form.get("key")) };
+            Done { outcome: Err(Refusal(why)), place: "/".into(), place_if_refused }
+        }
     }
 }
 

@@ -91,7 +91,7 @@ fn whitelist(operator: &Operator, picture: &Picture, rows: &[Value]) -> Markup {
                 }
             }
         }
-        p { "If there is any address here, only those may join." }
+        p { "If there is any address here, only those may join, and networks that are trusted." }
         (act(operator, "allow", &[("action", "allow")], html! {
             label { "Address, network or player who may join" input name="target" required maxlength="64" autocomplete="off"; }
             label { "Session" select name="session" {

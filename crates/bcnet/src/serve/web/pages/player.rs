@@ -42,7 +42,7 @@ fn figures(one: &Player, is_operator: bool) -> Markup {
             (tile("State", &one.state))
             (tile("Peer id", one.peer))
             @if let Some(slot) = one.slot { (tile("Slot", slot)) }
-            @if is_operator { (tile("Address", &one.address)) }
+            @if is_operator { (tile("Address", html! { (one.ip()) ":" wbr; (one.address.rsplit(':').next().unwrap_or_default()) })) }
             (tile("Ship", ship(one)))
             (tile("Here for", duration(one.connected_s)))
             (tile("Round trip now", format!("{} ms", millis(one.round_trip_ms))))
