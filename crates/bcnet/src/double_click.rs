@@ -34,7 +34,9 @@ pub(crate) fn run() -> ExitCode {
         drop(io::stdout().write_all(greeting(hosted, local_address()).as_bytes()));
     });
     let Err(error) = told else { return ExitCode::SUCCESS };
-    println!("\nThe game cannot be hosted: {error:#}\n\nPress Enter to close this window.");
+    // Each line of an error begins as the first does in a terminal.
+    let why = format!("{error:#}").replace("\nbcnet: ", "\n");
+    println!("\nThe game cannot be hosted: {why}\n\nPress Enter to close this window.");
     drop(io::stdin().lock().read_line(&mut String::new()));
     ExitCode::from(2)
 }
@@ -49,14 +51,17 @@ fn greeting(hosted: &[Hosted], address: Option<Ipv4Addr>) -> String {
             "\nThe game \"{name}\" is open at UDP port {port}.\n\n\
              Players in your own network find it in the game's list of local servers,\n\
              or join {here}, port {port}.\n\
-             Friends elsewhere join the address of your router (search the web for \"what is my IP\"), port {port}.\n\
+             Friends elsewhere join the address of your router, port {port};\n\
+             search the web for \"what is my IP\" to see that address.\n\
              For that, the router must forward UDP port {port} to {here},\n\
              and the Windows firewall must let bcnet through: allow it when Windows asks.\n",
         );
     }
     text.push_str(
-        "\nWho joins and leaves is told below. To stop, press Ctrl-C or close this window: players are told.\n\
-         Settings are read from bcnet.toml beside this program; `bcnet config default` prints one to begin with.\n\n",
+        "\nWho joins and leaves is told below.\n\
+         To stop, press Ctrl-C or close this window: players are told.\n\
+         Settings are read from bcnet.toml beside this program;\n\
+         `bcnet config default` prints one to begin with.\n\n",
     );
     text
 }
@@ -90,6 +95,6 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(greeting(&hosted, None).contains("join this machine's address, port 22101"));
-        assert!(text.lines().all(|line| line.len() <= 110), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 }
