@@ -1,6 +1,7 @@
 //! The figures of a server for Prometheus, and whether it is well.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bcnet_session::{Counters, Status};
@@ -20,6 +21,8 @@ use crate::scores;
 pub(super) struct Monitor {
     pub(super) workers: Workers,
     pub(super) plane: Arc<ControlPlane>,
+    /// How often the page has turned somebody away, if there is a page.
+    pub(super) refused: Option<Arc<AtomicU64>>,
 }
 
 impl Monitored for Monitor {
@@ -32,6 +35,10 @@ impl Monitored for Monitor {
         sessions.ok().map(|sessions| {
             let mut page = render(&sessions, self.plane.capture_left_out(), self.plane.scores());
             self.plane.hooks().add_figures(&mut page);
+            if let Some(refused) = &self.refused {
+                let refused = [("", refused.load(Ordering::Relaxed))];
+                page.counter("page_refused_requests", "Requests that the page did not answer", refused);
+            }
             page.finish()
         })
     }

@@ -135,7 +135,8 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     samples.start("samples", move || samples_of.take_sample())?;
     let metrics = metrics
         .map(|listener| {
-            let monitor = metrics::Monitor { workers: threads_of.clone(), plane: Arc::clone(&plane) };
+            let (workers, plane) = (threads_of.clone(), Arc::clone(&plane));
+            let monitor = metrics::Monitor { workers, plane, refused: page.as_ref().map(web::Page::refused) };
             http::start(listener, clock, monitor)
         })
         .transpose()?

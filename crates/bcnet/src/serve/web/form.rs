@@ -1,5 +1,7 @@
 //! What comes in a form or behind a question mark.
 
+use std::fmt::Write as _;
+
 /// Names and values, in their order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Form(Vec<(String, String)>);
@@ -48,6 +50,19 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Returns a text as an address has it.
+pub(super) fn encode(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02x}");
+        }
+    }
+    out
+}
+
 /// No form has more fields.
 const MAX_PAIRS: usize = 100;
 
@@ -62,6 +77,8 @@ mod tests {
         assert_eq!((form.get(""), form.get("%zz"), form.get("d")), ("x", "%", "ü\u{FFFD}"));
         assert_eq!((form.number::<u8>("a"), form.number::<u8>("b")), (Some(1), None));
         assert_eq!((form.text("c"), form.text("b")), (None, Some("two words!".into())));
+        let odd = "a&b=<ü> %";
+        assert_eq!(Form::parse(&format!("q={}", encode(odd))).get("q"), odd);
         assert_eq!(Form::parse(""), Form::default());
         assert_eq!(Form::parse(&"a=1&".repeat(1000)).0.len(), MAX_PAIRS);
     }

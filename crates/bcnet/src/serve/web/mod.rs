@@ -19,6 +19,7 @@ mod tls;
 use std::io::{self, IsTerminal, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use bcnet_udp::Clock;
@@ -38,6 +39,7 @@ pub(super) struct Page {
     certificate: Option<Certificate>,
     policy: Policy,
     logins: Logins,
+    refused: Arc<AtomicU64>,
 }
 
 impl Page {
@@ -55,14 +57,25 @@ impl Page {
         if is_new {
             tell(&token, &shown(&web.token_file));
         }
-        Ok(Some(Self { listener, certificate, policy, logins: Logins::new(token, web.idle, web.lifetime) }))
+        Ok(Some(Self {
+            listener,
+            certificate,
+            policy,
+            logins: Logins::new(token, web.idle, web.lifetime),
+            refused: Arc::default(),
+        }))
+    }
+
+    /// Returns where it is counted how often somebody was turned away.
+    pub(super) fn refused(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.refused)
     }
 
     /// Shows it from now on. Returns its address for browsers.
     pub(super) fn start(self, plane: Arc<ControlPlane>, clock: Clock) -> io::Result<String> {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{}/", self.listener.local_addr()?);
-        let site = Site::new(plane, clock, self.policy, self.logins);
+        let site = Site::new(plane, clock, self.policy, self.logins, self.refused);
         server::start(self.listener, self.certificate, clock, Arc::new(site))?;
         Ok(url)
     }

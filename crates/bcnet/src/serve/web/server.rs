@@ -110,29 +110,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 async fn talk(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc<Site>, peer: IpAddr) {
     // A page leaves in one piece.
     drop(stream.set_nodelay(true));
+    let reply = move |request| answer(Arc::clone(&site), peer, request);
     match tls {
-        None => converse(stream, site, peer).await,
+        None => converse(stream, reply).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await {
-                converse(stream, site, peer).await;
+                converse(stream, reply).await;
             }
         }
     }
 }
 
 /// Answers what comes by one connection, which does not last for ever: who does not read its answers cannot keep it.
-async fn converse(
+async fn converse<F>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    site: Arc<Site>,
-    peer: IpAddr,
-) {
-    let service = service_fn(move |request| answer(Arc::clone(&site), peer, request));
+    answer: impl Fn(Request<Incoming>) -> F,
+) where
+    F: Future<Output = Result<Response<Full<Bytes>>, Infallible>>,
+{
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service_fn(answer));
     let mut connection = pin!(connection);
     if timeout(LIFE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
@@ -271,3 +272,57 @@ const LIFE: Duration = Duration::from_secs(60);
 const MAX_HEAD: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 const MAX_FORM: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Has somebody send something, who then waits and reads nothing. Returns how long that lasted, in time that passes by itself.
+    fn last(sent: &'static [u8]) -> Duration {
+        let runtime =
+            Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+        runtime.block_on(async {
+            let (mut browser, server) = duplex(256);
+            let began = Instant::now();
+            let talk = tokio::spawn(converse(server, |request: Request<Incoming>| async {
+                let read = read_form(request.into_body()).await;
+                Ok(respond(read.map_or_else(|reply| reply, |_| Reply::problem(200, &"x".repeat(100_000)))))
+            }));
+            browser.write_all(sent).await.expect("taken");
+            talk.await.expect("no panic");
+            began.elapsed()
+        })
+    }
+
+    #[test]
+    fn whoever_says_half_of_something_or_reads_nothing_is_cut_off() {
+        assert_eq!(last(b""), PATIENCE, "says nothing");
+        assert_eq!(last(b"GET / HTTP/1.1\r\nHost: x\r\n"), PATIENCE, "half a head");
+        let reads_nothing = last(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(reads_nothing, LIFE + PATIENCE);
+        let half = last(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na=1");
+        assert!(half >= PATIENCE && half <= LIFE + PATIENCE, "half a form: {half:?}");
+    }
+
+    #[test]
+    fn half_a_form_is_told_so() {
+        let runtime =
+            Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+        let answer = runtime.block_on(async {
+            let (mut browser, server) = duplex(4096);
+            tokio::spawn(converse(server, |request: Request<Incoming>| async {
+                let read = read_form(request.into_body()).await;
+                Ok(respond(read.map_or_else(|reply| reply, |_| Reply::problem(200, "whole"))))
+            }));
+            let half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nConnection: close\r\n\r\na=1";
+            browser.write_all(half).await.expect("taken");
+            let mut answer = String::new();
+            browser.read_to_string(&mut answer).await.expect("an answer");
+            answer
+        });
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+}

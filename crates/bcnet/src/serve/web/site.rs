@@ -1,6 +1,7 @@
 //! What is answered, to whom.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(super) struct Site {
     pub(super) latest: Latest,
     /// How often it is logged that somebody was turned away.
     lines: Mutex<LineLimit>,
+    /// How many were.
+    refused: Arc<AtomicU64>,
 }
 
 /// A request.
@@ -97,9 +100,15 @@ pub(super) struct Visitor {
 }
 
 impl Site {
-    pub(super) fn new(plane: Arc<ControlPlane>, clock: Clock, policy: Policy, logins: Logins) -> Self {
+    pub(super) fn new(
+        plane: Arc<ControlPlane>,
+        clock: Clock,
+        policy: Policy,
+        logins: Logins,
+        refused: Arc<AtomicU64>,
+    ) -> Self {
         let lines = Mutex::new(LineLimit::new(5, Duration::from_secs(10)));
-        Self { plane, clock, policy, logins: Mutex::new(logins), latest: Latest::default(), lines }
+        Self { plane, clock, policy, logins: Mutex::new(logins), latest: Latest::default(), lines, refused }
     }
 
     pub(super) fn answer(&self, asked: &Asked) -> Reply {
@@ -204,6 +213,7 @@ impl Site {
 
     /// Logs that somebody was turned away, unless that happens all the time.
     pub(super) fn note_refusal(&self, peer: IpAddr, reply: &Reply) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held_back) = lines.pass(self.clock.now()) {
             let reason = match reply.status {

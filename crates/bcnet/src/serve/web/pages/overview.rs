@@ -18,10 +18,14 @@ fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
     let main = html! {
         section id="totals" data-live="" aria-label="Totals" { (totals(picture)) }
         (plots)
+        form.act method="get" action="/" role="search" id="search" {
+            label { "Sessions and players with this in their names" input name="q" type="search" maxlength="100" value=(visitor.query.get("q")); }
+            button type="submit" { "Find" }
+        }
         h2 { "Sessions" }
         section id="sessions" data-live="" { (tables::sessions(&sessions, &picture.sessions)) }
         h2 { "Players" }
-        section id="players" data-live="" { (tables::players(&players, picture.players.iter().collect())) }
+        section id="players" data-live="" { (tables::players(&players, picture.players.iter())) }
         @if let Some(operator) = &visitor.operator {
             h2 { "Say something to everyone" }
             (act(operator, "say", &[("action", "say")], html! {
@@ -124,6 +128,12 @@ mod tests {
         {
             assert!(shown(&picture, query).contains("Sessions: 1000"), "{query}");
         }
+        let found = shown(&picture, "q=CAPTAIN+1599");
+        assert!(found.contains("Players: 11") && found.contains("Sessions: 0"), "{found}");
+        assert!(
+            shown(&picture, "q=<7>%22&ssort=x").contains("?q=%3c7%3e%22&amp;"),
+            "links keep what is looked for"
+        );
         assert!(shown(&picture, "spage=20").contains("Session &lt;999&gt;"));
         assert!(shown(&Picture::default(), "").contains("Nobody is here."));
     }

@@ -132,11 +132,11 @@ fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
     html! {
         figure id=(plot.id) {
             figcaption { strong { (plot.name) } " " span.now { (now) } }
-            svg viewBox="0 0 300 110" role="img" aria-label=(label) {
-                path.axis d="M0 90.5H300M0 10.5H300" {}
-                text x="0" y="8" { ((plot.show)(most)) }
-                text x="0" y="104" { "−" (span.minutes()) " min" }
-                text x="300" y="104" text-anchor="end" {
+            svg viewBox="0 0 300 132" role="img" aria-label=(label) {
+                path.axis d="M0 104.5H300M0 24.5H300" {}
+                text x="0" y="18" { ((plot.show)(most)) }
+                text x="0" y="124" { "−" (span.minutes()) " min" }
+                text x="300" y="124" text-anchor="end" {
                     @if let [(one, _), (two, _)] = plot.lines { "— " (one) "  ╌ " (two) } @else { "now" }
                 }
                 @for ((_, value), class) in plot.lines.iter().zip(["one", "two"]) {
@@ -187,7 +187,7 @@ fn line(samples: &[Sample], span: &Span, most: f64, value: Value) -> String {
     for (column, value) in columns {
         if let Some(value) = value {
             let height = if most > 0.0 { value / most * 80.0 } else { 0.0 };
-            let (x, y) = (column * 300 / COLUMNS, 90.0 - height);
+            let (x, y) = (column * 300 / COLUMNS, 104.0 - height);
             let _ = write!(path, "{}{x} {y:.0}", if is_on { "L" } else { "M" });
         }
         is_on = value.is_some();
@@ -220,7 +220,7 @@ mod tests {
         let few = samples([0, 5, 10].into_iter());
         let span = Span::of(&few);
         assert_eq!((span.minutes(), span.column(1_000_010), span.column(1_000_000)), (5, 100, 96));
-        assert_eq!(line(&few, &span, 10.0, |one| Some(one.players)), "M288 90L294 50L300 10");
+        assert_eq!(line(&few, &span, 10.0, |one| Some(one.players)), "M288 104L294 64L300 24");
         let hour = samples((0..3600).step_by(5));
         let span = Span::of(&hour);
         assert_eq!(span.minutes(), 60);
@@ -237,7 +237,7 @@ mod tests {
         let span = Span::of(&five);
         let path = line(&five, &span, 1.0, |one| one.relay_p50_ms);
         assert_eq!(path.matches('M').count(), 3, "{path}");
-        assert!(line(&five, &span, 0.0, |_| Some(0.0)).ends_with("300 90"));
+        assert!(line(&five, &span, 0.0, |_| Some(0.0)).ends_with("300 104"));
         assert_eq!(line(&[], &Span::of(&[]), 1.0, |_| Some(0.0)), "");
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor, port: &str
         section id="figures" data-live="" aria-label="Figures" { (figures(session)) }
         (plots::section(site, Some(session.port), visitor))
         h2 { "Players" }
-        section id="players" data-live="" { (tables::players(&view, players.collect())) }
+        section id="players" data-live="" { (tables::players(&view, players)) }
         @if let Some(operator) = &visitor.operator {
             (actions(operator, session))
             h2 { "Chat" }

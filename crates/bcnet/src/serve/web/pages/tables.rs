@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use maud::{Markup, html};
 
 use super::format::{NONE, bytes, duration, millis, percent, ship};
-use crate::serve::web::form::Form;
+use crate::serve::web::form::{Form, encode};
 use crate::serve::web::picture::{Player, Session};
 
 /// How a table is sorted, and which part of it is shown.
@@ -15,6 +15,8 @@ pub(super) struct View {
     key: String,
     is_descending: bool,
     page: usize,
+    /// Only what has this in its name.
+    wanted: String,
 }
 
 impl View {
@@ -24,6 +26,7 @@ impl View {
             key: query.get(&format!("{prefix}sort")).into(),
             is_descending: query.get(&format!("{prefix}order")) == "desc",
             page: query.number(&format!("{prefix}page")).unwrap_or(1),
+            wanted: query.get("q").trim().to_lowercase(),
         }
     }
 
@@ -31,17 +34,62 @@ impl View {
     fn link(&self, key: &str, is_descending: bool, page: usize) -> String {
         let Self { prefix, .. } = self;
         let order = if is_descending { "desc" } else { "asc" };
-        format!("?{prefix}sort={key}&{prefix}order={order}&{prefix}page={page}#{prefix}table")
+        let wanted = encode(&self.wanted);
+        format!("?q={wanted}&{prefix}sort={key}&{prefix}order={order}&{prefix}page={page}#{prefix}table")
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.is_empty() || name.to_lowercase().contains(&self.wanted)
     }
 
     /// Sorts rows and returns those that are shown.
     fn choose<'a, T>(&self, columns: &[Column<T>], mut rows: Vec<&'a T>) -> Vec<&'a T> {
-        if let Some(compare) =
-            columns.iter().find(|column| column.key == self.key).and_then(|one| one.compare)
-        {
-            rows.sort_by(|a, b| if self.is_descending { compare(b, a) } else { compare(a, b) });
+        if let Some(column) = columns.iter().find(|column| column.key == self.key) {
+            // By what is made of each once, for there may be thousands.
+            rows.sort_by_cached_key(|row| (column.sort)(row));
+            if self.is_descending {
+                rows.reverse();
+            }
         }
         rows.into_iter().skip(self.page.saturating_sub(1).saturating_mul(PER_PAGE)).take(PER_PAGE).collect()
+    }
+}
+
+/// What rows are sorted by.
+#[derive(Debug, PartialEq)]
+enum Key {
+    Number(f64),
+    Text(String),
+}
+
+impl Key {
+    /// Capital letters do not matter.
+    fn text(text: &str) -> Self {
+        Self::Text(text.to_lowercase())
+    }
+
+    /// What was not measured comes first.
+    fn measured(value: Option<f64>) -> Self {
+        Self::Number(value.unwrap_or(-1.0))
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Number(one), Self::Number(other)) => one.total_cmp(other),
+            (Self::Text(one), Self::Text(other)) => one.cmp(other),
+            (Self::Number(_), Self::Text(_)) => Ordering::Less,
+            (Self::Text(_), Self::Number(_)) => Ordering::Greater,
+        }
     }
 }
 
@@ -51,7 +99,7 @@ struct Column<T: 'static> {
     title: &'static str,
     /// Its classes: `n` for numbers, `wide` for what a phone has no room for.
     class: &'static str,
-    compare: Option<fn(&T, &T) -> Ordering>,
+    sort: fn(&T) -> Key,
     cell: fn(&T) -> Markup,
 }
 
@@ -101,23 +149,23 @@ fn head<T>(view: &View, column: &Column<T>) -> Markup {
     };
     html! {
         th.(column.class) scope="col" aria-sort=[order] {
-            @if column.compare.is_some() {
-                a id=(format!("{}sort-{}", view.prefix, column.key)) href=(view.link(column.key, is_sorted && !view.is_descending, 1)) {
-                    (column.title) (mark)
-                }
-            } @else { (column.title) }
+            a id=(format!("{}sort-{}", view.prefix, column.key)) href=(view.link(column.key, is_sorted && !view.is_descending, 1)) {
+                (column.title) (mark)
+            }
         }
     }
 }
 
 /// Returns the sessions.
 pub(super) fn sessions(view: &View, sessions: &[Session]) -> Markup {
-    let caption = format!("Sessions: {}", sessions.len());
-    table(view, &caption, SESSIONS, sessions.iter().collect(), |one| format!("session-{}", one.port))
+    let rows: Vec<_> = sessions.iter().filter(|one| view.is_wanted(&one.name)).collect();
+    let caption = format!("Sessions: {}", rows.len());
+    table(view, &caption, SESSIONS, rows, |one| format!("session-{}", one.port))
 }
 
 /// Returns players, of several sessions or of one.
-pub(super) fn players(view: &View, players: Vec<&Player>) -> Markup {
+pub(super) fn players<'a>(view: &View, players: impl Iterator<Item = &'a Player>) -> Markup {
+    let players: Vec<_> = players.filter(|one| view.is_wanted(&one.name)).collect();
     if players.is_empty() {
         return html! { p id="nobody" { "Nobody is here." } };
     }
@@ -125,65 +173,55 @@ pub(super) fn players(view: &View, players: Vec<&Player>) -> Markup {
     table(view, &caption, PLAYERS, players, |one| format!("player-{}-{}", one.port, one.peer))
 }
 
-fn number(a: Option<f64>, b: Option<f64>) -> Ordering {
-    a.unwrap_or(-1.0).total_cmp(&b.unwrap_or(-1.0))
-}
-
 const SESSIONS: &[Column<Session>] = &[
     Column {
         key: "name",
         title: "Name",
         class: "t",
-        compare: Some(|a, b| a.name.to_lowercase().cmp(&b.name.to_lowercase())),
+        sort: |one| Key::text(&one.name),
         cell: |one| html! { a id=(format!("go-{}", one.port)) href=(format!("/session/{}", one.port)) { (one.name) } },
     },
     Column {
         key: "port",
         title: "Port",
         class: "n",
-        compare: Some(|a, b| a.port.cmp(&b.port)),
+        sort: |one| Key::Number(f64::from(one.port)),
         cell: |one| html! { (one.port) },
     },
     Column {
         key: "players",
         title: "Players",
         class: "n",
-        compare: Some(|a, b| a.players.cmp(&b.players)),
+        sort: |one| Key::Number(one.players as f64),
         cell: |one| html! { (one.players) "/" (one.limit) },
     },
-    Column {
-        key: "state",
-        title: "State",
-        class: "wide",
-        compare: Some(|a, b| a.state.cmp(&b.state)),
-        cell: state,
-    },
+    Column { key: "state", title: "State", class: "wide", sort: |one| Key::text(&one.state), cell: state },
     Column {
         key: "system",
         title: "System",
         class: "wide",
-        compare: Some(|a, b| a.system.cmp(&b.system)),
+        sort: |one| Key::text(&one.system),
         cell: |one| html! { (one.system) },
     },
     Column {
         key: "rtt",
         title: "RTT ms",
         class: "n",
-        compare: Some(|a, b| number(a.round_trip_p50_ms, b.round_trip_p50_ms)),
+        sort: |one| Key::measured(one.round_trip_p50_ms),
         cell: |one| html! { (millis(one.round_trip_p50_ms)) },
     },
     Column {
         key: "relay",
         title: "Relay p99 ms",
         class: "n wide",
-        compare: Some(|a, b| number(a.relay_p99_ms, b.relay_p99_ms)),
+        sort: |one| Key::measured(one.relay_p99_ms),
         cell: |one| html! { (millis(one.relay_p99_ms)) },
     },
     Column {
         key: "out",
         title: "Out /s",
         class: "n wide",
-        compare: Some(|a, b| a.bytes_out_per_second.cmp(&b.bytes_out_per_second)),
+        sort: |one| Key::Number(one.bytes_out_per_second as f64),
         cell: |one| html! { (bytes(one.bytes_out_per_second)) },
     },
 ];
@@ -201,7 +239,7 @@ const PLAYERS: &[Column<Player>] = &[
         key: "name",
         title: "Name",
         class: "t",
-        compare: Some(|a, b| a.name.to_lowercase().cmp(&b.name.to_lowercase())),
+        sort: |one| Key::text(&one.name),
         cell: |one| {
             html! {
                 a id=(format!("go-{}-{}", one.port, one.peer)) href=(format!("/player/{}/{}", one.port, one.peer)) {
@@ -214,63 +252,63 @@ const PLAYERS: &[Column<Player>] = &[
         key: "session",
         title: "Session",
         class: "t wide",
-        compare: Some(|a, b| a.port.cmp(&b.port)),
+        sort: |one| Key::Number(f64::from(one.port)),
         cell: |one| html! { (one.session) },
     },
     Column {
         key: "state",
         title: "State",
         class: "wide",
-        compare: Some(|a, b| a.state.cmp(&b.state)),
+        sort: |one| Key::text(&one.state),
         cell: |one| html! { (one.state) },
     },
     Column {
         key: "ship",
         title: "Ship",
         class: "wide",
-        compare: Some(|a, b| a.ship.cmp(&b.ship)),
+        sort: |one| Key::text(&ship(one)),
         cell: |one| html! { (ship(one)) },
     },
     Column {
         key: "rtt",
         title: "RTT ms",
         class: "n",
-        compare: Some(|a, b| number(a.round_trip_ms, b.round_trip_ms)),
+        sort: |one| Key::measured(one.round_trip_ms),
         cell: |one| html! { (millis(one.round_trip_ms)) },
     },
     Column {
         key: "loss",
         title: "Loss %",
         class: "n",
-        compare: Some(|a, b| number(a.loss, b.loss)),
+        sort: |one| Key::measured(one.loss),
         cell: |one| html! { (percent(one.loss)) },
     },
     Column {
         key: "relay",
         title: "Relay p99 ms",
         class: "n wide",
-        compare: Some(|a, b| number(a.relay_p99_ms, b.relay_p99_ms)),
+        sort: |one| Key::measured(one.relay_p99_ms),
         cell: |one| html! { (millis(one.relay_p99_ms)) },
     },
     Column {
         key: "queue",
         title: "Queue",
         class: "n wide",
-        compare: Some(|a, b| a.queued_bytes.cmp(&b.queued_bytes)),
+        sort: |one| Key::Number(one.queued_bytes as f64),
         cell: |one| html! { @if one.queued_bytes == 0 { (NONE) } @else { (bytes(one.queued_bytes as u64)) } },
     },
     Column {
         key: "time",
         title: "Time",
         class: "n",
-        compare: Some(|a, b| a.connected_s.cmp(&b.connected_s)),
+        sort: |one| Key::Number(one.connected_s as f64),
         cell: |one| html! { (duration(one.connected_s)) },
     },
     Column {
         key: "score",
         title: "Score",
         class: "n wide",
-        compare: Some(|a, b| a.score.cmp(&b.score)),
+        sort: |one| Key::Number(one.score as f64),
         cell: |one| html! { (one.score) },
     },
 ];
