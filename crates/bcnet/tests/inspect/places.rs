@@ -265,6 +265,10 @@ fn a_capture_with_remarks_is_of_what_was_chosen_and_never_of_itself() {
     assert!(without_offsets(&copy) == without_offsets(&json(&[])), "{}", copy.stdout);
     for (flags, said) in [
         (&["--write", input][..], "is the input; name another file for --write"),
+        (
+            &["--report", &format!("{}/./in.pcap", directory.display())],
+            "is the input; name another file for --report",
+        ),
         (&["--write", "-"], "--write needs the name of a file"),
         (&[input, "--write", out], "--write is for one capture"),
         (&["--write", out, "--ladder"], "--write"),

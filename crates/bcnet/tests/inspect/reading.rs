@@ -25,7 +25,7 @@ fn acks_of_a_datagram_share_a_line_and_findings_of_a_kind_do_too() {
     assert!(found.len() == 1 && found[0].contains("stale ACK of game seq=2 "), "{text}");
     for flags in [["--seq", "2"], ["--seq", "2,3"], ["--opcode", "!0x19"]] {
         let json = inspect(&pcap(&packets, RAW), &[&["--json"], &flags[..]].concat()).json();
-        let found = json.iter().filter_map(|line| line.get("finding").and(line["seq"].as_u64()));
+        let found = json.iter().filter_map(|line| line.get("finding").and_then(|_| line["seq"].as_u64()));
         let wanted: &[u64] = match flags[1] {
             "2" => &[2],
             "2,3" => &[2, 3],

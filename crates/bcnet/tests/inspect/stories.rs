@@ -249,3 +249,13 @@ fn fields_of_a_capture_are_explained() {
     assert!(json[0]["messages"][0]["fields"].as_array().is_some_and(|fields| fields.len() > 3), "{json:?}");
     assert_eq!(inspect(&capture, &["--explain", "--summary"]).code, 2);
 }
+
+#[test]
+fn dumps_of_a_capture_with_a_gap_of_months_have_an_end() {
+    let capture = pcap(&[chat(2, 0, 1.0), chat(2, 1, 1e7)], RAW);
+    let run = inspect(&capture, &["--queues", "--every", "1"]);
+    let said = "--every: these are the first 100,000 dumps; choose a longer time between them, or --at\n";
+    assert!(run.code == 2 && run.stderr.ends_with(said), "{}", run.stderr);
+    assert_eq!(run.stdout.matches(" retxQ=").count(), 2 * 100_000, "both sides");
+    assert_eq!(inspect(&capture, &["--queues", "--every", "1000000"]).code, 0);
+}

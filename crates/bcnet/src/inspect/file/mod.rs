@@ -249,7 +249,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
 /// Everyone who is to be told.
 fn sinks<'a>(
     args: &InspectArgs,
-    inputs: &[PathBuf],
+    files: &[PathBuf],
     out: impl Write + 'a,
 ) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
     let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
@@ -258,15 +258,11 @@ fn sinks<'a>(
         return Ok(args.file.story.sink(out, &filter, args.json)?.into_iter().collect());
     }
     if let Some(report) = &args.file.report {
-        ensure!(
-            !inputs.contains(report),
-            "{}: is the input; name another file for --report",
-            report.display()
-        );
+        inputs::ensure_no_input(report, files, "--report")?;
         sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
     }
     if let Some(out) = args.write.as_ref().filter(|_| args.interface.is_none()) {
-        let remarks = remarks::Remarks::create(out, inputs, filter.clone(), args.is_at_once())?;
+        let remarks = remarks::Remarks::create(out, files, filter.clone(), args.is_at_once())?;
         sinks.push(Box::new(HoldBack::new(remarks, false)));
     }
     #[cfg(not(feature = "parquet"))]
@@ -276,6 +272,7 @@ fn sinks<'a>(
     );
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
+        inputs::ensure_no_input(path, files, "--parquet")?;
         let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
         sinks.push(Box::new(HoldBack::new(table::Table::new(rows, filter, false), false)));
         return Ok(sinks);

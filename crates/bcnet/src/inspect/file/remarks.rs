@@ -7,13 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use bcnet_observe::NO_MARK;
 use bcnet_transport::cipher;
 use bcnet_transport::wire::PeerId;
 
 use super::filter::Filter;
 use super::hold::{Loose, Shown, Shows, What};
+use super::inputs::ensure_no_input;
 use super::{End, Packet};
 use crate::capture::{self, Writer, add_remark};
 
@@ -39,9 +40,7 @@ impl Remarks {
         if path.as_os_str() == "-" {
             bail!("--write needs the name of a file: standard output is for text");
         }
-        let is_it =
-            |input: &PathBuf| matches!((input.canonicalize(), path.canonicalize()), (Ok(a), Ok(b)) if a == b);
-        ensure!(!inputs.iter().any(is_it), "{}: is the input; name another file for --write", path.display());
+        ensure_no_input(path, inputs, "--write")?;
         let out = Writer::create(path)?;
         Ok(Self { out, filter, at_once, start: None, last: None, wire: Vec::new(), remark: String::new() })
     }

@@ -76,7 +76,7 @@ impl<W: Write> Screen<W> {
         talks.sort_by_key(|talk| std::cmp::Reverse(talk.last()));
         let mut lines = vec![
             format!(
-                "{}  {}:{:02}:{:02}  {}, {} of the game ({:.0}/s), {}    Ctrl-C ends it",
+                "{}  {}:{:02}:{:02}  {}, {} of the game ({:.0}/s), {}  Ctrl-C ends it",
                 self.interface,
                 seconds / 3600,
                 seconds / 60 % 60,
@@ -89,7 +89,7 @@ impl<W: Write> Screen<W> {
             String::new(),
         ];
         lines.push(format!(
-            "{:<44}{:>16}{:>12}{:>12}{:>14}",
+            "{:<34}{:>12}{:>10}{:>11}{:>12}",
             "conversation", "datagrams", "resent", "stale", "round trip"
         ));
         let shown = talks.len().min((rows / 3).max(1));
@@ -134,7 +134,7 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// Two lines, one for each side.
+/// Two lines, one for each side, of 80 columns at most.
 fn conversation(talk: &Conversation<'_>) -> [String; 2] {
     talk.sides().map(|side| {
         let traffic = talk.traffic(side);
@@ -142,7 +142,7 @@ fn conversation(talk: &Conversation<'_>) -> [String; 2] {
             .round_trip(side)
             .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3));
         format!(
-            "{:<44}{:>16}{:>12}{:>12}{trip:>14}",
+            "{:<34}{:>12}{:>10}{:>11}{trip:>12}",
             side_name(talk, side),
             thousands(traffic.datagrams),
             thousands(traffic.retransmissions.messages),

@@ -9,6 +9,7 @@ use bcnet_transport::Time;
 use super::super::filter::Moment;
 use super::super::{End, Sink};
 use super::{Span, Stage, check_peer};
+use crate::number::thousands;
 use crate::queue_dump::QueueDump;
 
 /// When the queues are printed.
@@ -27,12 +28,12 @@ pub(super) struct QueueDumps<W> {
     span: Span,
     /// The moments that are still to come, the next one last, with what the user has called them.
     due: Vec<(u64, String)>,
-    is_first: bool,
+    dumps: u64,
 }
 
 impl<W: Write> QueueDumps<W> {
     pub(super) fn new(stage: Stage<W>, times: Times) -> Self {
-        Self { stage, times, span: Span::default(), due: Vec::new(), is_first: true }
+        Self { stage, times, span: Span::default(), due: Vec::new(), dumps: 0 }
     }
 
     /// The capture begins: now it is known when each moment is.
@@ -62,8 +63,18 @@ impl<W: Write> QueueDumps<W> {
     }
 
     fn dump(&mut self, micros: u64, observer: &Observer) -> io::Result<()> {
-        if std::mem::take(&mut self.is_first) && !self.stage.json {
+        if self.dumps == 0 && !self.stage.json {
             self.stage.out.write_all(HEAD.as_bytes())?;
+        }
+        // A capture may have a year between two packets.
+        self.dumps += 1;
+        if self.dumps > MAX_DUMPS {
+            self.stage.out.flush()?;
+            let text = format!(
+                "--every: these are the first {} dumps; choose a longer time between them, or --at",
+                thousands(MAX_DUMPS)
+            );
+            return Err(io::Error::other(text));
         }
         let mut text = String::new();
         let wanted = observer.conversations().filter(|talk| self.stage.filter.wants_talk(talk));
@@ -110,6 +121,7 @@ impl<W: Write> Sink for QueueDumps<W> {
     }
 }
 
+const MAX_DUMPS: u64 = 100_000;
 const HEAD: &str = "\
 # Queues as far as the wire shows them: what waits for its first sending (firstQ)
 # is not on it, but for parts whose message has begun.
