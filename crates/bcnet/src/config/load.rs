@@ -428,6 +428,10 @@ impl Loaded {
 
     /// A token that travels in the clear is everybody's.
     fn check_web(&self, problems: &mut Vec<Problem>) {
+        if self.settings.web.standings && self.settings.scores.file.is_none() {
+            let text = "without `scores.file` there are no standings; name one, or switch this off".into();
+            problems.push(self.at("web", "standings", text));
+        }
         let web = &self.settings.web;
         match (&web.certificate, &web.key) {
             (Some(_), None) => {

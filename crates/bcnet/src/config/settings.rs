@@ -163,6 +163,8 @@ table! {
         /// Where. At an address of the machine itself everyone on it sees the figures of players; all else needs the
         /// token. At any other address everything needs the token, and `certificate` and `key`, or `behind_proxy`.
         bind: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8101),
+        /// Whether `/standings` shows the best of `[scores]` to everyone who reaches the page, without the token.
+        standings: bool = false,
         /// The file with the certificate (PEM, with those that it depends on), for https.
         certificate: Option<PathBuf> = None,
         /// The file with the key of the certificate (PEM).

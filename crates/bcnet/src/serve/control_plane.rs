@@ -3,6 +3,7 @@
 mod banning;
 mod settings;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -204,6 +205,11 @@ impl ControlPlane {
     /// Returns how many datagrams are not in the capture, if there is one.
     pub(super) fn capture_left_out(&self) -> Option<u64> {
         self.kept.capture_left_out.as_ref().map(LeftOut::count)
+    }
+
+    /// Returns the file with the standings, if everyone may see them.
+    pub(super) fn public_standings(&self) -> Option<&Path> {
+        self.started.scores.file.as_deref().filter(|_| self.started.web.standings)
     }
 
     /// Returns how many rounds were kept, and how many were not, if any are to be.

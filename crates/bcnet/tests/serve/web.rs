@@ -546,3 +546,35 @@ fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
     drop(plain.read_to_end(&mut heard));
     assert!(!String::from_utf8_lossy(&heard).contains("HTTP"));
 }
+
+/// Everyone may see the standings, if the host says so, and nothing else.
+#[test]
+fn standings_are_for_everyone_if_the_host_says_so() {
+    let page = Page::start(&[
+        "--set",
+        "web.behind_proxy=true",
+        "--set",
+        "web.standings=true",
+        "--set",
+        "scores.file=scores.db",
+        "--set",
+        "scores.shortest=0s",
+    ]);
+    let visitor = page.visitor();
+    assert!(visitor.get("/standings").body.contains("Nobody has played yet"));
+    let _players = join_two(page.server.address(), ["Alice", TRAP]);
+    page.server.ask(&["restart"]);
+    while page.server.ask(&["status"])["scores"]["kept"] != 1 {}
+    // They are up to ten seconds old, so another server shows them.
+    let directory = page.server.kill();
+    let settings =
+        ["--set", "web.standings=true", "--set", "scores.file=scores.db", "--set", "web.behind_proxy=true"];
+    let page = Page::start_in(directory, &settings);
+    let answer = page.visitor().get("/standings");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.body.contains(">Alice<") && answer.body.contains("&lt;script&gt;alert(1)"), "{answer:?}");
+    assert!(!answer.body.contains(TRAP) && !answer.body.contains("127.0.0.1:"), "{answer:?}");
+    assert_eq!(page.visitor().get("/").status, 303, "all else needs the token");
+    let without = Page::start(&[]);
+    assert_eq!(without.visitor().get("/standings").status, 404);
+}

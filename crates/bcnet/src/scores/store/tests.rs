@@ -159,6 +159,42 @@ fn a_full_disk_keeps_no_half_round_and_the_next_one_is_kept_when_there_is_room()
     assert_eq!(store.rounds(ALL).expect("rounds").len(), kept + 1);
 }
 
+/// Makes a file of a million rounds with six players each, a thousand a day, of 20,000 players of whom few play often; its
+/// place is printed, for `bcnet stats --file`. `BCNET_LONG=1 cargo test -p bcnet million -- --ignored --nocapture`
+#[test]
+#[ignore = "it makes a large file, to see how long questions take"]
+fn a_million_rounds() {
+    let path = std::env::temp_dir().join("bcnet-million.db");
+    drop(fs::remove_file(&path));
+    let store = Store::open(&path).expect("a file of scores");
+    store.connection.execute_batch(MILLION).expect("made");
+    for what in ["round", "result", "player", "player_day", "system_day"] {
+        let count = format!("SELECT count(*) FROM {what}");
+        let count: i64 = store.connection.query_row(&count, [], |row| row.get(0)).expect("counted");
+        println!("{what}: {count}");
+    }
+    println!("{}: {} MiB", path.display(), fs::metadata(&path).expect("a file").len() >> 20);
+    assert_eq!(store.standings(ALL, Order::Points).expect("standings").len(), 20_000);
+}
+
+/// As [`Store::keep`] would make it, in one go.
+const MILLION: &str = "
+PRAGMA synchronous = OFF;
+BEGIN;
+INSERT INTO round WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999999)
+    SELECT n + 1, 1700000000 + n * 86, 'Friday', 22101, n, 'Multi' || (1 + n % 7), 'time', 1200, 6 FROM n;
+INSERT OR IGNORE INTO result
+    WITH RECURSIVE seat (seat) AS (SELECT 0 UNION ALL SELECT seat + 1 FROM seat WHERE seat < 5)
+    SELECT id, CASE WHEN seat % 2 = 0 THEN 1 + abs(random() % 300) ELSE 1 + abs(random() % 20000) END,
+    600 + seat, id % 97, id % 7, id % 5 FROM round CROSS JOIN seat;
+INSERT INTO player_day SELECT ended / 86400, player, count(*), sum(result.seconds), sum(points), sum(kills), sum(deaths)
+    FROM result JOIN round ON round.id = result.round GROUP BY 1, 2;
+INSERT INTO player SELECT player, 'Player ' || player, sum(rounds), sum(seconds), sum(points), sum(kills), sum(deaths),
+    86400 * max(day) FROM player_day GROUP BY player;
+INSERT INTO system_day SELECT ended / 86400, system, count(*), sum(seconds), sum(players) FROM round GROUP BY 1, 2;
+COMMIT;
+";
+
 /// Returns how many rounds were kept, and what came then.
 fn loop_until_full(store: &mut Store) -> (usize, rusqlite::Error) {
     for kept in 0..10_000 {

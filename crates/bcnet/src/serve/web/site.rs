@@ -13,6 +13,7 @@ use super::form::Form;
 use super::guard::{Policy, cookie};
 use super::logins::{Denied, Logins, Note, Operator, Visit};
 use super::pages;
+use super::pages::standings::{self, Standings};
 use super::picture::Latest;
 use super::secret::Secret;
 use crate::config::Line;
@@ -26,6 +27,7 @@ pub(super) struct Site {
     pub(super) policy: Policy,
     logins: Mutex<Logins>,
     pub(super) latest: Latest,
+    standings: Standings,
     /// How often it is logged that somebody was turned away.
     lines: Mutex<LineLimit>,
     /// How many were.
@@ -108,7 +110,16 @@ impl Site {
         refused: Arc<AtomicU64>,
     ) -> Self {
         let lines = Mutex::new(LineLimit::new(5, Duration::from_secs(10)));
-        Self { plane, clock, policy, logins: Mutex::new(logins), latest: Latest::default(), lines, refused }
+        Self {
+            plane,
+            clock,
+            policy,
+            logins: Mutex::new(logins),
+            latest: Latest::default(),
+            standings: Standings::default(),
+            lines,
+            refused,
+        }
     }
 
     pub(super) fn answer(&self, asked: &Asked) -> Reply {
@@ -144,6 +155,7 @@ impl Site {
             (Some(form), "/login") => self.log_in(asked, &Form::parse(form), visitor),
             (Some(form), path) => self.change(path, &Form::parse(form), id, &visitor),
             (None, "/login") => pages::login(200, visitor, None),
+            (None, standings::PATH) => self.show_standings(visitor),
             (None, _) if visitor.operator.is_none() && self.policy.is_public => turn_away(&visitor),
             (None, path) => self.show(path, visitor),
         }
@@ -157,6 +169,14 @@ impl Site {
         match self.latest.get(&self.plane, self.clock.now()) {
             Ok(picture) => pages::show(self, path, &picture, visitor),
             Err(Refusal(reason)) => Reply::problem(503, &reason),
+        }
+    }
+
+    /// Shows the standings to everyone, if that is wanted.
+    fn show_standings(&self, visitor: Visitor) -> Reply {
+        match self.plane.public_standings() {
+            Some(file) => self.standings.reply(file, visitor, self.clock.now()),
+            None => pages::missing(visitor),
         }
     }
 

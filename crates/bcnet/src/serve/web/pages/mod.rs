@@ -9,6 +9,7 @@ mod player;
 mod plots;
 mod session;
 mod settings;
+pub(super) mod standings;
 mod tables;
 
 use maud::html;
@@ -41,7 +42,8 @@ pub(super) fn show(site: &Site, path: &str, picture: &Picture, visitor: Visitor)
     }
 }
 
-fn missing(visitor: Visitor) -> Reply {
+/// There is nothing.
+pub(super) fn missing(visitor: Visitor) -> Reply {
     let main = html! {
         p { "There is no such page, or no such player or session any more." }
         p { a href="/" { "Overview" } }
