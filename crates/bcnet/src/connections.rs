@@ -86,20 +86,30 @@ pub(crate) fn read_request(
 pub(crate) struct Open<C> {
     connections: Vec<(u64, Ipv4Addr, C)>,
     next: u64,
+    shares: &'static [Share],
 }
+
+/// How many of a network with so many bits may be open.
+type Share = (u8, usize);
 
 impl<C> Default for Open<C> {
     fn default() -> Self {
-        Self { connections: Vec::new(), next: 0 }
+        Self { connections: Vec::new(), next: 0, shares: SHARES }
     }
 }
 
 impl<C> Open<C> {
+    /// Returns none yet, of which all may be of one address.
+    pub(crate) fn of_one_address() -> Self {
+        Self { shares: &[], ..Self::default() }
+    }
+
     /// Adds a connection and returns its number, and the connection that gives way to it, if one must.
     pub(crate) fn add(&mut self, address: IpAddr, connection: C) -> (u64, Option<C>) {
         let address = in_four_bytes(address);
         let addresses: Vec<Ipv4Addr> = self.connections.iter().map(|(_, address, _)| *address).collect();
-        let gives_way = who_gives_way(&addresses, address).map(|at| self.connections.remove(at).2);
+        let gives_way =
+            who_gives_way(&addresses, address, self.shares).map(|at| self.connections.remove(at).2);
         let number = self.next;
         self.next += 1;
         self.connections.push((number, address, connection));
@@ -113,12 +123,12 @@ impl<C> Open<C> {
 }
 
 /// Returns which of the addresses that are there, the oldest first, gives way to one more.
-fn who_gives_way(there: &[Ipv4Addr], newcomer: Ipv4Addr) -> Option<usize> {
+fn who_gives_way(there: &[Ipv4Addr], newcomer: Ipv4Addr, shares: &[Share]) -> Option<usize> {
     let of = |network: Network| there.iter().filter(|address| network.contains(**address)).count();
     let oldest = |network: Network| there.iter().position(|address| network.contains(*address));
-    for (prefix, most) in [(32, MAX_PER_ADDRESS), (24, MAX_PER_NETWORK)] {
-        let network = Network::around(newcomer, prefix);
-        if of(network) >= most {
+    for (prefix, most) in shares {
+        let network = Network::around(newcomer, *prefix);
+        if of(network) >= *most {
             return oldest(network);
         }
     }
@@ -179,6 +189,7 @@ fn in_four_bytes(address: IpAddr) -> Ipv4Addr {
 const MAX_CONNECTIONS: usize = 128;
 const MAX_PER_ADDRESS: usize = 16;
 const MAX_PER_NETWORK: usize = 32;
+const SHARES: &[Share] = &[(32, MAX_PER_ADDRESS), (24, MAX_PER_NETWORK)];
 /// What anybody has to ask has less than a few hundred bytes.
 const MAX_REQUEST: usize = 4096;
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -191,17 +202,20 @@ mod tests {
     fn there_is_always_room_and_the_oldest_of_the_greediest_gives_way() {
         let address = |network: usize, host: usize| Ipv4Addr::from([10, 0, network as u8, host as u8]);
         let mut there = vec![address(0, 1)];
-        assert_eq!(who_gives_way(&there, address(0, 1)), None);
+        assert_eq!(who_gives_way(&there, address(0, 1), SHARES), None);
         there.extend([address(1, 7); MAX_PER_ADDRESS]);
-        assert_eq!(who_gives_way(&there, address(1, 7)), Some(1), "the oldest of its own");
-        assert_eq!(who_gives_way(&there, address(1, 8)), None);
+        assert_eq!(who_gives_way(&there, address(1, 7), SHARES), Some(1), "the oldest of its own");
+        assert_eq!(who_gives_way(&there, address(1, 8), SHARES), None);
         there.extend((0..MAX_PER_NETWORK - MAX_PER_ADDRESS).map(|host| address(1, 100 + host)));
-        assert_eq!(who_gives_way(&there, address(1, 8)), Some(1), "the oldest of its network");
+        assert_eq!(who_gives_way(&there, address(1, 8), SHARES), Some(1), "the oldest of its network");
         there.extend((there.len()..MAX_CONNECTIONS).map(|n| address(2 + n, 1)));
         assert_eq!(
-            who_gives_way(&there, address(250, 1)),
+            who_gives_way(&there, address(250, 1), SHARES),
             Some(1),
             "the oldest of the network that has most"
         );
+        let one = vec![address(1, 7); MAX_CONNECTIONS - 1];
+        assert_eq!(who_gives_way(&one, address(1, 7), &[]), None, "without shares one may have all");
+        assert_eq!(who_gives_way(&[address(1, 7); MAX_CONNECTIONS], address(1, 7), &[]), Some(0));
     }
 }

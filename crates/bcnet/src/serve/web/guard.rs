@@ -11,7 +11,7 @@ pub(super) struct Policy {
     pub(super) is_public: bool,
     /// Browsers reach it by https.
     pub(super) is_secure: bool,
-    behind_proxy: bool,
+    pub(super) behind_proxy: bool,
     hosts: Vec<String>,
     port: u16,
 }

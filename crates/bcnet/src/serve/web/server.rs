@@ -59,7 +59,9 @@ async fn serve(
     site: Arc<Site>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let open = Arc::new(Mutex::new(Open::default()));
+    // Behind a proxy all have its address.
+    let open = if site.policy.behind_proxy { Open::of_one_address() } else { Open::default() };
+    let open = Arc::new(Mutex::new(open));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // Most likely there are no file descriptors left; others must get time to give theirs back.
