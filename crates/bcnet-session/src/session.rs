@@ -207,6 +207,9 @@ impl<E: Engine> Session<E> {
         self.endpoint.mask_addresses(config.mask_addresses);
         if !self.closing {
             self.masters.set(&config.masters);
+            if config.advertise_port != self.config.advertise_port {
+                self.masters.hurry();
+            }
         }
         self.config = config;
         self.take_over();

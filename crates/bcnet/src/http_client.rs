@@ -1,19 +1,19 @@
 //! A small HTTP client for what is told to others: hooks, and the keeper of a fleet.
 //!
-//! It sends JSON and looks at nothing of the answer but the status. It follows no redirects, asks no proxies, and without
+//! It sends JSON and looks at nothing of the answer but the status, unless it is asked for something. It follows no redirects, asks no proxies, and without
 //! encryption talks to this machine only, whatever a name means. What went wrong is told without a word of the address,
 //! which may be a secret.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::time::Duration;
 
 use ureq::config::Config;
-use ureq::http::{HeaderMap, Method, Request, Uri};
+use ureq::http::{HeaderMap, Method, Request, Response, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
-use ureq::{Agent, Error};
+use ureq::{Agent, AsSendBody, Body, Error};
 
 /// Sends requests. Copies share what they have.
 #[derive(Debug, Clone)]
@@ -27,6 +27,13 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
 }
 
+impl Answer {
+    /// Returns whether what was asked for is done.
+    pub(crate) const fn is_good(self) -> bool {
+        matches!(self.status, 200..300)
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -37,6 +44,8 @@ pub(crate) enum Failure {
     Tls(String),
     /// It would leave this machine, without encryption.
     NotLocal,
+    /// What was asked for is not there, or not to be had.
+    Refused(u16),
     /// What was answered is no HTTP, or more than can be read.
     NoHttp,
 }
@@ -57,6 +66,7 @@ impl fmt::Display for Failure {
             Self::NotLocal => {
                 out.write_str("without encryption only this machine is talked to, and the name is another's")
             }
+            Self::Refused(status) => write!(out, "it answered {status}"),
             Self::NoHttp => out.write_str("what answers does not speak HTTP"),
         }
     }
@@ -91,18 +101,36 @@ impl Client {
         json: String,
         timeout: Duration,
     ) -> Result<Answer, Failure> {
+        let answer = self.run(method, uri, json, timeout)?;
+        let (status, retry_after) = (answer.status().as_u16(), retry_after(answer.headers()));
+        Ok(Answer { status, retry_after })
+    }
+
+    /// Asks for something, of which no more than so many bytes are read.
+    pub(crate) fn fetch(&self, uri: &Uri, most: u64, timeout: Duration) -> Result<Vec<u8>, Failure> {
+        let answer = self.run(Method::GET, uri, (), timeout)?;
+        if !answer.status().is_success() {
+            return Err(Failure::Refused(answer.status().as_u16()));
+        }
+        let mut bytes = Vec::new();
+        let read = answer.into_body().into_reader().take(most).read_to_end(&mut bytes);
+        read.map_err(|error| failure(error.into(), timeout))?;
+        Ok(bytes)
+    }
+
+    fn run(
+        &self,
+        method: Method,
+        uri: &Uri,
+        body: impl AsSendBody,
+        timeout: Duration,
+    ) -> Result<Response<Body>, Failure> {
         let request =
             Request::builder().method(method).uri(uri.clone()).header("content-type", "application/json");
         // An address that was read is one that can be asked.
-        let request = request.body(json).map_err(|_| Failure::NoHttp)?;
+        let request = request.body(body).map_err(|_| Failure::NoHttp)?;
         let request = self.0.configure_request(request).timeout_global(Some(timeout)).build();
-        match self.0.run(request) {
-            Ok(answer) => {
-                let (status, retry_after) = (answer.status().as_u16(), retry_after(answer.headers()));
-                Ok(Answer { status, retry_after })
-            }
-            Err(error) => Err(failure(error, timeout)),
-        }
+        self.0.run(request).map_err(|error| failure(error, timeout))
     }
 }
 

@@ -221,6 +221,12 @@ fn a_list_server_is_told_and_answered_and_its_sign_of_life_kept() {
     world.elsewhere.clear();
     world.run(600 * SECOND);
     assert_eq!(world.elsewhere.len(), 10);
+    // Another port is told at once, and then as before.
+    world.elsewhere.clear();
+    world.session.reconfigure(Config { advertise_port: 30_001, ..config.clone() }, world.now);
+    world.run(SECOND);
+    let moved = (master, b"\\heartbeat\\30001\\gamename\\bcommander".to_vec());
+    assert_eq!(world.elsewhere, [moved]);
     world.session.reconfigure(Config { masters: vec![], ..config }, world.now);
     world.elsewhere.clear();
     world.run(200 * SECOND);

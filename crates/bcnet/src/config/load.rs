@@ -106,7 +106,9 @@ pub(crate) fn load_control(
     let (loaded, mut problems) = read(flags, environment, read_text)?;
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
-        Origin::Default => !problem.is_about(&["log", "capture", "web", "scores", "session", "hook"]),
+        Origin::Default => {
+            !problem.is_about(&["log", "capture", "web", "scores", "fleet", "session", "hook"])
+        }
         // A variable that is misspelt.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
         Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
@@ -207,7 +209,7 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
                     loaded.fill(&format!("{list}.{}", n + 1), &mut document, &name, table);
                 }
             }
-            table @ ("server" | "log" | "capture" | "web" | "scores") => {
+            table @ ("server" | "log" | "capture" | "web" | "scores" | "fleet") => {
                 if let Some(source) = document.table(table, value) {
                     loaded.fill(table, &mut document, &name, source);
                 }
@@ -239,7 +241,10 @@ fn unknown_at_root(key: &str) -> String {
     }
     format!(
         "unknown table or key{}",
-        did_you_mean(key, ["server", "log", "capture", "web", "scores", "session", "hook"].into_iter())
+        did_you_mean(
+            key,
+            ["server", "log", "capture", "web", "scores", "fleet", "session", "hook"].into_iter()
+        )
     )
 }
 

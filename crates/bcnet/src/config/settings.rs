@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::hook::Hook;
 use super::table::{Table, table};
-use super::text::{HostName, Line, Lines, Master, Password};
+use super::text::{CounterName, HostName, Line, Lines, Master, Password};
 use super::value::{Auto, Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
 
 /// All settings of a server.
@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) capture: Capture,
     pub(crate) web: Web,
     pub(crate) scores: Scores,
+    pub(crate) fleet: Fleet,
     /// At least one.
     pub(crate) sessions: Vec<Session>,
     /// Of the file only.
@@ -35,6 +36,7 @@ impl Default for Settings {
             capture: Capture::default(),
             web: Web::default(),
             scores: Scores::default(),
+            fleet: Fleet::default(),
             sessions: vec![Session::default()],
             hooks: Vec::new(),
         }
@@ -42,7 +44,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the tables that everyone may set, by their names: `server`, `log`, `capture`, `web`, `scores`,
+    /// Returns the tables that everyone may set, by their names: `server`, `log`, `capture`, `web`, `scores`, `fleet`,
     /// `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
@@ -51,6 +53,7 @@ impl Settings {
             ("capture".into(), &self.capture),
             ("web".into(), &self.web),
             ("scores".into(), &self.scores),
+            ("fleet".into(), &self.fleet),
         ];
         let sessions = self.sessions.iter().zip(1..);
         tables.extend(sessions.map(|(session, n)| (format!("session.{n}"), session as &dyn Table)));
@@ -78,6 +81,7 @@ impl Settings {
             "capture" => Some(&mut self.capture),
             "web" => Some(&mut self.web),
             "scores" => Some(&mut self.scores),
+            "fleet" => Some(&mut self.fleet),
             name => {
                 let (list, number) = name.split_once('.')?;
                 let number = number.parse::<usize>().ok()?.checked_sub(1)?;
@@ -196,6 +200,26 @@ table! {
         /// Shorter rounds are not kept, nor are those who were in a round for a shorter time.
         shortest: Duration = Duration::from_secs(60),
     }
+}
+
+table! {
+    /// One of many servers, kept by others.
+    Fleet {
+        /// Tells Agones, which keeps fleets of game servers on Kubernetes, through its sidecar at port 9358 or
+        /// `AGONES_SDK_HTTP_PORT`: ready, in use since the first player came, well, how many play.
+        agones: bool = false,
+        /// What a server is told to be when the last player has left: ready for others again, over, or still in use.
+        when_empty: WhenEmpty = WhenEmpty::Ready,
+        /// How long nobody must be there for that.
+        empty_after: Duration = Duration::from_secs(30),
+        /// The counter of Agones that has the players and the places for them.
+        counter: Option<CounterName> = Some(CounterName("players".into())),
+    }
+}
+
+words! {
+    /// What a server of a fleet is when the last player has left.
+    WhenEmpty { Ready = "ready", Shutdown = "shutdown", Allocated = "allocated", }
 }
 
 table! {

@@ -206,6 +206,29 @@ impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
     }
 }
 
+/// The name of a counter of Agones, which is part of an address there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CounterName(pub(crate) String);
+
+impl Value for CounterName {
+    fn form() -> String {
+        "1 to 63 of `a` to `z`, `A` to `Z`, `0` to `9`, `-`, `_` and `.`".into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        if (1..=63).contains(&text.len()) && text.chars().all(plain) {
+            Ok(Self(text.into()))
+        } else {
+            Err(expected::<Self>(&quoted(text)))
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
 /// The name of a host, in small letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostName(pub(crate) String);

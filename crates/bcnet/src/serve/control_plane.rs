@@ -198,6 +198,17 @@ impl ControlPlane {
         json!({ "events": events.collect::<Vec<Value>>(), "next": news.next })
     }
 
+    /// Has done what is done in threads of its own.
+    pub(super) fn fire_triggers(&self) {
+        self.triggers.masters.fire();
+        self.triggers.bans.fire();
+    }
+
+    /// Returns what the settings were at the start.
+    pub(super) const fn started(&self) -> &Settings {
+        &self.started
+    }
+
     pub(super) const fn hooks(&self) -> &Hooks {
         &self.triggers.hooks
     }

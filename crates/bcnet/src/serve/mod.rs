@@ -5,6 +5,7 @@
 //! needs files and names, in the threads of the [`control_socket`], of the page ([`web`]) and of signals, and hands the workers
 //! commands.
 
+mod agones;
 mod ban_list;
 mod coalescing;
 mod console;
@@ -40,6 +41,7 @@ use crate::background::Background;
 use crate::recorder::Recorder;
 use crate::signals::{self, Signal};
 use crate::{Verdict, config, http, log};
+use agones::Agones;
 use control_plane::{ControlPlane, Kept, Triggers};
 use service_manager::ServiceManager;
 
@@ -124,30 +126,23 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let files = start::Files::of(&loaded);
     let threads_of = reach.clone();
     let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
-    let (look, samples) = Background::new();
-    let triggers = Triggers { masters: look_up.clone(), bans: look_after.clone(), hooks };
+    let triggers = Triggers { masters: look_up, bans: look_after, hooks };
     let plane = Arc::new(ControlPlane::new(flags, loaded, bans, reach, kept, triggers, log.controls.clone()));
+    let agones = Agones::start(&plane.started().fleet, &threads_of, clock)?;
     listen_to_signals(&plane)?;
     let socket = files.open_socket(&plane)?;
-    let [masters_of, bans_of, samples_of] = [&plane, &plane, &plane].map(Arc::clone);
-    masters.start("masters", move || Some(masters_of.look_up_masters()))?;
-    ban_list.start("bans", move || Some(bans_of.look_after_bans()))?;
-    samples.start("samples", move || samples_of.take_sample())?;
-    let metrics = metrics
-        .map(|listener| {
-            let (workers, plane) = (threads_of.clone(), Arc::clone(&plane));
-            let monitor = metrics::Monitor { workers, plane, refused: page.as_ref().map(web::Page::refused) };
-            http::start(listener, clock, monitor)
-        })
-        .transpose()?
-        .map(|address| address.to_string());
+    start_chores(&plane, masters, ban_list)?;
+    let monitor = || metrics::Monitor {
+        workers: threads_of.clone(),
+        plane: Arc::clone(&plane),
+        refused: page.as_ref().map(web::Page::refused),
+    };
+    let metrics = metrics.map(|listener| http::start(listener, clock, monitor())).transpose()?;
+    let metrics = metrics.map(|address| address.to_string());
     let web = page.map(|page| page.start(Arc::clone(&plane), clock)).transpose()?;
     if args.console {
         console::start(Arc::clone(&plane))?;
     }
-    look_up.fire();
-    look_after.fire();
-    look.fire();
     let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);
@@ -155,12 +150,27 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     ready(&hosted);
     manager.ready(&threads_of)?;
     let outcome = workers::run(workers);
-    plane.hooks().finish(hooks::FINISH);
     // What sessions have told is in the file before the server says that it has ended.
     drop(scores);
+    plane.hooks().finish(hooks::FINISH);
+    if let Some(agones) = agones {
+        agones.finish();
+    }
     outcome?;
     tracing::info!(event = "stopped");
     Ok(Verdict::Clean)
+}
+
+/// Looks after list servers, bans and figures, from now on.
+fn start_chores(plane: &Arc<ControlPlane>, masters: Background, bans: Background) -> io::Result<()> {
+    let (look, samples) = Background::new();
+    let [masters_of, bans_of, samples_of] = [plane, plane, plane].map(Arc::clone);
+    masters.start("masters", move || Some(masters_of.look_up_masters()))?;
+    bans.start("bans", move || Some(bans_of.look_after_bans()))?;
+    samples.start("samples", move || samples_of.take_sample())?;
+    plane.fire_triggers();
+    look.fire();
+    Ok(())
 }
 
 fn listen_to_signals(plane: &Arc<ControlPlane>) -> anyhow::Result<()> {

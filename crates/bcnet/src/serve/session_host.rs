@@ -30,6 +30,8 @@ pub(super) struct SessionHost {
     pub(super) socket: Socket,
     /// Where the socket is bound.
     pub(super) address: SocketAddrV4,
+    /// By which port players reach it.
+    public_port: u16,
     pub(super) event_log: EventLog,
     pub(super) notifier: Notifier,
     /// Keeps the results of rounds.
@@ -86,13 +88,14 @@ impl SessionHost {
         socket: Socket,
         address: SocketAddrV4,
     ) -> Self {
-        advertise(&mut config, address);
+        advertise(&mut config, address.port());
         Self {
             number,
             session: Session::new(config, seed),
             failed: None,
             socket,
             address,
+            public_port: address.port(),
             event_log: EventLog::new(address.port()),
             notifier: Notifier::default(),
             scores: None,
@@ -117,8 +120,17 @@ impl SessionHost {
 
     /// Takes new settings over.
     pub(super) fn reconfigure(&mut self, mut config: Config, now: Time) {
-        advertise(&mut config, self.address);
+        advertise(&mut config, self.public_port);
         self.session.reconfigure(config, now);
+    }
+
+    /// Has list servers told the port at which players reach the session, unless the settings name one.
+    pub(super) fn set_public_port(&mut self, port: u16, now: Time) {
+        let told = std::mem::replace(&mut self.public_port, port);
+        if self.session.config().advertise_port == told {
+            let config = Config { advertise_port: 0, ..self.session.config().clone() };
+            self.reconfigure(config, now);
+        }
     }
 
     /// The session has panicked, and said this. Its players are told goodbye as far as it still can, and then a new session
@@ -441,9 +453,9 @@ fn settled(counters: &Counters) -> u64 {
 }
 
 /// List servers are told the port of the socket, unless the settings name another.
-fn advertise(config: &mut Config, address: SocketAddrV4) {
+fn advertise(config: &mut Config, port: u16) {
     if config.advertise_port == 0 {
-        config.advertise_port = address.port();
+        config.advertise_port = port;
     }
 }
 

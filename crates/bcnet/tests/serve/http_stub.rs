@@ -66,9 +66,9 @@ impl HttpStub {
         self.requests.recv_timeout(PATIENCE).expect("a request")
     }
 
-    /// Returns whether a request has come that nobody has looked at.
-    pub(crate) fn has_more(&self) -> bool {
-        self.requests.try_recv().is_ok()
+    /// Returns a request that has come already, if nobody has looked at it.
+    pub(crate) fn try_next(&self) -> Option<Request> {
+        self.requests.try_recv().ok()
     }
 }
 
@@ -86,9 +86,9 @@ fn read(stream: &TcpStream) -> Option<Request> {
         let Some((name, value)) = line.trim().split_once(':') else { break };
         headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    let mut body = vec![0; length];
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(Some(0), |(_, length)| length.parse().ok())?];
     input.read_exact(&mut body).ok()?;
-    let body = serde_json::from_slice(&body).expect("JSON");
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
     Some(Request { method, path, headers, body })
 }

@@ -1,6 +1,7 @@
 //! `bcnet serve`, `bcnet ctl` and `bcnet proxy` as real processes over loopback. Everything slow is tested with the session in
 //! virtual time; here it is about sockets, signals, files and exit codes.
 
+mod agones;
 mod console;
 mod control;
 mod faults;

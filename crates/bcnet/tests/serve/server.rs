@@ -76,9 +76,19 @@ impl Server {
     }
 
     pub(crate) fn start_in(directory: Directory, args: &[&str], sessions: usize) -> Self {
+        Self::start_with(directory, args, sessions, &[])
+    }
+
+    pub(crate) fn start_with(
+        directory: Directory,
+        args: &[&str],
+        sessions: usize,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let local: &[&str] = if args.contains(&"--bind") { &[] } else { &["--bind", "127.0.0.1"] };
         let mut child = directory
             .bcnet(&[&["serve"], local, args].concat())
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -229,7 +229,7 @@ impl std::fmt::Display for Effect {
 fn effect(table: &str, key: &str) -> Effect {
     match (table, key) {
         ("log", "level") => Effect::Now,
-        ("log" | "capture" | "web" | "scores", _)
+        ("log" | "capture" | "web" | "scores" | "fleet", _)
         | ("server", "bind" | "control" | "bans" | "history" | "threads" | "metrics")
         | (_, "port" | "keepalive" | "silence_timeout" | "undeliverable_timeout") => Effect::Restart,
         (_, "system" | "time_limit" | "rotation") => Effect::NextRound,

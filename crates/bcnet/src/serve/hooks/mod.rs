@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::bans::Moment;
 use crate::config::{Hook, HookEvent, HookFormat};
-use crate::http_client::Client;
+use crate::http_client::{Answer, Client};
 use crate::log::LineLimit;
 use crate::metrics::Page;
 pub(super) use notice::Notifier;
@@ -128,7 +128,7 @@ impl Hooks {
         };
         let outcome = sender::post(&self.shared.client, &hook, body, hook.timeout.min(TEST_PATIENCE));
         let told = format!("{}: {}", hook.url.host(), sender::told(&outcome));
-        if outcome.is_ok_and(sender::is_good) { Ok(told) } else { Err(told) }
+        if outcome.is_ok_and(Answer::is_good) { Ok(told) } else { Err(told) }
     }
 
     /// Returns how each hook is doing.

@@ -150,7 +150,7 @@ impl Sender {
             let outcome = post(&self.client, &self.hook, body.to_owned(), self.hook.timeout);
             attempt += 1;
             let pause = match &outcome {
-                Ok(answer) if is_good(*answer) => return Ok(()),
+                Ok(answer) if answer.is_good() => return Ok(()),
                 Ok(answer) => pause_of(*answer, attempt),
                 Err(failure) => failure.may_pass().then(|| backoff(attempt)),
             };
@@ -168,10 +168,6 @@ pub(super) fn post(client: &Client, hook: &Hook, body: String, timeout: Duration
         Some(url) => client.send(Method::POST, url, body, timeout),
         None => Err(Failure::NoHttp),
     }
-}
-
-pub(super) const fn is_good(answer: Answer) -> bool {
-    matches!(answer.status, 200..300)
 }
 
 /// Returns when to try again after an answer that is not good; `None` if there is no use in it.

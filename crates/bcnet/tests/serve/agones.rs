@@ -1,0 +1,193 @@
+//! A server of a fleet, and a stub in the place of Agones' sidecar that takes what its REST interface takes and nothing else.
+
+use std::io::Write;
+use std::net::{TcpListener, UdpSocket};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::http_stub::{HttpStub, Request};
+use crate::player::Player;
+use crate::server::{Directory, PATIENCE, Server};
+
+/// Answers as the sidecar does, but that each call fails as often as `failures` says for its path.
+fn sidecar(port: u16, failures: &'static [(&'static str, usize)]) -> HttpStub {
+    let mut seen = Vec::new();
+    HttpStub::start_at(port, move |_, request, stream| {
+        let before = seen.iter().filter(|path| **path == request.path).count();
+        seen.push(request.path.clone());
+        let fails = failures.iter().any(|(path, count)| *path == request.path && before < *count);
+        let (status, body) = if fails { ("500 Internal Server Error", json!({})) } else { answer(request) };
+        let body = body.to_string();
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        drop(stream.write_all((head + &body).as_bytes()));
+    })
+}
+
+fn answer(Request { method, path, headers, body }: &Request) -> (&'static str, Value) {
+    let is_json =
+        || headers.iter().any(|(name, value)| name == "content-type" && value == "application/json");
+    let number = |key: &str| body[key].as_str().and_then(|text| text.parse::<i64>().ok());
+    match (method.as_str(), path.as_str()) {
+        ("GET", "/gameserver") => {
+            let ports = json!([{ "name": "game", "port": 7777 }]);
+            let meta = json!({ "name": "bcnet-x", "labels": {} });
+            (
+                "200 OK",
+                json!({ "object_meta": meta, "status": { "state": "Scheduled", "address": "192.0.2.1", "ports": ports } }),
+            )
+        }
+        ("POST", "/ready" | "/allocate" | "/health" | "/shutdown") if is_json() && *body == json!({}) => {
+            ("200 OK", json!({}))
+        }
+        ("PATCH", "/v1beta1/counters/players") if is_json() => match (number("count"), number("capacity")) {
+            (Some(count), Some(capacity)) if (0..=capacity).contains(&count) => {
+                ("200 OK", json!({ "name": "players", "count": body["count"], "capacity": body["capacity"] }))
+            }
+            _ => ("400 Bad Request", json!({ "code": 11, "message": "out of range" })),
+        },
+        _ => ("404 Not Found", json!({ "code": 5, "message": "Not Found" })),
+    }
+}
+
+/// Waits for the next call that is no sign of life.
+fn next(sidecar: &HttpStub) -> String {
+    loop {
+        let Request { method, path, body, .. } = sidecar.next();
+        match (path.as_str(), body["count"].as_str().zip(body["capacity"].as_str())) {
+            ("/health", _) => {}
+            (_, Some((count, capacity))) => return format!("{method} {path} {count}/{capacity}"),
+            (_, None) => return format!("{method} {path}"),
+        }
+    }
+}
+
+fn start(sidecar: u16, settings: &[&str]) -> Server {
+    let set = settings.iter().flat_map(|setting| ["--set", setting]);
+    let args: Vec<&str> =
+        ["--set", "fleet.agones=true", "--set", "fleet.empty_after=0s"].into_iter().chain(set).collect();
+    let port = sidecar.to_string();
+    Server::start_with(Directory::new(), &args, 1, &[("AGONES_SDK_HTTP_PORT", &port)])
+}
+
+#[test]
+fn a_server_is_ready_then_in_use_then_ready_again_and_counts_its_players() {
+    let sidecar = sidecar(0, &[]);
+    let server = start(sidecar.port, &[]);
+    let told = |expected: &[&str]| expected.iter().for_each(|call| assert_eq!(next(&sidecar), *call));
+    let counter = "PATCH /v1beta1/counters/players";
+    told(&["GET /gameserver", "POST /ready", &format!("{counter} 0/8")]);
+    let mut alice = Player::join(server.address(), "Alice");
+    told(&["POST /allocate", &format!("{counter} 1/8")]);
+    server.ask(&["set", "session.player_limit", "6"]);
+    told(&[&format!("{counter} 1/6")]);
+    alice.leave();
+    told(&["POST /ready", &format!("{counter} 0/6")]);
+    server.stop();
+    assert!(server.end().0.success());
+    told(&["POST /shutdown"]);
+}
+
+#[test]
+fn a_server_that_is_left_ends_if_it_is_told_to() {
+    let sidecar = sidecar(0, &[]);
+    let server = start(sidecar.port, &["fleet.when_empty=shutdown", "fleet.counter=none"]);
+    let mut alice = Player::join(server.address(), "Alice");
+    let told: Vec<_> = (0..3).map(|_| next(&sidecar)).collect();
+    assert_eq!(told, ["GET /gameserver", "POST /ready", "POST /allocate"]);
+    alice.leave();
+    assert_eq!(next(&sidecar), "POST /shutdown");
+    server.stop();
+    assert!(server.end().0.success());
+    assert!(
+        std::iter::from_fn(|| sidecar.try_next()).all(|request| request.path == "/health"),
+        "it is told once"
+    );
+}
+
+#[test]
+fn without_a_sidecar_there_is_a_game_and_it_is_told_when_it_comes() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let server = start(port, &[]);
+    server.logged(&["event=\"agones_failed\"", "path=\"/gameserver\""]);
+    let _alice = Player::join(server.address(), "Alice");
+    let sidecar = sidecar(port, &[("/gameserver", 1), ("/ready", 2), ("/health", 1)]);
+    let told: Vec<_> = (0..6).map(|_| next(&sidecar)).filter(|call| !call.starts_with("PATCH")).collect();
+    let expected = ["GET /gameserver", "GET /gameserver", "POST /ready", "POST /ready", "POST /ready"];
+    assert_eq!(told, expected);
+    assert_eq!(next(&sidecar), "POST /allocate");
+    server.logged(&["event=\"agones_works\""]);
+}
+
+#[test]
+fn list_servers_are_told_the_port_at_which_players_reach_the_server() {
+    let master = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    master.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let masters = format!("server.masters={}", master.local_addr().expect("bound"));
+    let sidecar = sidecar(0, &[]);
+    let _server = start(sidecar.port, &[&masters]);
+    let mut buffer = [0; 256];
+    loop {
+        let (len, _) = master.recv_from(&mut buffer).expect("a heartbeat");
+        if String::from_utf8_lossy(&buffer[..len]).starts_with("\\heartbeat\\7777\\") {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_sidecar_at_no_port_is_told_at_the_start() {
+    let directory = Directory::new();
+    let mut serve = directory.bcnet(&["serve", "--set", "fleet.agones=true"]);
+    let output = serve.env("AGONES_SDK_HTTP_PORT", "x").output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("AGONES_SDK_HTTP_PORT is no port"), "{error}");
+}
+
+/// Kubernetes itself is not asked; but what the manifest says fits the program.
+#[test]
+fn the_manifest_of_a_fleet_fits_the_program() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/agones-fleet.yaml");
+    let text = std::fs::read_to_string(path).expect(path);
+    let documents = YamlLoader::load_from_str(&text).expect("YAML");
+    let [fleet, autoscaler] = documents.as_slice() else { panic!("two documents") };
+    assert_eq!(
+        (fleet["apiVersion"].as_str(), fleet["kind"].as_str()),
+        (Some("agones.dev/v1"), Some("Fleet"))
+    );
+    assert_eq!(autoscaler["spec"]["fleetName"], fleet["metadata"]["name"]);
+    let server = &fleet["spec"]["template"]["spec"];
+    let port = &server["ports"][0];
+    assert_eq!((port["portPolicy"].as_str(), port["protocol"].as_str()), (Some("Dynamic"), Some("UDP")));
+    assert!(
+        server["health"]["periodSeconds"].as_i64() > Some(2),
+        "it is told once a second, and may wait two for an answer"
+    );
+    let container = &server["template"]["spec"]["containers"][0];
+    assert_eq!(container["name"], server["container"]);
+    assert_eq!(container["args"].as_vec().map(Vec::as_slice), Some(&[Yaml::String("serve".into())][..]));
+    let variables = container["env"].as_vec().expect("a list").iter();
+    let variables: Vec<_> = variables
+        .map(|one| (one["name"].as_str().expect("a name"), one["value"].as_str().expect("a text")))
+        .collect();
+    let value = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    assert_eq!(value("BCNET_FLEET_AGONES"), Some("true"));
+    assert_eq!(value("BCNET_PORT"), port["containerPort"].as_i64().map(|port| port.to_string()).as_deref());
+    assert_eq!(
+        value("BCNET_PLAYER_LIMIT"),
+        server["counters"]["players"]["capacity"].as_i64().map(|count| count.to_string()).as_deref()
+    );
+    let directory = Directory::new();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_bcnet"));
+    let check =
+        check.args(["config", "check"]).env_clear().envs(variables.iter().copied()).current_dir(&directory.0);
+    let output = check.output().expect("runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fine: 1 session\n");
+}
