@@ -22,7 +22,10 @@
         isOver = true;
         tell("You are logged out. Load the page again to log in.");
       } else if (answer.ok) {
-        put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        // Somebody may have stopped it meanwhile.
+        if (isPaused) return;
+        put(page);
         tell("Live");
       } else {
         tell("The server cannot answer; trying again.");

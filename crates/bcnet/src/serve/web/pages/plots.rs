@@ -188,7 +188,8 @@ fn line(samples: &[Sample], span: &Span, most: f64, value: Value) -> String {
         if let Some(value) = value {
             let height = if most > 0.0 { value / most * 80.0 } else { 0.0 };
             let (x, y) = (column * 300 / COLUMNS, 104.0 - height);
-            let _ = write!(path, "{}{x} {y:.0}", if is_on { "L" } else { "M" });
+            // A point that stands alone is a dot.
+            let _ = if is_on { write!(path, "L{x} {y:.0}") } else { write!(path, "M{x} {y:.0}h0") };
         }
         is_on = value.is_some();
     }
@@ -220,7 +221,7 @@ mod tests {
         let few = samples([0, 5, 10].into_iter());
         let span = Span::of(&few);
         assert_eq!((span.minutes(), span.column(1_000_010), span.column(1_000_000)), (5, 100, 96));
-        assert_eq!(line(&few, &span, 10.0, |one| Some(one.players)), "M288 104L294 64L300 24");
+        assert_eq!(line(&few, &span, 10.0, |one| Some(one.players)), "M288 104h0L294 64L300 24");
         let hour = samples((0..3600).step_by(5));
         let span = Span::of(&hour);
         assert_eq!(span.minutes(), 60);
