@@ -164,3 +164,37 @@ fn who_has_left_before_the_end_is_counted() {
     assert_eq!(rounds.len(), 1);
     assert_eq!(rounds[0]["players"].as_array().map(Vec::len), Some(2), "{rounds:?}");
 }
+
+/// Numbers are numbers, names are text, a list is one text.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_file_has_the_rows_of_the_table() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    let server = Server::start(&SETTINGS);
+    let _players = join_two(server.address(), ["Alice", "Bob"]);
+    server.ask(&["restart"]);
+    until_kept(&server, 1);
+    for (what, rows, first) in
+        [("players", 2, "{place: 1, name: \"Alice\", points: 0,"), ("rounds", 1, "{ended: ")]
+    {
+        let args = [what, "--format", "parquet", "--output", "out.parquet"];
+        assert_eq!(stats(&server.directory, &args), (Some(0), String::new()));
+        let file = fs::File::open(server.directory.path("out.parquet")).expect("a file");
+        let reader = SerializedFileReader::new(file).expect("a Parquet file");
+        let found: Vec<String> =
+            reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row").to_string()).collect();
+        assert!(found.len() == rows && found[0].starts_with(first), "{found:?}");
+    }
+    let (code, text) = stats(&server.directory, &["--format", "parquet"]);
+    assert!(code == Some(2) && text.contains("--output"), "{text}");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn without_parquet_it_is_told_how_to_get_it() {
+    let server = Server::start(&SETTINGS);
+    let (code, text) = stats(&server.directory, &["--format", "parquet", "--output", "out.parquet"]);
+    assert!(code == Some(2) && text.contains("--features parquet"), "{text}");
+    assert!(!server.directory.path("out.parquet").exists());
+}
