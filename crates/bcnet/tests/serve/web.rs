@@ -37,7 +37,7 @@ impl Answer {
         match stream.read_to_end(&mut bytes) {
             Ok(_) => {}
             // Whoever was refused before it had said all may see its connection cut off.
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {}
+            Err(error) if CUT_OFF.contains(&error.kind()) => {}
             Err(error) => panic!("{error}"),
         }
         let text = String::from_utf8_lossy(&bytes);
@@ -53,6 +53,9 @@ impl Answer {
         self.headers.get(name).map_or("", String::as_str)
     }
 }
+
+const CUT_OFF: [ErrorKind; 3] =
+    [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
 
 /// A browser: where it is, and what it was given to keep.
 struct Browser {
@@ -173,6 +176,9 @@ fn without_the_token_the_machine_itself_sees_figures_and_nothing_else() {
     let kick = format!("action=kick&session={port}&player=2&name=Alice");
     assert_eq!(visitor.post("/act", &kick).status, 401);
     assert_eq!(visitor.get("/nothing").status, 404);
+    for header in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
+        assert_eq!(visitor.ask("GET /", &[header], "").status, 303, "{header}: it comes from elsewhere");
+    }
     assert_eq!(visitor.ask("PUT /", &[], "").status, 405);
 }
 

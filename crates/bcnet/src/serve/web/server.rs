@@ -16,9 +16,9 @@ use bcnet_udp::Clock;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, FORWARDED, HOST, HeaderMap,
+    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VIA,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -200,6 +200,7 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         origin: text(ORIGIN),
         cookies: text(COOKIE).unwrap_or_default(),
         forwarded: text(FORWARDED_FOR),
+        is_forwarded: [FORWARDED_FOR, FORWARDED, VIA].iter().any(|name| head.headers.contains_key(name)),
         live: head
             .headers
             .get(LIVE)

@@ -46,6 +46,8 @@ pub(super) struct Asked {
     pub(super) origin: Option<String>,
     pub(super) cookies: String,
     pub(super) forwarded: Option<String>,
+    /// It has come through a proxy.
+    pub(super) is_forwarded: bool,
     /// The page's script asks by itself, and has plots until this time.
     pub(super) live: Option<u64>,
 }
@@ -156,9 +158,14 @@ impl Site {
             (Some(form), path) => self.change(path, &Form::parse(form), id, &visitor),
             (None, "/login") => pages::login(200, visitor, None),
             (None, standings::PATH) => self.show_standings(visitor),
-            (None, _) if visitor.operator.is_none() && self.policy.is_public => turn_away(&visitor),
+            (None, _) if visitor.operator.is_none() && self.is_public(asked) => turn_away(&visitor),
             (None, path) => self.show(path, visitor),
         }
+    }
+
+    /// Returns whether somebody elsewhere may be the one who asks: also by a proxy that nobody has told us of.
+    fn is_public(&self, asked: &Asked) -> bool {
+        self.policy.is_public || asked.is_forwarded
     }
 
     fn show(&self, path: &str, visitor: Visitor) -> Reply {
