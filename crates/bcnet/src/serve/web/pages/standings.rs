@@ -1,7 +1,7 @@
 //! The standings: what the server has kept of its players, for everyone.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bcnet_control::span;
@@ -13,32 +13,48 @@ use crate::bans::Moment;
 use crate::scores::{Order, Range, Standing, Store};
 use crate::serve::web::site::{Reply, Visitor};
 
-/// The latest standings. The file is read at most once in ten seconds, however many look.
+/// The latest standings. The file is read at most once in ten seconds, however many look, and by one of them at a time: it may
+/// be busy for long, and whoever waits for it keeps a thread from everyone else.
 #[derive(Default)]
-pub(in super::super) struct Standings(Mutex<Option<(Time, Arc<Vec<Standing>>)>>);
+pub(in super::super) struct Standings {
+    /// When the file was asked, and what is known since.
+    latest: Mutex<(Option<Time>, Option<Arc<Vec<Standing>>>)>,
+    /// Held by whoever reads the file.
+    reading: Mutex<()>,
+}
 
 impl Standings {
-    /// Returns the best players, best first.
-    fn get(&self, file: &Path, now: Time) -> anyhow::Result<Arc<Vec<Standing>>> {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, standings)) = latest.as_ref().filter(|(at, _)| now.since(*at) < FRESH) {
-            return Ok(Arc::clone(standings));
+    /// Returns the best players, best first, as they were when the file could be read last.
+    fn get(&self, file: &Path, now: Time) -> Option<Arc<Vec<Standing>>> {
+        let (asked, known) = self.latest().clone();
+        if asked.is_some_and(|asked| now.since(asked) < FRESH) {
+            return known;
         }
+        let _alone = match self.reading.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            Err(TryLockError::WouldBlock) => return known,
+        };
         let range = Range { since: None, limit: Some(MAX_ROWS) };
-        let standings = Arc::new(Store::read(file)?.standings(range, Order::Points)?);
-        *latest = Some((now, Arc::clone(&standings)));
-        Ok(standings)
+        let read = Store::read(file).ok().and_then(|store| store.standings(range, Order::Points).ok());
+        let known = read.map(Arc::new).or(known);
+        *self.latest() = (Some(now), known.clone());
+        known
+    }
+
+    fn latest(&self) -> MutexGuard<'_, (Option<Time>, Option<Arc<Vec<Standing>>>)> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows them.
     pub(in super::super) fn reply(&self, file: &Path, visitor: Visitor, now: Time) -> Reply {
         let main = match self.get(file, now) {
-            Ok(standings) if standings.is_empty() => {
+            Some(standings) if standings.is_empty() => {
                 html! { p id="no-standings" { "Nobody has played yet." } }
             }
-            Ok(standings) => table(&standings),
+            Some(standings) => table(&standings),
             // Where the file is concerns nobody who looks at this page.
-            Err(_) => {
+            None => {
                 html! { p id="no-standings" { "They cannot be read at the moment. Load the page again later." } }
             }
         };
@@ -86,3 +102,34 @@ pub(in super::super) const PATH: &str = "/standings";
 const FRESH: Duration = Duration::from_secs(10);
 /// More than that is for `bcnet stats`.
 const MAX_ROWS: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// A file that is busy for long keeps one thread waiting, not all.
+    #[test]
+    fn one_at_a_time_reads_the_file_and_what_failed_is_not_tried_at_once_again() {
+        let directory = std::env::temp_dir().join(format!("bcnet-standings-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("scores.db");
+        let standings = Standings::default();
+        assert!(standings.get(&file, at(0)).is_none(), "there is no file");
+        drop(Store::open(&file).expect("a file"));
+        assert!(standings.get(&file, at(9)).is_none(), "not tried again yet");
+        assert!(standings.get(&file, at(10)).is_some_and(|known| known.is_empty()));
+        fs::remove_dir_all(&directory).expect("removed");
+        let reading = standings.reading.lock().expect("nobody reads");
+        assert!(standings.get(&file, at(20)).is_some(), "while another reads, what is known is shown");
+        assert_eq!(standings.latest().0, Some(at(10)));
+        drop(reading);
+        assert!(standings.get(&file, at(20)).is_some(), "what cannot be read is shown as it was");
+        assert_eq!(standings.latest().0, Some(at(20)));
+    }
+}
