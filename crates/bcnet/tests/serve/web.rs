@@ -584,3 +584,50 @@ fn standings_are_for_everyone_if_the_host_says_so() {
     let without = Page::start(&[]);
     assert_eq!(without.visitor().get("/standings").status, 404);
 }
+
+/// Starts a server with a page in a terminal, ends it when it is ready, and returns all that it showed.
+#[cfg(unix)]
+fn shown_in_a_terminal(directory: &Directory) -> String {
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+    let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+    let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_bcnet"));
+    command.args([
+        "serve",
+        "--bind",
+        "127.0.0.1",
+        "--set",
+        "web.enabled=true",
+        "--set",
+        "web.bind=127.0.0.1:0",
+    ]);
+    command.cwd(&directory.0);
+    command.env("XDG_RUNTIME_DIR", &directory.0);
+    let mut server = pair.slave.spawn_command(command).expect("bcnet serve runs");
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().expect("a reader");
+    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    let mut is_told = false;
+    // It ends with an error when the program does.
+    while let Ok(read @ 1..) = reader.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..read]);
+        if !is_told && String::from_utf8_lossy(&shown).contains("server ready") {
+            is_told = true;
+            crate::server::signal(server.process_id().expect("a process"), "TERM");
+        }
+    }
+    server.wait().expect("ended");
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_terminal_shows_the_token_once() {
+    let directory = Directory::new();
+    let first = shown_in_a_terminal(&directory);
+    let token = fs::read_to_string(directory.path("web-token")).expect("a token");
+    assert!(first.contains(&format!("kept in {}", directory.path("web-token").display())), "{first}");
+    assert_eq!(first.matches(token.trim()).count(), 1, "{first}");
+    let second = shown_in_a_terminal(&directory);
+    assert!(second.contains("server ready") && !second.contains(token.trim()), "{second}");
+}
