@@ -253,7 +253,7 @@ fn a_terminal_shows_a_page_and_then_the_summary() {
     let shown = String::from_utf8(run.stdout).expect("UTF-8");
     let pages: Vec<&str> = shown.split("\x1b[H").collect();
     assert!(
-        pages[1].starts_with("whole  0:00:0") && pages[1].contains("1 conversation  Ctrl-C ends it"),
+        pages[1].starts_with("whole  0:00:0") && pages[1].contains("1 conversation\x1b[K\r\nCtrl-C ends it"),
         "{shown:?}"
     );
     assert!(pages[1].contains("client (10.0.0.2:4711)"), "{shown:?}");

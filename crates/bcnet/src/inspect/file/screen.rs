@@ -76,7 +76,7 @@ impl<W: Write> Screen<W> {
         talks.sort_by_key(|talk| std::cmp::Reverse(talk.last()));
         let mut lines = vec![
             format!(
-                "{}  {}:{:02}:{:02}  {}, {} of the game ({:.0}/s), {}  Ctrl-C ends it",
+                "{}  {}:{:02}:{:02}  {}, {} of the game ({:.0}/s), {}",
                 self.interface,
                 seconds / 3600,
                 seconds / 60 % 60,
@@ -86,6 +86,7 @@ impl<W: Write> Screen<W> {
                 self.rate,
                 counted(talks.len() as u64 + observer.rest().conversations, "conversation"),
             ),
+            "Ctrl-C ends it".into(),
             String::new(),
         ];
         lines.push(format!(
