@@ -17,16 +17,22 @@ use crate::serve::web::site::{Reply, Visitor};
 /// be busy for long, and whoever waits for it keeps a thread from everyone else.
 #[derive(Default)]
 pub(in super::super) struct Standings {
-    /// When the file was asked, and what is known since.
-    latest: Mutex<(Option<Time>, Option<Arc<Vec<Standing>>>)>,
+    latest: Mutex<Latest>,
     /// Held by whoever reads the file.
     reading: Mutex<()>,
+}
+
+/// When the file was asked last, and what is known since it could be read.
+#[derive(Clone, Default)]
+struct Latest {
+    asked: Option<Time>,
+    known: Option<Arc<Vec<Standing>>>,
 }
 
 impl Standings {
     /// Returns the best players, best first, as they were when the file could be read last.
     fn get(&self, file: &Path, now: Time) -> Option<Arc<Vec<Standing>>> {
-        let (asked, known) = self.latest().clone();
+        let Latest { asked, known } = self.latest().clone();
         if asked.is_some_and(|asked| now.since(asked) < FRESH) {
             return known;
         }
@@ -38,11 +44,11 @@ impl Standings {
         let range = Range { since: None, limit: Some(MAX_ROWS) };
         let read = Store::read(file).ok().and_then(|store| store.standings(range, Order::Points).ok());
         let known = read.map(Arc::new).or(known);
-        *self.latest() = (Some(now), known.clone());
+        *self.latest() = Latest { asked: Some(now), known: known.clone() };
         known
     }
 
-    fn latest(&self) -> MutexGuard<'_, (Option<Time>, Option<Arc<Vec<Standing>>>)> {
+    fn latest(&self) -> MutexGuard<'_, Latest> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,9 +133,9 @@ mod tests {
         fs::remove_dir_all(&directory).expect("removed");
         let reading = standings.reading.lock().expect("nobody reads");
         assert!(standings.get(&file, at(20)).is_some(), "while another reads, what is known is shown");
-        assert_eq!(standings.latest().0, Some(at(10)));
+        assert_eq!(standings.latest().asked, Some(at(10)));
         drop(reading);
         assert!(standings.get(&file, at(20)).is_some(), "what cannot be read is shown as it was");
-        assert_eq!(standings.latest().0, Some(at(20)));
+        assert_eq!(standings.latest().asked, Some(at(20)));
     }
 }
