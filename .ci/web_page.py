@@ -1,0 +1,119 @@
+"""The page of a server in a browser, for the parts of .ci/web."""
+
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from game import Failed, Player, Server, until
+
+OWNED = "document.title='owned'"
+HOSTILE_NAME = f"\"><script>{OWNED}</script>"
+HOSTILE_CHAT = f"<img src=x onerror={OWNED}>"
+# As it stands in a configuration.
+HOSTILE_SESSION = "<i>Two</i> & \\\"more\\\""
+
+
+class Scene:
+    """What every part of the test begins with."""
+
+    def __init__(self, program, directory, checks, screenshots):
+        self.program, self.directory, self.checks, self.screenshots = program, directory, checks, screenshots
+
+    @contextmanager
+    def serve(self, web="", name="server"):
+        """A server with two sessions and a page. What it has logged is told if something goes wrong."""
+        sessions = {"One": "players_per_address = 16\nplayers_per_network = 16", HOSTILE_SESSION: "trusted = []"}
+        with Server(self.program, self.directory / name, sessions, web) as server:
+            failed = self.checks.failed
+            try:
+                yield server
+            except BaseException:
+                failed = -1
+                raise
+            finally:
+                if failed != self.checks.failed:
+                    print("the server's last lines:", *server.lines[-10:], sep="\n    ", flush=True)
+
+    def player(self, server, name, session=0):
+        return Player(self.program, server.directory, server.ports[session], name)
+
+    def draw(self, page, name):
+        if self.screenshots:
+            self.screenshots.mkdir(parents=True, exist_ok=True)
+            page.browser.screenshot(self.screenshots / f"{name}.png")
+
+
+class Page:
+    """A browser that is at the page of a server."""
+
+    def __init__(self, browser, server, checks):
+        self.browser, self.server, self.check = browser, server, checks.check
+
+    def visit(self, path):
+        self.browser.open(self.server.url + path)
+
+    def path(self):
+        return urlsplit(self.browser.run("return location.href")).path
+
+    def text(self, selector="body"):
+        """What can be read there; nothing if there is no such element."""
+        return self.browser.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def count(self, selector):
+        return self.browser.run("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def sees(self, what, ask):
+        """Waits until something is so on the page, which may be loaded anew meanwhile."""
+        self._until(what, ask)
+        self.check(what, True)
+
+    def _until(self, what, ask):
+        def asked():
+            try:
+                return ask()
+            except RuntimeError:
+                # Between two pages there is none to ask.
+                return False
+        until(what, asked, lambda: f"{self.path()}: {self.text()[:1500]!r}")
+
+    def send(self, form, **fields):
+        """Fills in a form, sends it and waits for what comes back."""
+        for name, text in fields.items():
+            field = f"#{form} [name={name}]"
+            self.browser.clear(field)
+            self.browser.type(field, text)
+        self.browser.run("window.isOld = true")
+        self.browser.click(f"#{form} button")
+        self._until(f"an answer to the form {form}", lambda: self.browser.run("return !window.isOld && document.readyState === 'complete'"))
+
+    def does(self, what, told, form, **fields):
+        """Does something that the page then says was done."""
+        self.send(form, **fields)
+        note = self.text("#note")
+        self.check(what, note.startswith("✔") and told in note, note or self.text()[:300])
+
+    def log_in(self, name="Ann"):
+        self.visit("/login")
+        self.send("login", name=name, token=self.server.token)
+        if self.path() != "/":
+            raise Failed(f"nobody is let in: {self.text('main')}")
+
+    def go_to_player(self, player, session=0):
+        """The page of a player. What pages show may be a second old."""
+        def is_there():
+            self.visit(f"/player/{self.server.ports[session]}/{player.peer}")
+            return self.text("h1") == player.name
+        self._until(f"a page of {player.name}", is_there)
+
+    def row(self, player, session=0):
+        """What the table says of a player; nothing if it does not stand there."""
+        return self.text(f"#player-{self.server.ports[session]}-{player.peer}")
+
+    def tile(self, name):
+        """A figure by its name."""
+        return self.browser.run("return [...document.querySelectorAll('dt')].find(term => term.textContent === arguments[0])"
+                                "?.nextSibling.textContent ?? ''", name)
+
+    def quiet(self, what, *expected):
+        """The console has no fault but those expected: no script that failed, nothing that the policy has stopped."""
+        faults = [line for line in self.browser.console() if not any(one in line for one in expected)]
+        self.check(f"{what}: no fault in the console", faults == [], faults)
