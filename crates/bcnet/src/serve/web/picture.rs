@@ -1,10 +1,12 @@
-//! What the game says about itself, as the pages need it. It is asked at most once a second, however many look.
+//! What the game says about itself, as the pages need it. It is asked at most once a second, however many look, and less often the
+//! longer that takes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bcnet_control::{Envelope, Refusal, Request};
 use bcnet_transport::Time;
+use bcnet_udp::Clock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -115,17 +117,26 @@ impl Picture {
 
 /// The latest picture.
 #[derive(Debug, Default)]
-pub(super) struct Latest(Mutex<Option<(Time, Arc<Picture>)>>);
+pub(super) struct Latest(Mutex<Option<Taken>>);
+
+#[derive(Debug)]
+struct Taken {
+    picture: Arc<Picture>,
+    /// Until when it is good enough.
+    until: Time,
+}
 
 impl Latest {
-    /// Returns a picture that is less than a second old.
-    pub(super) fn get(&self, plane: &ControlPlane, now: Time) -> Result<Arc<Picture>, Refusal> {
+    /// Returns a picture that is about a second old at the most; of a crowd that takes long to ask, more.
+    pub(super) fn get(&self, plane: &ControlPlane, clock: Clock) -> Result<Arc<Picture>, Refusal> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, picture)) = latest.as_ref().filter(|(at, _)| now.since(*at) < FRESH) {
-            return Ok(Arc::clone(picture));
+        let asked = clock.now();
+        if let Some(taken) = latest.as_ref().filter(|taken| asked < taken.until) {
+            return Ok(Arc::clone(&taken.picture));
         }
         let picture = Arc::new(Picture::take(plane)?);
-        *latest = Some((now, Arc::clone(&picture)));
+        let told = clock.now();
+        *latest = Some(Taken { picture: Arc::clone(&picture), until: told + good_for(told.since(asked)) });
         Ok(picture)
     }
 
@@ -145,5 +156,25 @@ pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Refusal> {
     serde_json::from_value(value).map_err(|error| Refusal(format!("an answer of the server: {error}")))
 }
 
-/// How old a picture may be.
+/// Returns how long a picture is good that took so long: the game is not asked all the time, however many there are.
+fn good_for(took: Duration) -> Duration {
+    (took * 20).clamp(FRESH, OLDEST)
+}
+
+/// How old a picture may always be.
 const FRESH: Duration = Duration::from_secs(1);
+/// And how old at the most.
+const OLDEST: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asking_takes_a_twentieth_of_the_time_at_the_most() {
+        let millis = Duration::from_millis;
+        for (took, good) in [(0, 1_000), (50, 1_000), (100, 2_000), (400, 8_000), (60_000, 10_000)] {
+            assert_eq!(good_for(millis(took)), millis(good));
+        }
+    }
+}

@@ -173,7 +173,7 @@ impl Site {
         if is_operators && visitor.operator.is_none() {
             return turn_away(&visitor);
         }
-        match self.latest.get(&self.plane, self.clock.now()) {
+        match self.latest.get(&self.plane, self.clock) {
             Ok(picture) => pages::show(self, path, &picture, visitor),
             Err(Refusal(reason)) => Reply::problem(503, &reason),
         }
