@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ureq::config::Config;
@@ -167,9 +168,13 @@ impl Resolver for Careful {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
-        let found = self.0.resolve(uri, config, timeout)?;
-        let is_encrypted = uri.scheme_str() == Some("https");
-        if is_encrypted || found.iter().all(|address| address.ip().is_loopback()) {
+        let mut found = self.0.resolve(uri, config, timeout)?;
+        if uri.scheme_str() == Some("https") {
+            return Ok(found);
+        }
+        // Where nobody listens by IPv6, Windows takes a second or two to say so.
+        found.sort_by_key(SocketAddr::is_ipv6);
+        if found.iter().all(|address| address.ip().is_loopback()) {
             Ok(found)
         } else {
             Err(Error::Other(Box::new(NotLocal)))
