@@ -176,7 +176,9 @@ fn without_the_token_the_machine_itself_sees_figures_and_nothing_else() {
     let kick = format!("action=kick&session={port}&player=2&name=Alice");
     assert_eq!(visitor.post("/act", &kick).status, 401);
     assert_eq!(visitor.get("/nothing").status, 404);
-    for header in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
+    for header in
+        ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "X-Real-IP: 192.0.2.1", "Via: 1.1 proxy"]
+    {
         assert_eq!(visitor.ask("GET /", &[header], "").status, 303, "{header}: it comes from elsewhere");
     }
     assert_eq!(visitor.ask("PUT /", &[], "").status, 405);

@@ -200,7 +200,9 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         origin: text(ORIGIN),
         cookies: text(COOKIE).unwrap_or_default(),
         forwarded: text(FORWARDED_FOR),
-        is_forwarded: [FORWARDED_FOR, FORWARDED, VIA].iter().any(|name| head.headers.contains_key(name)),
+        is_forwarded: [FORWARDED_FOR, FORWARDED, REAL_IP, VIA]
+            .iter()
+            .any(|name| head.headers.contains_key(name)),
         live: head
             .headers
             .get(LIVE)
@@ -264,6 +266,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// The page's script sends it with what it asks by itself. No form of another page can.
 const LIVE: HeaderName = HeaderName::from_static("x-bcnet-live");
 /// Threads that wait for the game's answers and write pages.
