@@ -329,7 +329,7 @@ mod tests {
         let lost = counts.left_out();
         assert!((1..=2).contains(&lost) && counts.kept() == 0, "{counts:?}");
         other.execute_batch("ROLLBACK").expect("free");
-        drop(scores);
+        drop((scores, other));
         let standings =
             Store::read(&options.file).expect("scores").standings(Range::default(), Order::Points);
         fs::remove_file(&options.file).expect("removed");
@@ -348,7 +348,7 @@ mod tests {
         let scores = Scores::start(options.clone()).expect("it may be free soon");
         other.execute_batch("ROLLBACK").expect("free");
         scores.keep("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Time::ZERO);
-        drop(scores);
+        drop((scores, other));
         let rounds = Store::read(&options.file).expect("scores").rounds(Range::default());
         fs::remove_file(&options.file).expect("removed");
         assert_eq!(rounds.expect("rounds").len(), 1);
