@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use super::FilePart;
 use super::inputs::{InputFile, Inputs};
+use super::log::Clock;
 use super::reading::open;
 use super::source::{Batch, Counts, InFile, Source, Step};
 use crate::inspect::name;
@@ -22,11 +23,13 @@ pub(super) struct Merge<'a> {
     /// Whether the files are read in the order of time.
     by_time: bool,
     follow: bool,
+    /// Whether it is no file, and nothing may come for a while.
+    is_live: bool,
     /// In the order in which they were begun.
     open: Vec<OpenFile>,
     current: Option<Current>,
-    /// The one that ended last.
-    before: Option<Source>,
+    /// What the log that ended last knows of the time.
+    clock: Option<Clock>,
     /// All that were begun, if there are several.
     pub(super) files: Vec<FilePart>,
     /// When the latest packet was, and how many files were begun only after they should have been.
@@ -88,15 +91,16 @@ pub(super) struct Ended {
 }
 
 impl<'a> Merge<'a> {
-    pub(super) fn new(inputs: &'a Inputs, follow: bool) -> Self {
+    pub(super) fn new(inputs: &'a Inputs, follow: bool, is_live: bool) -> Self {
         Self {
             waiting: &inputs.files,
             are_several: inputs.are_several(),
             by_time: inputs.are_several() && inputs.files.iter().all(|file| file.first.is_some()),
             follow,
+            is_live,
             open: Vec::new(),
             current: None,
-            before: None,
+            clock: None,
             files: Vec::new(),
             latest: 0,
             late: 0,
@@ -107,8 +111,8 @@ impl<'a> Merge<'a> {
 
     /// Begins with a file that is open already.
     pub(super) fn add(&mut self, mut source: Source, name: String) {
-        if let Some(before) = &self.before {
-            source.go_on_after(before);
+        if let Some(clock) = self.clock {
+            source.go_on_from(clock);
         }
         let next = if self.by_time { source.next_time() } else { None };
         self.late += usize::from(next.is_some_and(|next| next < self.latest));
@@ -127,7 +131,7 @@ impl<'a> Merge<'a> {
     ///
     /// # Errors
     ///
-    /// If nothing comes just now.
+    /// If nothing comes just now, of what is no file.
     pub(super) fn read(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Turn> {
         if self.current.is_none()
             && let Err(turn) = self.choose(batch)
@@ -153,7 +157,7 @@ impl<'a> Merge<'a> {
                 }
                 Ok(Turn::More)
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+            Err(error) if self.is_live && error.kind() == io::ErrorKind::TimedOut => Err(error),
             end => Ok(Turn::Ended(self.close(at, end))),
         }
     }
@@ -224,7 +228,7 @@ impl<'a> Merge<'a> {
                 if count == 1 { "1 packet is".into() } else { format!("{} packets are", thousands(count)) }
             )
         });
-        self.before = Some(source);
+        self.clock = source.clock();
         let end = end.with_context(|| format!("{name}: {packets} packets before this were read"));
         Ended { name, packets, end, is_stopped, remark }
     }

@@ -74,7 +74,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         Self {
             args,
             inputs,
-            merge: Merge::new(inputs, args.file.follow),
+            merge: Merge::new(inputs, args.file.follow, args.interface.is_some()),
             run: Run::new(sink),
             batch: Batch::default(),
             messages: MessageBuffer::default(),

@@ -201,10 +201,15 @@ impl Source {
         Ok(Self { kind, packed, stop: Arc::default() })
     }
 
-    /// Goes on where another file ended: logs do not tell on which day they begin.
-    pub(super) fn go_on_after(&mut self, before: &Self) {
-        if let (Kind::Log(reader), Kind::Log(before)) = (&mut self.kind, &before.kind) {
-            reader.clock = before.clock;
+    /// Returns what is known of the time, of a log: it does not tell on which day it begins.
+    pub(super) const fn clock(&self) -> Option<log::Clock> {
+        if let Kind::Log(reader) = &self.kind { Some(reader.clock) } else { None }
+    }
+
+    /// Goes on where another log ended.
+    pub(super) fn go_on_from(&mut self, clock: log::Clock) {
+        if let Kind::Log(reader) = &mut self.kind {
+            reader.clock = clock;
         }
     }
 
