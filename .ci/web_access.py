@@ -13,6 +13,7 @@ def access(scene):
         page = Page(browser, server, scene.checks)
         alice, bob, carl = (players.enter_context(scene.player(server, name)) for name in ("Alice", "Bob", "Carl"))
         keyboard(page, alice)
+        page.until_ranked(carl)
         page.visit("/")
         page.sees("the plots begin", lambda: page.count("#plots svg") > 0)
         for name, path in every_page(server, carl).items():
@@ -35,7 +36,7 @@ def every_page(server, player):
     port = server.ports[0]
     return {"overview": "/", "session": f"/session/{port}", "player": f"/player/{port}/{player.peer}", "ban": f"/ban/{port}/{player.peer}",
             "log": "/log", "bans": "/bans", "settings": "/settings", "session-settings": f"/settings?session={port}",
-            "login": "/login", "missing": "/nothing"}
+            "standings": "/standings", "login": "/login", "missing": "/nothing"}
 
 
 def keyboard(page, alice):
@@ -141,6 +142,7 @@ def phone(scene):
         trap.hears("A line of chat")
         page.log_in()
         page.go_to_player(trap)
+        page.until_ranked(trap)
         page.visit("/")
         page.sees("the plots begin", lambda: page.count("#plots svg") > 0)
         for name, path in every_page(server, trap).items():

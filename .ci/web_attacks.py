@@ -21,7 +21,8 @@ def hostile(scene):
         port = server.ports[0]
         page.visit("/bans")
         page.does("and be why somebody is banned", "", "ban-address", target="192.0.2.7", reason=HOSTILE_CHAT)
-        paths = {"/": HOSTILE_NAME, f"/session/{port}": HOSTILE_CHAT, f"/player/{port}/{trap.peer}": HOSTILE_NAME,
+        page.until_ranked(trap)
+        paths = {"/": HOSTILE_NAME, "/standings": HOSTILE_NAME, f"/session/{port}": HOSTILE_CHAT, f"/player/{port}/{trap.peer}": HOSTILE_NAME,
                  f"/ban/{port}/{trap.peer}": HOSTILE_NAME, "/log": HOSTILE_CHAT, "/bans": HOSTILE_CHAT, "/settings": "<i>Two</i>"}
         for path, words in paths.items():
             page.visit(path)

@@ -22,7 +22,8 @@ class Scene:
     def serve(self, web="", name="server"):
         """A server with two sessions and a page. What it has logged is told if something goes wrong."""
         sessions = {"One": "players_per_address = 16\nplayers_per_network = 16", HOSTILE_SESSION: "trusted = []"}
-        with Server(self.program, self.directory / name, sessions, web) as server:
+        scores = 'standings = true\n[scores]\nfile = "scores.db"\nshortest = "1ms"'
+        with Server(self.program, self.directory / name, sessions, f"{web}\n{scores}") as server:
             failed = self.checks.failed
             try:
                 yield server
@@ -103,6 +104,14 @@ class Page:
             self.visit(f"/player/{self.server.ports[session]}/{player.peer}")
             return self.text("h1") == player.name
         self._until(f"a page of {player.name}", is_there)
+
+    def until_ranked(self, player):
+        """Ends a round in which a player was, and waits for the standings to have it."""
+        self.server.ctl("--session", str(self.server.ports[0]), "restart")
+        def is_ranked():
+            self.visit("/standings")
+            return player.name in self.text("#standings")
+        self._until(f"{player.name} in the standings", is_ranked)
 
     def row(self, player, session=0):
         """What the table says of a player; nothing if it does not stand there."""
