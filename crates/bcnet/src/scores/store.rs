@@ -3,7 +3,10 @@
 //! Each round is one transaction, so whatever happens it is there as a whole or not at all. Totals are kept with it, by
 //! player and by day: adding up a million rounds whenever somebody asks would take too long.
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::HashMap;
 use std::fs;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,15 +78,21 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    const fn sql(self) -> &'static str {
-        match self {
-            Self::Points => "points DESC",
-            Self::Kills => "kills DESC",
-            Self::Deaths => "deaths DESC",
-            Self::Rounds => "rounds DESC",
-            Self::Time => "seconds DESC",
-            Self::Name => "name",
-        }
+    /// The server sees few points and kills, so of those who are equal who has played longer comes first.
+    fn compare(self, a: &Standing, b: &Standing) -> Ordering {
+        let usual = |one: &Standing| {
+            let Score { seconds, points, kills, deaths, .. } = one.score;
+            (Reverse(points), Reverse(kills), Reverse(seconds), deaths)
+        };
+        let first = match self {
+            Self::Points => Ordering::Equal,
+            Self::Kills => b.score.kills.cmp(&a.score.kills),
+            Self::Deaths => b.score.deaths.cmp(&a.score.deaths),
+            Self::Rounds => b.rounds.cmp(&a.rounds),
+            Self::Time => b.score.seconds.cmp(&a.score.seconds),
+            Self::Name => a.score.name.cmp(&b.score.name),
+        };
+        first.then_with(|| usual(a).cmp(&usual(b))).then_with(|| a.score.name.cmp(&b.score.name))
     }
 }
 
@@ -224,22 +233,57 @@ impl Store {
 
     /// Returns the players, the best first.
     pub(crate) fn standings(&self, range: Range, order: Order) -> rusqlite::Result<Vec<Standing>> {
-        let from = match range.since {
-            None => "SELECT name, rounds, seconds, points, kills, deaths, last FROM player",
-            Some(_) => STANDINGS_SINCE,
-        };
-        // The server sees few points and kills, so who has played longer comes first.
-        let order = order.sql();
-        let sql =
-            format!("{from} ORDER BY {order}, points DESC, kills DESC, seconds DESC, deaths, name LIMIT ?2");
-        let mut statement = self.connection.prepare(&sql)?;
-        let rows = statement.query_map(params![range.since, range.limit()], |row| {
-            let name = row.get(0)?;
+        let mut players = self.totals()?;
+        if let Some(since) = range.since {
+            self.count_since(&mut players, since)?;
+        }
+        let mut standings: Vec<Standing> = players.into_values().filter(|one| one.rounds > 0).collect();
+        standings.sort_unstable_by(|a, b| order.compare(a, b));
+        standings.truncate(range.limit.map_or(usize::MAX, |limit| limit as usize));
+        Ok(standings)
+    }
+
+    /// Returns all players with the totals of all rounds, by their number in the file.
+    fn totals(&self) -> rusqlite::Result<HashMap<i64, Standing>> {
+        let sql = "SELECT id, rounds, seconds, points, kills, deaths, last, name FROM player";
+        let mut statement = self.connection.prepare(sql)?;
+        let rows = statement.query_map([], |row| {
             let (seconds, points) = (row.get(2)?, row.get(3)?);
-            let score = Score { name, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
-            Ok(Standing { rounds: row.get(1)?, last: row.get(6)?, score })
+            let score = Score { name: row.get(7)?, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
+            Ok((row.get(0)?, Standing { rounds: row.get(1)?, last: row.get(6)?, score }))
         })?;
         rows.collect()
+    }
+
+    /// Makes totals of all rounds those since a day: takes off what was before, or counts anew what was since then, whichever is
+    /// less to add up. SQLite would sort all of it first, which takes several times as long.
+    fn count_since(&self, players: &mut HashMap<i64, Standing>, since: i64) -> rusqlite::Result<()> {
+        let days: (Option<i64>, Option<i64>) =
+            self.connection.query_row("SELECT min(day), max(day) FROM system_day", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let (Some(first), Some(last)) = days else { return Ok(()) };
+        let is_less_before = since.saturating_sub(first) <= last.saturating_sub(since);
+        let (from, to, sign) = if is_less_before { (first, since, -1) } else { (since, i64::MAX, 1) };
+        if !is_less_before {
+            for Standing { rounds, score, .. } in players.values_mut() {
+                *rounds = 0;
+                *score = Score { name: mem::take(&mut score.name), ..Score::default() };
+            }
+        }
+        let mut statement = self.connection.prepare(
+            "SELECT player, rounds, seconds, points, kills, deaths FROM player_day WHERE day >= ?1 AND day < ?2",
+        )?;
+        let mut rows = statement.query([from, to])?;
+        while let Some(row) = rows.next()? {
+            let Some(Standing { rounds, score, .. }) = players.get_mut(&row.get(0)?) else { continue };
+            let Score { seconds, points, kills, deaths, .. } = score;
+            for (column, total) in (1..).zip([rounds, seconds, points, kills, deaths]) {
+                // Whoever has written into the file by hand gets odd totals, and no panic.
+                *total = total.saturating_add(row.get::<_, i64>(column)?.saturating_mul(sign));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the rounds, the latest first.
@@ -415,10 +459,6 @@ const UNCOUNT_DAY: &str = "UPDATE player SET rounds = player.rounds - gone.round
      seconds = player.seconds - gone.seconds, points = player.points - gone.points, \
      kills = player.kills - gone.kills, deaths = player.deaths - gone.deaths \
      FROM player_day AS gone WHERE gone.day = ?1 AND gone.player = player.id";
-
-const STANDINGS_SINCE: &str = "SELECT name, sum(one.rounds) AS rounds, sum(one.seconds) AS seconds, \
-     sum(one.points) AS points, sum(one.kills) AS kills, sum(one.deaths) AS deaths, last \
-     FROM player_day AS one JOIN player ON player.id = one.player WHERE day >= ?1 GROUP BY one.player";
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -83,6 +83,20 @@ fn rounds_add_up_to_totals_of_players_and_systems() {
     let since = Range { since: Some(11), limit: Some(2) };
     assert_eq!(names(&store, since, Order::Points), [name("Sulu", 1, 8), name("Kirk", 1, 4)]);
     assert_eq!(names(&store, ALL, Order::Name)[2].0, "Sulu");
+    // Near the first day what was before is taken off, near the last what was since is counted.
+    for (since, expected) in [
+        (0, vec![name("Kirk", 2, 9), name("Spock", 2, 8), name("Sulu", 1, 8)]),
+        (11, vec![name("Sulu", 1, 8), name("Kirk", 1, 4), name("Spock", 1, 1)]),
+        (12, vec![name("Sulu", 1, 8), name("Spock", 1, 1)]),
+        (13, vec![]),
+        (i64::MAX, vec![]),
+    ] {
+        assert_eq!(
+            names(&store, Range { since: Some(since), limit: None }, Order::Points),
+            expected,
+            "{since}"
+        );
+    }
     let systems = store.systems(ALL).expect("systems");
     let total = |system: &str, rounds, players| SystemTotal {
         system: system.into(),
