@@ -129,7 +129,7 @@ def without_script(page, bob):
 
 
 SPILLS = """
-    return [...document.querySelectorAll("main *")].filter(one => one.checkVisibility() && !one.closest("svg, .scroll, pre, .skip")
+    return [...document.querySelectorAll("main *")].filter(one => one.checkVisibility() && !one.closest("svg, .scroll *, pre, .skip")
         && one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline").map(one => one.outerHTML.slice(0, 80));"""
 
 

@@ -75,7 +75,7 @@ fn table(standings: &[Standing]) -> Markup {
                 caption { "Names are what players call themselves; nobody checks them." }
                 thead { tr {
                     th.n scope="col" { "Place" } th scope="col" { "Name" } th.n scope="col" { "Points" } th.n scope="col" { "Kills" }
-                    th.n scope="col" { "Deaths" } th.n scope="col" { "Rounds" } th.n scope="col" { "Time" } th.wide scope="col" { "Last played" }
+                    th.n.wide scope="col" { "Deaths" } th.n scope="col" { "Rounds" } th.n.wide scope="col" { "Time" } th.wide scope="col" { "Last played" }
                 } }
                 tbody {
                     @for (Standing { rounds, last, score }, place) in standings.iter().zip(1..) {
@@ -84,9 +84,9 @@ fn table(standings: &[Standing]) -> Markup {
                             td.t { (score.name) }
                             td.n { (score.points) }
                             td.n { (score.kills) }
-                            td.n { (score.deaths) }
+                            td.n.wide { (score.deaths) }
                             td.n { (rounds) }
-                            td.n { (span(score.seconds.unsigned_abs())) }
+                            td.n.wide { (span(score.seconds.unsigned_abs())) }
                             td.wide { (day(*last)) }
                         }
                     }
