@@ -174,7 +174,7 @@ fn a_full_disk_keeps_no_half_round_and_the_next_one_is_kept_when_there_is_room()
 }
 
 /// Makes a file of a million rounds with six players each, a thousand a day, of 20,000 players of whom few play often; its
-/// place is printed, for `bcnet stats --file`. `BCNET_LONG=1 cargo test -p bcnet million -- --ignored --nocapture`
+/// place is printed, for `bcnet stats --file`. `cargo test -p bcnet million -- --ignored --nocapture`
 #[test]
 #[ignore = "it makes a large file, to see how long questions take"]
 fn a_million_rounds() {
