@@ -43,6 +43,8 @@ impl Top {
         command.cwd(&server.directory.0);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
+        // What a panic says must not be pushed off the screen.
+        command.env_remove("RUST_BACKTRACE");
         for (name, value) in variables {
             command.env(name, value);
         }
