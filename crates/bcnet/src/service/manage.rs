@@ -221,5 +221,5 @@ pub(super) fn plain(error: windows_service::Error) -> anyhow::Error {
 }
 
 const MISSING: &str = "the service bcnet is not installed; `bcnet service install` does that";
-const MAX_LOOKS: u32 = 150;
+const MAX_LOOKS: u32 = 250;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);

@@ -108,7 +108,8 @@ fn tell(state: ServiceState, exit_code: ServiceExitCode) {
     }
 }
 
-/// How long the service manager waits for a start or a stop: goodbyes take less than three seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the service manager waits for a start or a stop: goodbyes take less than three seconds, scores and hooks that do not
+/// answer ten more.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// As the exit code of a command that could not run.
 const COULD_NOT_RUN: u32 = 2;
