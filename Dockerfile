@@ -3,6 +3,7 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
+# The image has gcc, by which SQLite and the code of ring in C are built.
 # Version, date and commit for `bcnet --version`; without it, the version alone.
 ARG BCNET_VERSION
 RUN cargo build --release --locked --package bcnet
