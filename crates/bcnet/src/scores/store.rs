@@ -338,7 +338,11 @@ impl Store {
 /// Whoever asks for scores that nobody has kept is not told of an empty file that was made for it.
 fn expect(path: &Path) -> anyhow::Result<()> {
     let problem = || {
-        format!("{}: no scores; a server keeps them with `scores.file` in its configuration", path.display())
+        format!(
+            "{}: no scores; a server keeps them with `scores.file` in its configuration, a service of systemd in \
+             /var/lib/bcnet: name the file with --file",
+            path.display()
+        )
     };
     fs::metadata(path).map(drop).with_context(problem)
 }

@@ -29,6 +29,7 @@ Exit codes: 0 done, 1 nobody has that name, 2 there are no scores, or they canno
 Examples:
   bcnet stats
   bcnet stats players --since 30d --sort time --limit 10
+  bcnet stats --file /var/lib/bcnet/scores.db
   bcnet stats rounds --format csv --limit 0 > rounds.csv
   bcnet stats forget 'Jean Luc'")]
 pub(crate) struct Args {
