@@ -181,8 +181,8 @@ fn variables(
 /// Every variable of this program begins with it.
 const PREFIX: &str = "BCNET_";
 
-/// Variables that are no keys: the file itself, and what the tests of this project are told.
-const NO_KEYS: [&str; 4] = ["BCNET_CONFIG", "BCNET_SEED", "BCNET_SEEDS", "BCNET_LONG"];
+/// Variables that are no keys: the file itself, what a build takes its version from, and what the tests of this project are told.
+const NO_KEYS: [&str; 5] = ["BCNET_CONFIG", "BCNET_VERSION", "BCNET_SEED", "BCNET_SEEDS", "BCNET_LONG"];
 
 fn outside(place: &str, text: String) -> Problem {
     Problem { place: place.into(), line: None, key: None, text }
