@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::Flags;
-use crate::serve::{self, Hosted};
+use crate::serve::{self, Hosted, Open};
 
 /// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
 pub(crate) fn is_meant() -> bool {
@@ -29,9 +29,9 @@ pub(crate) fn run() -> ExitCode {
     #[cfg(windows)]
     // With something selected, Ctrl-C would copy it instead of ending the game.
     drop(crate::win32::select_nothing_by_click());
-    let told = serve::host(Flags::default(), |hosted| {
+    let told = serve::host(Flags::default(), |open| {
         // There may be no window any more.
-        drop(io::stdout().write_all(greeting(hosted, local_address()).as_bytes()));
+        drop(io::stdout().write_all(greeting(open, local_address()).as_bytes()));
     });
     let Err(error) = told else { return ExitCode::SUCCESS };
     // Each line of an error begins as the first does in a terminal.
@@ -42,9 +42,9 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Returns what a host has to know.
-fn greeting(hosted: &[Hosted], address: Option<Ipv4Addr>) -> String {
+fn greeting(open: &Open, address: Option<Ipv4Addr>) -> String {
     let mut text = String::new();
-    for Hosted { name, port } in hosted {
+    for Hosted { name, port } in &open.games {
         let here = address.map_or_else(|| "this machine's address".into(), |address| address.to_string());
         let _ = write!(
             text,
@@ -55,6 +55,14 @@ fn greeting(hosted: &[Hosted], address: Option<Ipv4Addr>) -> String {
              search the web for \"what is my IP\" to see that address.\n\
              For that, the router must forward UDP port {port} to {here},\n\
              and the Windows firewall must let bcnet through: allow it when Windows asks.\n",
+        );
+    }
+    if let Some(page) = &open.page {
+        let _ = write!(
+            text,
+            "\nFor your browser on this computer: {page}\n\
+             shows who plays, and lets you act: \"log in\" there asks for the token,\n\
+             which is in the file web-token.\n"
         );
     }
     text.push_str(
@@ -86,15 +94,20 @@ mod tests {
 
     #[test]
     fn a_host_is_told_address_port_and_how_to_stop() {
-        let hosted =
-            [Hosted { name: "Friday".into(), port: 22_101 }, Hosted { name: "Two".into(), port: 22_102 }];
-        let text = greeting(&hosted, Some(Ipv4Addr::new(10, 0, 0, 7)));
+        let games =
+            vec![Hosted { name: "Friday".into(), port: 22_101 }, Hosted { name: "Two".into(), port: 22_102 }];
+        let mut open = Open { games, page: None };
+        let text = greeting(&open, Some(Ipv4Addr::new(10, 0, 0, 7)));
         for part in
             ["\"Friday\"", "10.0.0.7, port 22101", "10.0.0.7, port 22102", "Ctrl-C", "forward UDP port 22101"]
         {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        assert!(greeting(&hosted, None).contains("join this machine's address, port 22101"));
+        assert!(greeting(&open, None).contains("join this machine's address, port 22101"));
+        assert!(!text.contains("browser"), "{text}");
+        open.page = Some("http://127.0.0.1:8101/".into());
+        let text = greeting(&open, None);
+        assert!(text.contains("http://127.0.0.1:8101/\n") && text.contains("web-token"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 }

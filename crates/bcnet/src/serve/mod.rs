@@ -76,6 +76,14 @@ pub(crate) struct Args {
     portable_io: bool,
 }
 
+/// What players and the operator can come to.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) games: Vec<Hosted>,
+    /// The address of the page for browsers.
+    pub(crate) page: Option<String>,
+}
+
 /// A game that is open.
 #[derive(Debug)]
 pub(crate) struct Hosted {
@@ -83,10 +91,16 @@ pub(crate) struct Hosted {
     pub(crate) port: u16,
 }
 
+impl Hosted {
+    fn of(host: &session_host::SessionHost) -> Self {
+        Self { name: host.session.config().name.clone(), port: host.address.port() }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    serve(args, |hosted| {
+    serve(args, |open| {
         let lines =
-            hosted.iter().map(|Hosted { name, port }| format!("server ready port={port} name={name}\n"));
+            open.games.iter().map(|Hosted { name, port }| format!("server ready port={port} name={name}\n"));
         // Whoever started the server may not be interested in its output.
         drop(
             io::stdout().write_all(lines.collect::<String>().as_bytes()).and_then(|()| io::stdout().flush()),
@@ -95,11 +109,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 /// Hosts as the configuration says. Calls `ready` when players can come.
-pub(crate) fn host(flags: config::Flags, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
+pub(crate) fn host(flags: config::Flags, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
     serve(&Args { flags, write: None, console: false, portable_io: false }, ready)
 }
 
-fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> {
+fn serve(args: &Args, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
     let mut flags = args.flags.clone();
     flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
     let loaded = config::load(&flags, env::vars_os())?;
@@ -114,11 +128,7 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     let page = web::Page::prepare(&settings.web)?;
     let recorder = start::ring(settings).map(Recorder::start).transpose()?;
     let scores = start::scores(settings, &mut hosts)?;
-    let hosted = |host: &session_host::SessionHost| Hosted {
-        name: host.session.config().name.clone(),
-        port: host.address.port(),
-    };
-    let hosted: Vec<Hosted> = hosts.iter().map(hosted).collect();
+    let games: Vec<Hosted> = hosts.iter().map(Hosted::of).collect();
     let limits = start::limits(settings);
     let manager = ServiceManager::from_env();
     let (reach, workers) = workers::deal(hosts, start::threads(settings), limits, clock, recorder.as_ref())?;
@@ -143,11 +153,11 @@ fn serve(args: &Args, ready: impl FnOnce(&[Hosted])) -> anyhow::Result<Verdict> 
     if args.console {
         console::start(Arc::clone(&plane))?;
     }
-    let (version, sessions, threads) = (crate::VERSION, hosted.len(), workers.len());
+    let (version, sessions, threads) = (crate::VERSION, games.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
     let (config, bans) = (files.config, files.bans);
     tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics, web);
-    ready(&hosted);
+    ready(&Open { games, page: web });
     manager.ready(&threads_of)?;
     let outcome = workers::run(workers);
     // What sessions have told is in the file before the server says that it has ended.
