@@ -47,7 +47,7 @@ pub(crate) fn keep(
     // What others have linked to stays the file that they mean.
     let target: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
     file::replace(&target, new.as_bytes())
-        .with_context(|| format!("{}: the server cannot replace it", path.display()))?;
+        .with_context(|| format!("{}: the server cannot replace it; edit it yourself, and reload", path.display()))?;
     Ok(places)
 }
 
