@@ -362,7 +362,8 @@ mod tests {
         fs::rename(&away, &directory).expect("moved back");
         record(2);
         drop(recorder);
-        assert_eq!(recorded(&directory, "game.pcapng"), [2]);
+        // Some of those before may still have waited.
+        assert_eq!(recorded(&directory, "game.pcapng").last(), Some(&2));
         assert!(recorded(&directory, "game.1.pcapng").iter().all(|number| *number == 1));
         fs::remove_dir_all(&directory).expect("removed");
     }
