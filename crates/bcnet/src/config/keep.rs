@@ -46,8 +46,9 @@ pub(crate) fn keep(
     let places = places.collect::<anyhow::Result<_>>()?;
     // What others have linked to stays the file that they mean.
     let target: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    file::replace(&target, new.as_bytes())
-        .with_context(|| format!("{}: the server cannot replace it; edit it yourself, and reload", path.display()))?;
+    file::replace(&target, new.as_bytes()).with_context(|| {
+        format!("{}: the server cannot replace it; edit it yourself, and reload", path.display())
+    })?;
     Ok(places)
 }
 
