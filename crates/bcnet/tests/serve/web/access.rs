@@ -1,0 +1,230 @@
+//! Who gets in: the token, forms and names of others, and how the page is reached from elsewhere.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::{Answer, Page};
+use crate::run::path;
+use crate::server::{Directory, PATIENCE};
+
+#[test]
+fn forms_of_others_and_names_of_others_are_refused() {
+    let page = Page::start(&[]);
+    let operator = page.operator();
+    let say = format!("csrf={}&action=say&text=hello", operator.csrf());
+    for (origin, status) in
+        [("Origin: none", 403), ("Origin: null", 403), ("Origin: http://evil.example", 403)]
+    {
+        assert_eq!(operator.ask("POST /act", &[origin], &say).status, status, "{origin}");
+    }
+    assert_eq!(
+        operator.post("/act", "action=say&text=hello").status,
+        403,
+        "without what the page has in its forms"
+    );
+    assert_eq!(operator.post("/act", "csrf=00&action=say&text=hello").status, 403);
+    let other = page.operator();
+    assert_eq!(other.post("/act", &say).status, 403, "with that of another login");
+    for host in ["Host: evil.example", "Host: none", "Host: localhost.evil.example:80"] {
+        let answer = operator.ask("GET /", &[host], "");
+        assert!(
+            [400, 421].contains(&answer.status) && !answer.body.contains("Overview"),
+            "{host}: {answer:?}"
+        );
+    }
+    let login = format!("token={}", page.token);
+    let answer = page.visitor().ask("POST /login", &["Origin: http://evil.example"], &login);
+    assert_eq!((answer.status, answer.header("set-cookie")), (403, ""));
+    assert_eq!(operator.ask("GET http://evil.example/", &[], "").status, 400);
+    assert_eq!(operator.ask("POST /act", &["Content-Type: text/plain"], "").status, 415);
+    assert_eq!(operator.post("/act", &say).status, 303, "the right form is taken");
+}
+
+#[test]
+fn guesses_are_counted_and_the_token_stands_in_no_log() {
+    let page = Page::start(&["--set", "log.level=trace"]);
+    let visitor = page.visitor();
+    let answer = page.visitor().post("/login", &format!("token={}", page.token));
+    let cookie = answer.header("set-cookie").to_owned();
+    assert!(
+        cookie.contains("; HttpOnly") && cookie.contains("; SameSite=Strict") && !cookie.contains("Secure"),
+        "{cookie}"
+    );
+    for _ in 0..5 {
+        let answer = visitor.post("/login", "token=my-guess-of-it");
+        assert_eq!((answer.status, answer.header("set-cookie")), (403, ""), "{answer:?}");
+        assert!(!answer.body.contains("my-guess"));
+    }
+    let answer = visitor.post("/login", &format!("token={}", page.token));
+    assert_eq!((answer.status, answer.header("retry-after")), (429, "60"));
+    let wrong = page.server.logged(&["web_refused", "127.0.0.1"]);
+    assert!(!wrong.contains("my-guess"), "{wrong}");
+    page.server.stop();
+    let mut log = String::new();
+    let token = page.token.clone();
+    while let Some(line) = page.server.next_logged() {
+        log.push_str(&line);
+    }
+    assert!(!log.contains(&token) && !log.contains("my-guess") && log.contains("stopped"), "{log}");
+}
+
+#[test]
+fn a_login_ends_when_it_is_not_used_and_when_it_is_told_to() {
+    let page = Page::start(&["--set", "web.idle=500ms"]);
+    let operator = page.operator();
+    // What the page asks by itself does not count, so this ends.
+    while operator.ask("GET /log", &["X-Bcnet-Live: 1"], "").status != 401 {}
+    assert_eq!(operator.get("/log").status, 303);
+    let operator = page.operator();
+    let answer = operator.post("/logout", &format!("csrf={}", operator.csrf()));
+    assert!(answer.status == 303 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
+    assert_eq!(operator.get("/log").status, 303);
+}
+
+#[test]
+fn beyond_the_machine_there_is_no_page_without_https() {
+    let directory = Directory::new();
+    let serve = |sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> = ["serve", "--set", "web.enabled=true"].into_iter().chain(sets).collect();
+        let output = directory.bcnet(&args).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let error = serve(&["web.bind=0.0.0.0:0"]);
+    assert!(
+        error.contains("web.bind") && error.contains("certificate") && error.contains("behind_proxy"),
+        "{error}"
+    );
+    let error = serve(&["web.certificate=a.pem"]);
+    assert!(error.contains("web.certificate") && error.contains("`key`"), "{error}");
+    let error = serve(&["web.certificate=a.pem", "web.key=b.pem"]);
+    assert!(error.contains("web.certificate") && error.contains("a.pem"), "{error}");
+    fs::write(directory.path("a.pem"), "nonsense").expect("written");
+    let error = serve(&["web.certificate=a.pem", "web.key=b.pem"]);
+    assert!(error.contains("a.pem: there is no certificate"), "{error}");
+    fs::write(directory.path("web-token"), "short").expect("written");
+    let error = serve(&["web.bind=127.0.0.1:0"]);
+    assert!(error.contains("web-token") && error.contains("delete the file"), "{error}");
+}
+
+#[test]
+fn behind_a_proxy_everything_needs_the_token() {
+    let page = Page::start(&["--set", "web.behind_proxy=true", "--set", "web.hosts=game.example"]);
+    let visitor = page.visitor();
+    let host = "Host: game.example";
+    for path in ["/", "/log", "/session/22101"] {
+        let answer = visitor.ask(&format!("GET {path}"), &[host], "");
+        assert_eq!((answer.status, answer.header("location")), (303, "/login"), "{path}");
+    }
+    let login = format!("token={}", page.token);
+    let entered = |forwarded: &str, login: &str| {
+        visitor.ask("POST /login", &[host, "Origin: https://game.example", forwarded], login)
+    };
+    for _ in 0..6 {
+        entered("X-Forwarded-For: 192.0.2.1", "token=wrong");
+    }
+    assert_eq!(entered("X-Forwarded-For: 192.0.2.9, 192.0.2.1", &login).status, 429);
+    let answer = entered("X-Forwarded-For: 192.0.2.2", &login);
+    let cookie = answer.header("set-cookie");
+    assert!(
+        answer.status == 303 && cookie.starts_with("__Host-bcnet-") && cookie.contains("; Secure"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
+    let directory = Directory::new();
+    let pem = |name: &str| path(&format!("crates/bcnet/tests/serve/tls/{name}.pem"));
+    let sets = [
+        format!("web.certificate={}", pem("certificate").display()),
+        format!("web.key={}", pem("key").display()),
+    ];
+    let page =
+        Page::start_in(directory, &["--set", &sets[0], "--set", &sets[1], "--set", "web.bind=0.0.0.0:0"]);
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(pem("certificate")).expect("a certificate")).expect("taken");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let ask = |request: &str, body: &str| {
+        let name = ServerName::try_from("localhost").expect("a name");
+        let client = ClientConnection::new(Arc::clone(&config), name).expect("a client");
+        let stream = TcpStream::connect(&page.place).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut stream = StreamOwned::new(client, stream);
+        let origin = format!("Origin: https://{}", page.place);
+        stream.write_all(page.visitor().write(request, &[&origin], body).as_bytes()).expect("sent");
+        Answer::read(stream)
+    };
+    let answer = ask("GET /", "");
+    assert_eq!((answer.status, answer.header("location")), (303, "/login"));
+    assert_eq!(answer.header("strict-transport-security"), "", "it would bind all other ports of the host");
+    let answer = ask("POST /login", &format!("token={}", page.token));
+    assert!(answer.status == 303 && answer.header("set-cookie").contains("; Secure"), "{answer:?}");
+    // Who speaks in the clear gets no page.
+    let mut plain = TcpStream::connect(&page.place).expect("connected");
+    plain.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    let mut heard = Vec::new();
+    drop(plain.read_to_end(&mut heard));
+    assert!(!String::from_utf8_lossy(&heard).contains("HTTP"));
+}
+
+/// Starts a server with a page in a terminal, ends it when it is ready, and returns all that it showed.
+#[cfg(unix)]
+fn shown_in_a_terminal(directory: &Directory) -> String {
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+    let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+    let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_bcnet"));
+    command.args([
+        "serve",
+        "--bind",
+        "127.0.0.1",
+        "--set",
+        "web.enabled=true",
+        "--set",
+        "web.bind=127.0.0.1:0",
+    ]);
+    command.cwd(&directory.0);
+    command.env("XDG_RUNTIME_DIR", &directory.0);
+    let mut server = pair.slave.spawn_command(command).expect("bcnet serve runs");
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().expect("a reader");
+    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    let mut is_told = false;
+    // It ends with an error when the program does.
+    while let Ok(read @ 1..) = reader.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..read]);
+        if !is_told && String::from_utf8_lossy(&shown).contains("server ready") {
+            is_told = true;
+            crate::server::signal(server.process_id().expect("a process"), "TERM");
+        }
+    }
+    server.wait().expect("ended");
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_terminal_shows_the_token_once() {
+    let directory = Directory::new();
+    let first = shown_in_a_terminal(&directory);
+    let token = fs::read_to_string(directory.path("web-token")).expect("a token");
+    assert!(first.contains(&format!("kept in {}", directory.path("web-token").display())), "{first}");
+    assert_eq!(first.matches(token.trim()).count(), 1, "{first}");
+    let second = shown_in_a_terminal(&directory);
+    assert!(second.contains("server ready") && !second.contains(token.trim()), "{second}");
+}
