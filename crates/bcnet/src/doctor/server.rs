@@ -186,10 +186,11 @@ pub(super) fn joins(settings: &Settings, running: Option<&Value>, report: &mut R
         let bind = settings.server.bind;
         let ip = if bind.is_unspecified() { Ipv4Addr::LOCALHOST } else { bind };
         let address = SocketAddrV4::new(ip, port);
-        if session["state"] == "stopped" {
+        let state = session["state"].as_str().unwrap_or_default();
+        if state != "open" {
             report.warn(
                 "join",
-                format!("{address}: the session is stopped; `bcnet ctl --session {port} start` opens it"),
+                format!("{address}: the session is {state}; `bcnet ctl --session {port} start` opens it"),
             );
             continue;
         }

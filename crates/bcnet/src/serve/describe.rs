@@ -102,7 +102,7 @@ pub(super) fn status(host: &SessionHost, coalescing: &Coalescing, now: Time) -> 
         "round": status.round,
         "ended": status.ended,
         "system": status.system.name(),
-        "state": if host.is_stopped() { "stopped" } else { "open" },
+        "state": host.state(),
         "game_time_s": status.game_time.as_secs(),
         "time_left_s": status.time_left.map(|left| left.as_secs()),
         "relay_p50_ms": delay.p50.map(precise_millis),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::coalescing::Coalescing;
 use super::describe::{describe_all, queues_of, status};
-use super::session_host::SessionHost;
+use super::session_host::{Begins, SessionHost};
 use super::workers::Workers;
 use crate::number::counted;
 
@@ -220,17 +220,22 @@ impl<'a> Chosen<'a> {
         }
     }
 
-    /// Begins sessions again that were stopped.
+    /// Begins sessions again that were stopped, as soon as all have heard the goodbye.
     pub(super) fn start(&self) -> Result<Value, Refusal> {
-        let started = self.each(|host, now| host.start(now))?;
-        match started.iter().filter(|is_started| **is_started).count() {
-            0 => Err(Refusal("no session is stopped, or not all have left it yet".into())),
-            count => {
-                let open = if count == 1 { "is" } else { "are" };
-                let done = format!("{} {open} open", counted(count, "session"));
-                Ok(json!({ "done": done, "server": self.name()? }))
-            }
+        let begins = self.each(|host, now| host.start(now))?;
+        let count = |when: Begins| begins.iter().filter(|one| **one == Some(when)).count();
+        let told = |count: usize, [one, more]: [&str; 2], what: &str| {
+            let verb = if count == 1 { one } else { more };
+            (count > 0).then(|| format!("{} {verb} {what}", counted(count, "session")))
+        };
+        let open = told(count(Begins::Now), ["is", "are"], "open");
+        let later =
+            told(count(Begins::WhenAllHaveLeft), ["opens", "open"], "as soon as all have heard the goodbye");
+        let done: Vec<String> = open.into_iter().chain(later).collect();
+        if done.is_empty() {
+            return Err(Refusal("no session is stopped".into()));
         }
+        Ok(json!({ "done": done.join(", "), "server": self.name()? }))
     }
 
     pub(super) fn search(&self, text: &str) -> Result<Value, Refusal> {

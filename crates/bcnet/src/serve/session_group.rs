@@ -323,7 +323,7 @@ impl SessionGroup {
         if self.leaving.is_none() {
             self.leaving = Some(now + GOODBYE);
             for host in &mut self.hosts {
-                if let Err(panic) = contain(|| host.session.shutdown(now)) {
+                if let Err(panic) = contain(|| host.end(now)) {
                     host.fail(&panic, now);
                 }
             }

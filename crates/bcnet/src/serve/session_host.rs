@@ -27,6 +27,8 @@ pub(super) struct SessionHost {
     pub(super) session: Session,
     /// The session has failed and says goodbye; when it is over, another begins.
     failed: Option<Time>,
+    /// The session was stopped, and another begins when all have heard the goodbye.
+    is_to_start: bool,
     pub(super) socket: Socket,
     /// Where the socket is bound.
     pub(super) address: SocketAddrV4,
@@ -61,6 +63,14 @@ pub(super) struct SessionHost {
     strangers_recorded: Bucket,
 }
 
+/// When a session that was stopped begins again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    Now,
+    /// Some have not heard the goodbye yet.
+    WhenAllHaveLeft,
+}
+
 /// How far relaying has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Progress {
@@ -93,6 +103,7 @@ impl SessionHost {
             number,
             session: Session::new(config, seed),
             failed: None,
+            is_to_start: false,
             socket,
             address,
             public_port: address.port(),
@@ -150,30 +161,45 @@ impl SessionHost {
         }
     }
 
-    /// Returns whether the session has failed and its players have heard so, or had the time to.
+    /// Returns whether another session is to begin: this one has failed or was stopped, and its players have heard so, or had
+    /// the time to.
     pub(super) fn is_to_renew(&self, now: Time) -> bool {
-        self.failed.is_some_and(|end| now >= end || self.session.is_closed())
+        let is_over = |end: Time| now >= end || self.session.is_closed();
+        self.failed.is_some_and(is_over) || self.starts_now()
+    }
+
+    fn starts_now(&self) -> bool {
+        self.is_to_start && self.session.is_closed()
     }
 
     /// Says goodbye to the players, and answers nobody until [`start`](Self::start). Returns `false` if that is so already.
     pub(super) fn stop(&mut self, now: Time) -> bool {
         if self.is_stopped() {
-            return false;
+            return std::mem::take(&mut self.is_to_start);
         }
         tracing::info!(event = "session_stopped", port = self.address.port());
         self.session.shutdown(now);
         true
     }
 
-    /// Begins again with nobody in it. Returns `false` if it was not stopped, or somebody has not heard the goodbye yet.
-    pub(super) fn start(&mut self, now: Time) -> bool {
-        let is_closed = self.failed.is_none() && self.session.is_closed();
-        if is_closed {
-            self.renew();
-            self.session.handle_timeout(now);
-            tracing::info!(event = "session_started", port = self.address.port());
+    /// Begins again with nobody in it, as soon as all have heard the goodbye. Returns `None` if it was not stopped.
+    pub(super) fn start(&mut self, now: Time) -> Option<Begins> {
+        if !self.is_stopped() {
+            return None;
         }
-        is_closed
+        self.is_to_start = true;
+        if !self.starts_now() {
+            return Some(Begins::WhenAllHaveLeft);
+        }
+        self.renew();
+        self.session.handle_timeout(now);
+        Some(Begins::Now)
+    }
+
+    /// Says goodbye to the players, for good.
+    pub(super) fn end(&mut self, now: Time) {
+        self.is_to_start = false;
+        self.session.shutdown(now);
     }
 
     /// Returns whether it answers nobody.
@@ -181,8 +207,21 @@ impl SessionHost {
         self.failed.is_none() && self.session.is_closing()
     }
 
+    /// Returns how it is called for operators.
+    pub(super) fn state(&self) -> &'static str {
+        match (self.is_stopped(), self.is_to_start, self.session.is_closed()) {
+            (false, ..) => "open",
+            (true, true, _) => "starting",
+            (true, false, false) => "stopping",
+            (true, false, true) => "stopped",
+        }
+    }
+
     /// Begins a new session, with the settings of the old one and nobody in it.
     pub(super) fn renew(&mut self) {
+        if std::mem::take(&mut self.is_to_start) {
+            tracing::info!(event = "session_started", port = self.address.port());
+        }
         let mut session = Session::new(self.session.config().clone(), unguessable());
         session.set_bans(self.session.bans().to_vec(), Time::ZERO);
         self.session = session;
@@ -330,7 +369,8 @@ impl SessionHost {
             Reading::Well => None,
         };
         let overload = self.overload.next_timeout();
-        [self.session.next_timeout(), retry, self.failed, overload].into_iter().flatten().min()
+        let start = self.starts_now().then_some(Time::ZERO);
+        [self.session.next_timeout(), retry, self.failed, start, overload].into_iter().flatten().min()
     }
 
     /// Returns when to look again at what is to be sent, if it waits for company until then; `None` if it does not.

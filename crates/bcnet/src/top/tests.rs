@@ -101,7 +101,7 @@ fn everything_fits_the_smallest_usual_terminal() {
     assert!(
         lines[0].starts_with(" up 2h1m  3 sessions  6 players  in 0/s out 0/s  core 3.1 %  memory 24 MB")
     );
-    assert!(find(&lines, "Friday 2").contains("22103     2/8 open    Multi1"), "{lines:#?}");
+    assert!(find(&lines, "Friday 2").contains("22103     2/8 open     Multi1"), "{lines:#?}");
     assert!(find(&lines, " » 3 players in Friday 0, port 22101, round 1 in Multi1, 10m left").len() > 80);
     assert!(find(&lines, "ID▼ NAME").ends_with("TIME"), "{lines:#?}");
     assert!(

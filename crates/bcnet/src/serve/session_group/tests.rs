@@ -1,6 +1,7 @@
 //! Sessions with real sockets in virtual time: loopback delivers before `send` returns.
 
 mod faults;
+mod stop;
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 

@@ -78,7 +78,7 @@ const SESSIONS: [Column<Session>; 11] = [
     text("SESSION", 0, |one: &Session| Shown::plain(one.name.0.clone())).filling(),
     number("PORT", 5, |one: &Session| Shown::plain(one.port.to_string())),
     number("PLAYERS", 7, |one: &Session| Shown::plain(format!("{}/{}", one.players, one.limit))),
-    text("STATE", 7, |one: &Session| Shown::plain(one.state.0.clone())),
+    text("STATE", 8, |one: &Session| Shown::plain(one.state.0.clone())),
     text("SYSTEM", 8, |one: &Session| Shown::plain(one.system.0.clone())),
     number("ROUND", 5, |one: &Session| Shown::plain(one.round.to_string())),
     number("LEFT", 6, |one: &Session| Shown::plain(one.time_left_s.map_or_else(|| "-".into(), span)))

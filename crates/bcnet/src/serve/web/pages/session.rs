@@ -74,7 +74,7 @@ fn actions(operator: &Operator, session: &Session) -> Markup {
             button type="submit" { "Say" }
         }))
         (button("restart", "Begin the next round", ""))
-        @if session.state == "open" {
+        @if matches!(session.state.as_str(), "open" | "starting") {
             (button("stop", "Stop this session: everyone has to leave", "danger"))
         } @else {
             (button("start", "Start this session", ""))
