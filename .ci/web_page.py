@@ -82,6 +82,9 @@ class Page:
             field = f"#{form} [name={name}]"
             self.browser.clear(field)
             self.browser.type(field, text)
+        folded = f"details:not([open]):has(#{form}) summary"
+        if self.count(folded):
+            self.browser.click(folded)
         self.browser.run("window.isOld = true")
         self.browser.click(f"#{form} button")
         self._until(f"an answer to the form {form}", lambda: self.browser.run("return !window.isOld && document.readyState === 'complete'"))

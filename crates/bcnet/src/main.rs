@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod allocations;
+mod answers;
 mod background;
 mod bans;
 mod capture;

@@ -53,7 +53,9 @@ pub(super) struct Target {
 
 impl State {
     pub(super) fn press(&mut self, key: KeyEvent) -> Step {
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
+        // Letters that need AltGr come with both on Windows.
+        let is_typed = key.modifiers.contains(KeyModifiers::ALT);
+        if key.modifiers.contains(KeyModifiers::CONTROL) && !is_typed {
             return if matches!(key.code, KeyCode::Char('c' | 'C')) { Step::Quit } else { Step::Stay };
         }
         match self.dialog.take() {
@@ -62,6 +64,16 @@ impl State {
             Some(Dialog::Text { purpose, text }) => self.edit(purpose, text, key.code),
             Some(Dialog::Confirm { target, reason }) => self.confirm(target, reason, key.code),
         }
+    }
+
+    /// Takes pasted text as a part of the line that is typed. It is no command, whatever lines it has.
+    pub(super) fn paste(&mut self, pasted: &str) -> Step {
+        if let Some(Dialog::Text { text, .. }) = &mut self.dialog {
+            let letters = pasted.trim().chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter });
+            let room = MAX_TEXT.saturating_sub(text.chars().count());
+            text.extend(letters.filter(|letter| is_shown(*letter)).take(room));
+        }
+        Step::Stay
     }
 
     fn command(&mut self, key: KeyCode) -> Step {

@@ -12,7 +12,8 @@ use bcnet_udp::Clock;
 use serde_json::Value;
 
 use super::News;
-use super::picture::{Picture, Status};
+use super::picture::{Picture, port_of};
+use crate::answers::{Samples, Status, list, read};
 use crate::control::Stream;
 use crate::ctl;
 
@@ -170,18 +171,20 @@ impl Asker<'_> {
 
     /// Asks for everything that is shown.
     fn look(&mut self) -> anyhow::Result<Picture> {
-        let status = Status::read(&self.ask(None, Request::Status)?);
+        let told = |problem: String| anyhow!(problem);
+        let status: Status = read(self.ask(None, Request::Status)?).map_err(told)?;
         let port = match (self.port, self.session.take()) {
             (Some(port), _) => port,
-            (None, wanted) => status.port_of(wanted.as_deref()).map_err(|problem| anyhow!(problem))?,
+            (None, wanted) => port_of(&status.sessions, wanted.as_deref()).map_err(told)?,
         };
         self.port = Some(port);
         let session = Some(port.to_string());
-        let players = self.ask(session.clone(), Request::Players)?;
+        let players = list(self.ask(session.clone(), Request::Players)?, "players").map_err(told)?;
         let queues = self.ask(session.clone(), Request::Queues { player: None })?;
+        let queues = list(queues, "queues").map_err(told)?;
         let (is_new, session) = (self.since.is_none(), session.filter(|_| !self.is_whole));
-        let samples = self.ask(session, Request::Samples { since: self.since })?;
-        let picture = Picture::read(status, port, &players, &queues, &samples, is_new);
+        let samples: Samples = read(self.ask(session, Request::Samples { since: self.since })?).map_err(told)?;
+        let picture = Picture::new(status, port, players, queues).with(samples, is_new);
         self.since = picture.samples.last().map(|sample| sample.time).or(self.since);
         Ok(picture)
     }

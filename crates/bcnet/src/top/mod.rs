@@ -16,11 +16,12 @@ mod view;
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::{env, thread};
+use std::{env, panic, thread};
 
 use anyhow::{Context, ensure};
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
+use ratatui::crossterm::execute;
 use serde_json::Value;
 
 use crate::signals::{self, Signal};
@@ -81,9 +82,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let stopped = tell.clone();
     // Whoever does not read has ended already.
     signals::listen(vec![(Signal::Stop, Box::new(move || drop(stopped.try_send(News::Stop))))])?;
-    // From here on a panic puts the terminal back, in whatever thread.
-    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let mut terminal = open_terminal()?;
     let end = listen_to_keys(tell).map_err(Into::into).and_then(|()| show(&mut terminal, by, &news, &wish));
+    type_pastes();
     ratatui::restore();
     match end? {
         None => Ok(Verdict::Clean),
@@ -92,6 +93,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             Ok(Verdict::Findings)
         }
     }
+}
+
+/// Takes the terminal over. From here on a panic puts it back, in whatever thread.
+fn open_terminal() -> anyhow::Result<DefaultTerminal> {
+    let former = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        type_pastes();
+        former(panic);
+    }));
+    let terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    // What is pasted has lines, which would be keys. A terminal that cannot tell them apart is as it was.
+    drop(execute!(io::stdout(), EnableBracketedPaste));
+    Ok(terminal)
+}
+
+/// Has what is pasted come as if it was typed, as terminals do by themselves.
+fn type_pastes() {
+    drop(execute!(io::stdout(), DisableBracketedPaste));
 }
 
 fn is_terminal() -> bool {
@@ -118,6 +137,7 @@ fn show(
                 News::Events(events) => state.log(&events),
                 News::Done(outcome) => state.tell(outcome),
                 News::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => state.press(key),
+                News::Input(Event::Paste(text)) => state.paste(&text),
                 News::Input(_) => Step::Stay,
                 News::Stop => Step::Quit,
                 News::Lost(reason) => return Ok(Some(reason)),

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::Widget;
 
-use super::picture::Sample;
+use crate::answers::Sample;
 
 /// What can be drawn.
 pub(super) struct Plot {

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::keys::{Dialog, Step};
 use super::log_line::LogLine;
-use super::picture::{Picture, Player, Sample, Session, Status};
+use super::picture::Picture;
+use crate::answers::{Player, Sample, Session, Status};
 
 /// The part of the screen that the keys move in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,48 +10,66 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::widgets::Widget;
-use serde_json::{Value, json};
 
 use super::keys::{Dialog, Step};
 use super::link::Wish;
-use super::picture::{Picture, Sample, Status};
+use super::picture::Picture;
 use super::plot::{Drawn, PLOTS, Span};
 use super::state::{Panel, State};
 use super::view::{self, Theme};
+use crate::answers::{Player, Queues, Sample, Samples, Session, Shown, Status};
 
-fn player(peer: u8, name: &str, loss: f64, waiting: u64) -> Value {
-    json!({
-        "peer": peer, "name": name, "address": format!("192.0.2.{peer}:22101"), "state": "in game",
-        "ship_name": "Galaxy", "round_trip_ms": 40.0, "round_trip_p50_ms": 40.0 + f64::from(peer),
-        "round_trip_p99_ms": 80.0, "loss": loss, "relay_p50_ms": 0.005, "relay_p99_ms": 0.02,
-        "connected_s": 3700, "kills": 0, "deaths": 1, "score": waiting,
-    })
+fn player(peer: u8, name: &str, loss: f64) -> Player {
+    Player {
+        peer,
+        name: Shown::from(name.to_owned()),
+        address: Shown(format!("192.0.2.{peer}:22101")),
+        state: Shown("in game".into()),
+        ship_name: Some(Shown("Galaxy".into())),
+        round_trip_ms: Some(40.0),
+        round_trip_p50_ms: Some(40.0 + f64::from(peer)),
+        round_trip_p99_ms: Some(80.0),
+        loss: Some(loss),
+        relay_p50_ms: Some(0.005),
+        relay_p99_ms: Some(0.02),
+        connected_s: 3700,
+        deaths: 1,
+        ..Player::default()
+    }
 }
 
-fn picture(names: &[&str], sessions: usize) -> Picture {
-    let session = |number: usize| {
-        json!({
-            "name": format!("Friday {number}"), "port": 22101 + number, "players": 2, "limit": 8, "round": 1,
-            "system": "Multi1", "state": "open", "time_left_s": 600,
-        })
+fn session(number: u16) -> Session {
+    Session {
+        name: Shown(format!("Friday {number}")),
+        port: 22101 + number,
+        players: 2,
+        limit: 8,
+        round: 1,
+        system: Shown("Multi1".into()),
+        state: Shown("open".into()),
+        time_left_s: Some(600),
+        ..Session::default()
+    }
+}
+
+fn picture(names: &[&str], sessions: u16) -> Picture {
+    let sessions = (0..sessions).map(session).collect();
+    let status = Status { version: Shown("0.1.0".into()), uptime_s: 7260, sessions };
+    let players = names.iter().zip(2..).map(|(name, peer)| player(peer, name, if peer == 3 { 0.123 } else { 0.0 }));
+    let dump = Shown("peer=2 retxQ=3".into());
+    let queues = vec![Queues { peer: 2, unacknowledged: 3, fresh: 1, dump, ..Queues::default() }];
+    let sample = |n: u64| Sample {
+        time: 1000 + 5 * n,
+        players: (n % 9) as f64,
+        core_share: Some(0.031),
+        memory_bytes: Some(24e6),
+        ..Sample::default()
     };
-    let sessions: Vec<Value> = (0..sessions).map(session).collect();
-    let status = json!({ "version": "0.1.0", "uptime_s": 7260, "sessions": sessions });
-    let players: Vec<Value> = names
-        .iter()
-        .zip(2..)
-        .map(|(name, peer)| player(peer, name, if peer == 3 { 0.123 } else { 0.0 }, 0))
-        .collect();
-    let queues =
-        json!({ "queues": [{ "peer": 2, "unacknowledged": 3, "fresh": 1, "dump": "peer=2 retxQ=3" }] });
-    let samples: Vec<Value> = (0..60)
-        .map(|n| json!({ "time": 1000 + 5 * n, "players": n % 9, "core_share": 0.031, "memory_bytes": 24_000_000 }))
-        .collect();
-    let samples = json!({ "interval_s": 5, "samples": samples });
-    Picture::read(Status::read(&status), 22101, &json!({ "players": players }), &queues, &samples, true)
+    let samples = Samples { interval_s: 5, samples: (0..60).map(sample).collect() };
+    Picture::new(status, 22101, players.collect(), queues).with(samples, true)
 }
 
-fn state(names: &[&str], sessions: usize) -> State {
+fn state(names: &[&str], sessions: u16) -> State {
     let mut state = State::new(Some("Picard".into()));
     state.take(picture(names, sessions));
     state
@@ -190,10 +208,37 @@ fn what_is_typed_is_said_and_nothing_else() {
     assert!(press(&mut state, "t  \n").is_none() && press(&mut state, "twell\u{1b}").is_none());
     let Some(Wish::Do(word)) = press(&mut state, "whi\n") else { panic!("a wish") };
     assert_eq!(word.request, Request::Say { to: Some("#2".into()), text: vec!["hi".into()] });
+    // With AltGr on Windows.
+    press(&mut state, "t");
+    state.press(KeyEvent::new(KeyCode::Char('@'), KeyModifiers::CONTROL | KeyModifiers::ALT));
+    let Some(Wish::Do(say)) = press(&mut state, "\n") else { panic!("a wish") };
+    assert_eq!(say.request, Request::Say { to: None, text: vec!["@".into()] });
     press(&mut state, &format!("t{}", "x".repeat(500)));
     let Some(Dialog::Text { text, .. }) = &state.dialog else { panic!("a dialog") };
     assert_eq!(text.len(), 200);
     assert!(find(&drawn(&mut state, 80, 24), "Enter goes on").contains('└'));
+}
+
+#[test]
+fn what_is_pasted_is_text_and_no_command() {
+    let mut state = state(&["Bob"], 1);
+    assert!(matches!(state.paste("k\ny\n"), Step::Stay) && state.dialog.is_none());
+    press(&mut state, "t");
+    state.paste("hello\r\nk\ny\u{1b}[2J\n");
+    let Some(Wish::Do(say)) = press(&mut state, "\n") else { panic!("a wish") };
+    assert_eq!(say.request, Request::Say { to: None, text: vec!["hello  k y[2J".into()] });
+    press(&mut state, "t");
+    state.paste(&"x".repeat(500));
+    let Some(Dialog::Text { text, .. }) = &state.dialog else { panic!("a dialog") };
+    assert_eq!(text.len(), 200);
+}
+
+#[test]
+fn a_session_that_takes_nobody_says_so_also_if_it_is_the_only_one() {
+    let mut state = state(&[], 1);
+    state.status.sessions[0].state.0 = "stopping".into();
+    let lines = drawn(&mut state, 80, 24);
+    find(&lines, "nobody in Friday 0, port 22101, stopping, round 1 in Multi1, 10m left");
 }
 
 #[test]

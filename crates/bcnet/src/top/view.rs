@@ -202,20 +202,10 @@ fn queues(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         state.is_detailed = false;
         return;
     };
-    let queues = &player.queues;
     let block =
         titled(format!("queues of {} (#{}), {}", player.name, player.peer, player.address), is_focused);
-    let mut lines = vec![
-        format!(
-            "{} unacknowledged, {} not sent yet, {} bytes; {} of {} bytes under way",
-            queues.unacknowledged, queues.fresh, queues.queued_bytes, queues.in_flight, queues.budget,
-        ),
-        format!(
-            "{} ACKs owed; sent again after {:.0} ms; silent for {} s",
-            queues.acks, queues.timeout_ms, queues.silent_s,
-        ),
-    ];
-    lines.extend(queues.dump.0.lines().map(ToOwned::to_owned));
+    let dump = player.queues.dump.0.lines().map(ToOwned::to_owned);
+    let lines: Vec<String> = player.queues.words().into_iter().chain(dump).collect();
     let inside = block.inner(area);
     let most = lines.len().saturating_sub(usize::from(inside.height));
     state.scrolled = state.scrolled.min(most);

@@ -92,6 +92,7 @@ impl Top {
         let code = self.program.wait().expect("ended").exit_code();
         let screen = self.screen.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", self.text());
+        assert!(!screen.bracketed_paste(), "{}", self.text());
         assert_eq!(format!("{:?}", self.terminal.get_termios()), self.modes);
         (code, self.text())
     }
@@ -111,7 +112,10 @@ fn a_host_sees_who_plays_and_how_and_acts() {
     top.shows(&["any key goes back", "throw the picked player out"]);
     top.press("x");
 
-    top.press("thello all\r");
+    // As a terminal tells what is pasted: its line ends are no keys.
+    top.press("t\u{1b}[200~hello\rall\u{1b}[201~");
+    top.shows(&["hello all"]);
+    top.press("\r");
     top.shows(&["said in 1 session"]);
     let heard = |text: &'static [u8]| move |one: &Player| one.heard.iter().any(|said| said.ends_with(text));
     bob.until(heard(b"hello all"));

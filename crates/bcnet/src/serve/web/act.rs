@@ -4,7 +4,8 @@ use bcnet_control::{Envelope, Refusal, Request};
 use serde_json::Value;
 
 use super::form::Form;
-use super::picture::{Player, ask, read};
+use super::picture::everyone;
+use crate::answers::Player;
 use crate::serve::control_plane::ControlPlane;
 
 /// What came of a form, and which page shows it.
@@ -111,8 +112,8 @@ fn about_player(plane: &ControlPlane, form: &Form) -> Result<Wish, Refusal> {
         return Err(Refusal("which player?".into()));
     };
     let here = back(form);
-    let everyone: Vec<Player> = read(ask(plane, None, Request::Players)?["players"].take())?;
-    let is_meant = |one: &&Player| one.port == port && one.peer == peer && one.name == form.get("name");
+    let everyone = everyone(plane)?;
+    let is_meant = |one: &&Player| one.port == port && one.peer == peer && one.name.0 == form.get("name");
     let Some(meant) = everyone.iter().find(is_meant) else {
         return Err(Refusal(format!("{} has left", form.get("name"))));
     };

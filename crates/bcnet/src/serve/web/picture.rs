@@ -7,96 +7,25 @@ use std::time::Duration;
 use bcnet_control::{Envelope, Refusal, Request};
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::answers::{Player, Session, Status, list, read};
 use crate::serve::control_plane::ControlPlane;
 
 /// All sessions and players at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Picture {
-    pub(super) uptime_s: u64,
-    pub(super) sessions: Vec<Session>,
+    pub(super) status: Status,
     pub(super) players: Vec<Player>,
 }
 
-/// A session, as `bcnet ctl status` has it.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Session {
-    pub(super) name: String,
-    pub(super) port: u16,
-    pub(super) players: usize,
-    pub(super) in_game: usize,
-    pub(super) limit: usize,
-    pub(super) round: u32,
-    pub(super) ended: bool,
-    pub(super) system: String,
-    pub(super) state: String,
-    pub(super) game_time_s: u64,
-    pub(super) time_left_s: Option<u64>,
-    pub(super) relay_p50_ms: Option<f64>,
-    pub(super) relay_p99_ms: Option<f64>,
-    pub(super) round_trip_p50_ms: Option<f64>,
-    pub(super) round_trip_p99_ms: Option<f64>,
-    pub(super) bytes_in_per_second: u64,
-    pub(super) bytes_out_per_second: u64,
-    pub(super) relaying_share: f64,
-    pub(super) coalescing_ms: f64,
-    pub(super) overflowed: u64,
-    pub(super) unsent: u64,
-    pub(super) rejected: u64,
-    pub(super) anomalies: u64,
-    pub(super) masters: Vec<Master>,
-}
-
-/// A list server of a session.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Master {
-    pub(super) address: String,
-    pub(super) state: String,
-}
-
-/// A player, as `bcnet ctl players` has it.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Player {
-    pub(super) session: String,
-    pub(super) port: u16,
-    pub(super) peer: u8,
-    pub(super) slot: Option<u8>,
-    pub(super) name: String,
-    pub(super) address: String,
-    pub(super) state: String,
-    pub(super) muted: bool,
-    pub(super) ship: Option<u8>,
-    pub(super) ship_name: Option<String>,
-    pub(super) round_trip_ms: Option<f64>,
-    pub(super) round_trip_p50_ms: Option<f64>,
-    pub(super) round_trip_p99_ms: Option<f64>,
-    pub(super) relay_p50_ms: Option<f64>,
-    pub(super) relay_p99_ms: Option<f64>,
-    pub(super) connected_s: u64,
-    pub(super) kills: i64,
-    pub(super) deaths: i64,
-    pub(super) score: i64,
-    pub(super) anomalies: u64,
-    pub(super) outdated: u64,
-    pub(super) queued_bytes: usize,
-    pub(super) unacknowledged: usize,
-    /// The share that got lost lately.
-    pub(super) loss: Option<f64>,
-}
-
-impl Player {
-    /// Returns the address without its port.
-    pub(super) fn ip(&self) -> &str {
-        self.address.rsplit_once(':').map_or(self.address.as_str(), |(ip, _)| ip)
-    }
-}
-
 impl Picture {
+    pub(super) fn sessions(&self) -> &[Session] {
+        &self.status.sessions
+    }
+
     pub(super) fn session(&self, port: u16) -> Option<&Session> {
-        self.sessions.iter().find(|session| session.port == port)
+        self.sessions().iter().find(|session| session.port == port)
     }
 
     pub(super) fn player(&self, port: u16, peer: u8) -> Option<&Player> {
@@ -105,13 +34,8 @@ impl Picture {
 
     /// Asks the game.
     fn take(plane: &ControlPlane) -> Result<Self, Refusal> {
-        let mut status = ask(plane, None, Request::Status)?;
-        let mut players = ask(plane, None, Request::Players)?;
-        Ok(Self {
-            uptime_s: status["uptime_s"].as_u64().unwrap_or(0),
-            sessions: read(status["sessions"].take())?,
-            players: read(players["players"].take())?,
-        })
+        let status = read(ask(plane, None, Request::Status)?).map_err(Refusal)?;
+        Ok(Self { status, players: everyone(plane)? })
     }
 }
 
@@ -151,9 +75,9 @@ pub(super) fn ask(plane: &ControlPlane, port: Option<u16>, request: Request) -> 
     plane.dispatch(Envelope { session: port.map(|port| port.to_string()), by: None, request })
 }
 
-/// Reads a part of an answer.
-pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Refusal> {
-    serde_json::from_value(value).map_err(|error| Refusal(format!("an answer of the server: {error}")))
+/// Asks for all players of all sessions.
+pub(super) fn everyone(plane: &ControlPlane) -> Result<Vec<Player>, Refusal> {
+    list(ask(plane, None, Request::Players)?, "players").map_err(Refusal)
 }
 
 /// Returns how long a picture is good that took so long: the game is not asked all the time, however many there are.

@@ -27,6 +27,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -62,6 +63,7 @@ async fn serve(
     // Behind a proxy all have its address.
     let open = if site.policy.behind_proxy { Open::of_one_address() } else { Open::default() };
     let open = Arc::new(Mutex::new(open));
+    let threads = Arc::new(Semaphore::new(THREADS));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // Most likely there are no file descriptors left; others must get time to give theirs back.
@@ -69,7 +71,9 @@ async fn serve(
             continue;
         };
         let tls = certificate.as_mut().map(|certificate| certificate.acceptor(clock.now()));
-        admit(&open, peer.ip(), talk(stream, tls, Arc::clone(&site), peer.ip()));
+        let (site, threads, peer) = (Arc::clone(&site), Arc::clone(&threads), peer.ip());
+        let reply = move |request| answer(Arc::clone(&site), Arc::clone(&threads), peer, request);
+        admit(&open, peer, talk(stream, tls, reply));
     }
 }
 
@@ -109,15 +113,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn talk(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc<Site>, peer: IpAddr) {
+async fn talk<F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: impl Fn(Request<Incoming>) -> F)
+where
+    F: Future<Output = Result<Response<Full<Bytes>>, Infallible>>,
+{
     // A page leaves in one piece.
     drop(stream.set_nodelay(true));
-    let reply = move |request| answer(Arc::clone(&site), peer, request);
     match tls {
-        None => converse(stream, reply).await,
+        None => converse(stream, answer).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await {
-                converse(stream, reply).await;
+                converse(stream, answer).await;
             }
         }
     }
@@ -146,6 +152,7 @@ async fn converse<F>(
 
 async fn answer(
     site: Arc<Site>,
+    threads: Arc<Semaphore>,
     peer: IpAddr,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -156,11 +163,25 @@ async fn answer(
         }
         Ok(asked) => {
             // It waits for the game, so not in the thread that serves the others.
-            let answered = tokio::task::spawn_blocking(move || site.answer(&asked)).await;
-            answered.unwrap_or_else(|_| Reply::problem(500, "this failed; the log tells why"))
+            let answered = elsewhere(threads, move || site.answer(&asked)).await;
+            answered.unwrap_or_else(|| Reply::problem(500, "this failed; the log tells why"))
         }
     };
     Ok(respond(reply))
+}
+
+/// Has something done in another thread, when one is free. Whoever is cut off before that has nothing done, and leaves nothing
+/// behind that waits for its turn.
+async fn elsewhere<T: Send + 'static>(
+    threads: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let thread = threads.acquire_owned().await.ok()?;
+    let work = move || {
+        let _thread = thread;
+        work()
+    };
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// Reads all of a request that matters.
@@ -174,6 +195,10 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         let first = values.next().and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
         // Two of them are somebody's trick.
         first.filter(|_| values.next().is_none())
+    };
+    // What a proxy has added stands behind what it was told, in the same line or in one of its own.
+    let last = |name: HeaderName| {
+        head.headers.get_all(name).iter().next_back()?.to_str().ok().map(ToOwned::to_owned)
     };
     let form = match head.method {
         Method::GET | Method::HEAD => None,
@@ -199,7 +224,7 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         host: text(HOST).unwrap_or_default(),
         origin: text(ORIGIN),
         cookies: text(COOKIE).unwrap_or_default(),
-        forwarded: text(FORWARDED_FOR),
+        forwarded: last(FORWARDED_FOR),
         is_forwarded: [FORWARDED_FOR, FORWARDED, REAL_IP, VIA]
             .iter()
             .any(|name| head.headers.contains_key(name)),
@@ -311,6 +336,31 @@ mod tests {
         assert_eq!(reads_nothing, LIFE + PATIENCE);
         let half = last(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na=1");
         assert!(half >= PATIENCE && half <= LIFE + PATIENCE, "half a form: {half:?}");
+    }
+
+    /// Many may ask and go: what they asked for is not kept.
+    #[test]
+    fn who_is_cut_off_before_its_turn_has_nothing_done() {
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        let (done, busy) = (Arc::new(Mutex::new(Vec::new())), std::sync::mpsc::channel::<()>());
+        runtime.expect("a runtime").block_on(async {
+            let threads = Arc::new(Semaphore::new(1));
+            let note = |name: &'static str| {
+                let done = Arc::clone(&done);
+                move || lock(&done).push(name)
+            };
+            let (go_on, waits) = busy;
+            let slow = tokio::spawn(elsewhere(Arc::clone(&threads), move || drop(waits.recv())));
+            tokio::task::yield_now().await;
+            let gone = tokio::spawn(elsewhere(Arc::clone(&threads), note("gone")));
+            let patient = tokio::spawn(elsewhere(threads, note("patient")));
+            tokio::task::yield_now().await;
+            gone.abort();
+            drop(gone.await);
+            drop(go_on);
+            assert!(slow.await.expect("no panic").is_some() && patient.await.expect("no panic").is_some());
+        });
+        assert_eq!(*lock(&done), ["patient"]);
     }
 
     #[test]

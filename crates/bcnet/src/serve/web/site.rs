@@ -58,6 +58,8 @@ pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) kind: &'static str,
     pub(super) body: String,
+    /// Why there is nothing else, for the log.
+    pub(super) reason: String,
     /// What scripts and styles of this page have, and no others.
     pub(super) nonce: Option<String>,
     pub(super) location: Option<String>,
@@ -73,6 +75,7 @@ impl Reply {
             status,
             kind: "text/plain; charset=utf-8",
             body: format!("{text}\n"),
+            reason: text.to_owned(),
             nonce: None,
             location: None,
             cookie: None,
@@ -101,6 +104,8 @@ pub(super) struct Visitor {
     pub(super) is_live: bool,
     /// Until when the page has plots already.
     pub(super) has_until: Option<u64>,
+    /// There are standings for everyone.
+    pub(super) has_standings: bool,
 }
 
 impl Site {
@@ -148,14 +153,34 @@ impl Site {
         let visit = if asked.live.is_some() { Visit::Script } else { Visit::Person };
         let id = cookie(&asked.cookies, &self.policy.cookie()).unwrap_or_default();
         let operator = self.logins().operator(id, visit, self.clock.now());
+        let is_expired = operator.is_none() && !id.is_empty();
         let Ok(nonce) = Secret::new() else { return Reply::problem(500, "no random numbers") };
-        let nonce = nonce.reveal().to_owned();
-        let query = Form::parse(&asked.query);
-        let visitor =
-            Visitor { operator, query, nonce, is_live: asked.live.is_some(), has_until: asked.live };
+        let visitor = Visitor {
+            operator,
+            query: Form::parse(&asked.query),
+            nonce: nonce.reveal().to_owned(),
+            is_live: asked.live.is_some(),
+            has_until: asked.live,
+            has_standings: self.plane.public_standings().is_some(),
+        };
+        // A page that an operator looked at goes on for nobody else.
+        if is_expired && visitor.is_live {
+            return turn_away(&visitor);
+        }
+        let reply = self.reply(asked, id, visitor);
+        match reply.cookie {
+            None if is_expired => Reply { cookie: Some(self.no_cookie()), ..reply },
+            _ => reply,
+        }
+    }
+
+    fn reply(&self, asked: &Asked, id: &str, visitor: Visitor) -> Reply {
         match (&asked.form, asked.path.as_str()) {
             (Some(form), "/login") => self.log_in(asked, &Form::parse(form), visitor),
-            (Some(form), path) => self.change(path, &Form::parse(form), id, &visitor),
+            (Some(form), path) => match &visitor.operator {
+                Some(operator) => self.change(path, &Form::parse(form), id, operator),
+                None => pages::login(401, visitor, Some(LOGGED_OUT)),
+            },
             (None, "/login") => pages::login(200, visitor, None),
             (None, standings::PATH) => self.show_standings(visitor),
             (None, _) if visitor.operator.is_none() && self.is_public(asked) => turn_away(&visitor),
@@ -206,17 +231,14 @@ impl Site {
     }
 
     /// Does what an operator's form says.
-    fn change(&self, path: &str, form: &Form, id: &str, visitor: &Visitor) -> Reply {
-        let Some(operator) = &visitor.operator else {
-            return Reply::problem(401, "log in first: nobody is logged in here, or not any more");
-        };
+    fn change(&self, path: &str, form: &Form, id: &str, operator: &Operator) -> Reply {
         if !operator.csrf.is(form.get("csrf")) {
             return Reply::problem(403, "this form is of another login; load the page again");
         }
         match path {
             "/logout" => {
                 self.logins().log_out(id);
-                Reply { cookie: Some(self.cookie("", "; Max-Age=0")), ..Reply::see("/login") }
+                Reply { cookie: Some(self.no_cookie()), ..Reply::see("/login") }
             }
             "/act" => {
                 let done = act::act(&self.plane, &operator.by, form);
@@ -238,17 +260,17 @@ impl Site {
         format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", self.policy.cookie())
     }
 
+    /// Returns what has the browser send nothing along any more.
+    fn no_cookie(&self) -> String {
+        self.cookie("", "; Max-Age=0")
+    }
+
     /// Logs that somebody was turned away, unless that happens all the time.
     pub(super) fn note_refusal(&self, peer: IpAddr, reply: &Reply) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held_back) = lines.pass(self.clock.now()) {
-            let reason = match reply.status {
-                403 if reply.nonce.is_some() => WRONG,
-                429 => TOO_MANY,
-                _ => reply.body.trim(),
-            };
-            let status = reply.status;
+            let Reply { status, reason, .. } = reply;
             tracing::warn!(event = "web_refused", address = %peer, status, reason, held_back);
         }
     }
@@ -264,5 +286,6 @@ fn turn_away(visitor: &Visitor) -> Reply {
     if visitor.is_live { Reply::problem(401, "log in first") } else { Reply::see("/login") }
 }
 
+const LOGGED_OUT: &str = "Nothing was done: nobody is logged in here, or not any more. Log in, and do it again.";
 const WRONG: &str = "That is not the token.";
 const TOO_MANY: &str = "Too many attempts from your address. Wait a minute, then try again.";

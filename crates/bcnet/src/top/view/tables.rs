@@ -8,8 +8,8 @@ use ratatui::text::Text;
 use ratatui::widgets::{Block, Cell, Row, Table, TableState};
 
 use super::{BOLD, PICKED, Theme, titled};
+use crate::answers::{Player, Session};
 use crate::number::counted;
-use crate::top::picture::{Player, Session};
 use crate::top::plot::{millis, short};
 use crate::top::state::{Order, Panel, State};
 
@@ -83,7 +83,7 @@ const SESSIONS: [Column<Session>; 11] = [
     number("ROUND", 5, |one: &Session| Shown::plain(one.round.to_string())),
     number("LEFT", 6, |one: &Session| Shown::plain(one.time_left_s.map_or_else(|| "-".into(), span)))
         .wide(100),
-    number("OUT B/s", 7, |one: &Session| Shown::plain(short(one.bytes_out_per_second))).wide(90),
+    number("OUT B/s", 7, |one: &Session| Shown::plain(short(one.bytes_out_per_second as f64))).wide(90),
     number("RTT/ms", 6, |one: &Session| Shown::plain(millis(one.round_trip_p50_ms))),
     number("p99", 5, |one: &Session| late(one.round_trip_p99_ms)),
     number("RELAY99", 7, |one: &Session| slow(one.relay_p99_ms)),
@@ -139,10 +139,9 @@ pub(super) fn sessions(frame: &mut Frame<'_>, area: Rect, state: &State, theme: 
 pub(super) fn players(frame: &mut Frame<'_>, area: Rect, state: &State, theme: &Theme) {
     let whose = state.session().map_or_else(String::new, |session| {
         let left = session.time_left_s.map_or_else(String::new, |left| format!(", {} left", span(left)));
-        format!(
-            " in {}, port {}, round {} in {}{left}",
-            session.name, session.port, session.round, session.system
-        )
+        let Session { name, port, state, round, system, .. } = session;
+        let state = if session.is_open() { String::new() } else { format!(", {state}") };
+        format!(" in {name}, port {port}{state}, round {round} in {system}{left}")
     });
     let title = match state.players.len() {
         0 => format!("nobody{whose}"),

@@ -77,11 +77,20 @@ fn guesses_are_counted_and_the_token_stands_in_no_log() {
 
 #[test]
 fn a_login_ends_when_it_is_not_used_and_when_it_is_told_to() {
-    let page = Page::start(&["--set", "web.idle=500ms"]);
+    let page = Page::start(&["--set", "web.idle=1s"]);
     let operator = page.operator();
-    // What the page asks by itself does not count, so this ends.
-    while operator.ask("GET /log", &["X-Bcnet-Live: 1"], "").status != 401 {}
+    let csrf = operator.csrf();
+    // What the page asks by itself does not count, so this ends; also where somebody who is not logged in sees something.
+    while operator.ask("GET /", &["X-Bcnet-Live: 1"], "").status != 401 {}
     assert_eq!(operator.get("/log").status, 303);
+    let late = operator.post("/act", &format!("csrf={csrf}&action=say&text=too+late"));
+    assert!(late.status == 401 && late.body.contains("id=\"login\""), "{late:?}");
+    let line = page.server.logged(&["web_refused", "status=401", "Nothing was done"]);
+    assert!(!line.contains("<form"), "{line}");
+    // A browser that loads the page again is nobody's any more.
+    let answer = operator.get("/");
+    assert!(answer.status == 200 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
+    assert_eq!(page.visitor().ask("GET /", &["X-Bcnet-Live: 1"], "").status, 200);
     let operator = page.operator();
     let answer = operator.post("/logout", &format!("csrf={}", operator.csrf()));
     assert!(answer.status == 303 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
@@ -131,7 +140,9 @@ fn behind_a_proxy_everything_needs_the_token() {
     for _ in 0..6 {
         entered("X-Forwarded-For: 192.0.2.1", "token=wrong");
     }
-    assert_eq!(entered("X-Forwarded-For: 192.0.2.9, 192.0.2.1", &login).status, 429);
+    for own in ["X-Forwarded-For: 192.0.2.9, 192.0.2.1", "X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-For: 192.0.2.1"] {
+        assert_eq!(entered(own, &login).status, 429, "{own}");
+    }
     let answer = entered("X-Forwarded-For: 192.0.2.2", &login);
     let cookie = answer.header("set-cookie");
     assert!(

@@ -76,9 +76,9 @@ fn an_operator_can_do_by_the_page_what_the_console_can() {
     let told = operator
         .act(&format!("action=set&session={port}&key=session.1.welcome&value=Ahoy%0D%0A%22all%22%0D%0A"));
     assert!(told.contains("now"), "{told}");
-    assert!(
-        operator.get(&format!("/settings?session={port}")).body.contains("Ahoy\n&quot;all&quot;</textarea>")
-    );
+    let settings = operator.get(&format!("/settings?session={port}")).body;
+    assert!(settings.contains("Ahoy\n&quot;all&quot;</textarea>"), "{settings}");
+    assert!(settings.contains("The most players. Values: a number from 1 to 16."), "{settings}");
     let told = operator.act("action=set&key=web.enabled&value=false");
     assert!(told.contains("in the configuration only"), "{told}");
     assert!(
@@ -98,6 +98,8 @@ fn an_operator_can_do_by_the_page_what_the_console_can() {
     assert!(operator.get(&format!("/session/{port}")).body.contains("Start this session"));
     operator.act(&format!("action=start&session={port}"));
     assert!(operator.act("action=fly").contains("which player"));
+    let log = operator.get("/log").body;
+    assert!(log.contains("round_ended") && !log.contains("[{"), "{log}");
     let log = operator.get("/log?show=chat").body;
     assert!(log.contains("hello all") && !log.contains("web_login"), "{log}");
 }

@@ -76,6 +76,7 @@ fn plots_grow_and_are_sent_once() {
     let live = |has: u64| visitor.ask("GET /", &[&format!("X-Bcnet-Live: {has}")], "").body;
     let first = until(&shown);
     assert!(live(0).contains("id=\"plots\"") && !live(0).contains("<style"));
+    assert!(live(0).starts_with("<h1>Overview</h1>"), "it tells what it is about");
     let again = live(first);
     assert!(again.contains("id=\"totals\"") && (!again.contains("id=\"plots\"") || until(&again) > first));
 }
@@ -108,6 +109,9 @@ fn standings_are_for_everyone_if_the_host_says_so() {
     assert!(answer.body.contains(">Alice<") && answer.body.contains("&lt;script&gt;alert(1)"), "{answer:?}");
     assert!(!answer.body.contains(TRAP) && !answer.body.contains("127.0.0.1:"), "{answer:?}");
     assert_eq!(page.visitor().get("/").status, 303, "all else needs the token");
+    let link = "<a href=\"/standings\">Standings</a>";
+    assert!(page.visitor().get("/login").body.contains(link));
     let without = Page::start(&[]);
     assert_eq!(without.visitor().get("/standings").status, 404);
+    assert!(!without.visitor().get("/").body.contains("Standings"));
 }

@@ -70,12 +70,8 @@ fn bans(operator: &Operator, bans: &[Value]) -> Markup {
 
 fn whitelist(operator: &Operator, picture: &Picture, rows: &[Value]) -> Markup {
     let port = |name: &str| {
-        picture
-            .sessions
-            .iter()
-            .find(|one| one.name == name)
-            .map(|one| one.port.to_string())
-            .unwrap_or_default()
+        let named = picture.sessions().iter().find(|one| one.name.0 == name);
+        named.map(|one| one.port.to_string()).unwrap_or_default()
     };
     html! {
         @if rows.is_empty() { p id="no-whitelist" { "Everyone may join who is not banned." } }
@@ -86,7 +82,9 @@ fn whitelist(operator: &Operator, picture: &Picture, rows: &[Value]) -> Markup {
                         (text(row, "session")) ": " (text(row, "network"))
                         (act(operator, &format!("disallow-{number}"), &[
                             ("action", "disallow"), ("session", &port(text(row, "session"))), ("target", text(row, "network")),
-                        ], html! { button type="submit" { "Remove" } }))
+                        ], html! {
+                            button type="submit" aria-label=(format!("Remove {} from {}", text(row, "network"), text(row, "session"))) { "Remove" }
+                        }))
                     }
                 }
             }
@@ -96,7 +94,7 @@ fn whitelist(operator: &Operator, picture: &Picture, rows: &[Value]) -> Markup {
             label { "Address, network or player who may join" input name="target" required maxlength="64" autocomplete="off"; }
             label { "Session" select name="session" {
                 option value="" { "All" }
-                @for one in picture.sessions.iter().take(100) { option value=(one.port) { (one.name) } }
+                @for one in picture.sessions().iter().take(100) { option value=(one.port) { (one.name) } }
             } }
             (save())
             button type="submit" { "Allow" }

@@ -22,7 +22,7 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
             } }
             label { "Session" select name="session" {
                 option value="" { "All" }
-                @for one in picture.sessions.iter().take(MAX_CHOICES) {
+                @for one in picture.sessions().iter().take(MAX_CHOICES) {
                     option value=(one.port) selected[port == Some(one.port)] { (one.name) }
                 }
             } }
@@ -53,7 +53,7 @@ fn events(site: &Site, is_meant: impl Fn(&Value) -> bool) -> Markup {
         return html! { p { "Nothing yet." } };
     }
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Events" {
+        div.scroll tabindex="0" role="region" aria-label="Events" id="events-scroll" {
             table {
                 caption { "The latest first; times are UTC" }
                 thead { tr { th scope="col" { "Time" } th.wide scope="col" { "Port" } th scope="col" { "What" } th scope="col" { "Details" } } }
@@ -90,10 +90,22 @@ fn details(event: &Value) -> Markup {
         @for (key, value) in rest {
             @if !value.is_null() {
                 span.dim { (key) " " }
-                @if let Some(text) = value.as_str() { (text) } @else { (value.to_string()) }
+                (shown(value))
                 "  "
             }
         }
+    }
+}
+
+/// Returns a value for people: of those who took part in a round each with its figures.
+fn shown(value: &Value) -> Markup {
+    match value {
+        Value::String(text) => html! { (text) },
+        Value::Array(items) => html! { @for item in items { (shown(item)) "; " } },
+        Value::Object(fields) => html! {
+            @for (key, value) in fields { span.dim { (key) " " } (shown(value)) " " }
+        },
+        other => html! { (other.to_string()) },
     }
 }
 
@@ -105,7 +117,7 @@ fn history(site: &Site) -> Markup {
         return html! { p { "Nobody did anything yet." } };
     }
     html! {
-        div.scroll tabindex="0" role="region" aria-label="History" {
+        div.scroll tabindex="0" role="region" aria-label="History" id="history-scroll" {
             table {
                 thead { tr {
                     th scope="col" { "Time" } th scope="col" { "Who" } th scope="col" { "What" } th.wide scope="col" { "Outcome" }

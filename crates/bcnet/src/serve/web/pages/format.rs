@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-use crate::serve::web::picture::Player;
+use crate::answers::Player;
 
 /// Returns milliseconds.
 pub(super) fn millis(time: Option<f64>) -> String {
@@ -30,7 +30,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 /// Returns what a ship is.
 pub(super) fn ship(player: &Player) -> String {
     match (&player.ship_name, player.ship) {
-        (Some(name), _) => name.clone(),
+        (Some(name), _) => name.0.clone(),
         (None, Some(number)) => format!("ship {number}"),
         (None, None) => NONE.into(),
     }

@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::standings;
 use crate::serve::web::logins::Operator;
 use crate::serve::web::site::{Reply, Visitor};
 
@@ -15,8 +16,13 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn reply(self, status: u16, visitor: Visitor) -> Reply {
-        let page = if visitor.is_live { self.main } else { self.whole(&visitor) };
+        let page = if visitor.is_live { self.changing() } else { self.whole(&visitor) };
         Reply::html(status, page.into_string(), visitor.nonce)
+    }
+
+    /// What changes, and what tells that it is still about the same.
+    fn changing(self) -> Markup {
+        html! { h1 { (self.title) } (self.main) }
     }
 
     fn whole(self, visitor: &Visitor) -> Markup {
@@ -33,7 +39,7 @@ impl Layout {
                 }
                 body {
                     a.skip href="#main" { "To the content" }
-                    header { (menu(self.current, visitor.operator.as_ref())) }
+                    header { (menu(self.current, visitor)) }
                     main id="main" {
                         h1 { (self.title) }
                         @if let Some(note) = note {
@@ -57,7 +63,8 @@ impl Layout {
     }
 }
 
-fn menu(current: &str, operator: Option<&Operator>) -> Markup {
+fn menu(current: &str, visitor: &Visitor) -> Markup {
+    let operator = visitor.operator.as_ref();
     let is_current = |path: &str| (path == current).then_some("page");
     html! {
         strong { "bcnet" }
@@ -69,7 +76,11 @@ fn menu(current: &str, operator: Option<&Operator>) -> Markup {
                 @for (path, name) in [("/log", "Log"), ("/bans", "Bans"), ("/settings", "Settings")] {
                     a href=(path) aria-current=[is_current(path)] { (name) }
                 }
-            } @else {
+            }
+            @if visitor.has_standings {
+                a href=(standings::PATH) aria-current=[is_current(standings::PATH)] { "Standings" }
+            }
+            @if operator.is_none() {
                 a href="/login" aria-current=[is_current("/login")] { "Log in" }
             }
         }
@@ -97,6 +108,17 @@ pub(super) fn act(operator: &Operator, id: &str, hidden: &[(&str, &str)], fields
             (fields)
         }
     }
+}
+
+/// A form that does what everyone would notice, so its button is there only after another click.
+pub(super) fn act_after_all(
+    operator: &Operator,
+    id: &str,
+    hidden: &[(&str, &str)],
+    text: &str,
+    fields: Markup,
+) -> Markup {
+    html! { details { summary { (text) } (act(operator, id, hidden, fields)) } }
 }
 
 /// Asks whether a change is for good.

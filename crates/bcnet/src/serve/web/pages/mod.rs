@@ -64,5 +64,6 @@ pub(super) fn login(status: u16, visitor: Visitor, problem: Option<&str>) -> Rep
         }
         p.dim { "The server has shown the token when it made it, and keeps it in the file " code { "web-token" } " beside its bans." }
     };
-    Layout { title: "Log in".into(), current: "/login", main }.reply(status, visitor)
+    let reply = Layout { title: "Log in".into(), current: "/login", main }.reply(status, visitor);
+    Reply { reason: problem.unwrap_or_default().into(), ..reply }
 }

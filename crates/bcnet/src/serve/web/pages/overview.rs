@@ -6,6 +6,7 @@ use super::format::{bytes, duration, millis};
 use super::layout::{Layout, act, tile};
 use super::plots;
 use super::tables::{self, View};
+use crate::answers::Session;
 use crate::serve::web::picture::Picture;
 use crate::serve::web::site::{Site, Visitor};
 
@@ -23,7 +24,7 @@ fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
             button type="submit" { "Find" }
         }
         h2 { "Sessions" }
-        section id="sessions" data-live="" { (tables::sessions(&sessions, &picture.sessions)) }
+        section id="sessions" data-live="" { (tables::sessions(&sessions, picture.sessions())) }
         h2 { "Players" }
         section id="players" data-live="" { (tables::players(&players, picture.players.iter())) }
         @if let Some(operator) = &visitor.operator {
@@ -40,14 +41,14 @@ fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
 }
 
 fn totals(picture: &Picture) -> Markup {
-    let sessions = &picture.sessions;
-    let worst = |figure: fn(&crate::serve::web::picture::Session) -> Option<f64>| {
+    let sessions = picture.sessions();
+    let worst = |figure: fn(&Session) -> Option<f64>| {
         sessions.iter().filter_map(figure).max_by(f64::total_cmp)
     };
     let sum =
-        |figure: fn(&crate::serve::web::picture::Session) -> u64| sessions.iter().map(figure).sum::<u64>();
-    let open = sessions.iter().filter(|one| one.state == "open").count();
-    let in_game: usize = sessions.iter().map(|one| one.in_game).sum();
+        |figure: fn(&Session) -> u64| sessions.iter().map(figure).sum::<u64>();
+    let open = sessions.iter().filter(|one| one.is_open()).count();
+    let in_game: u64 = sessions.iter().map(|one| one.in_game).sum();
     let lost = sum(|one| one.overflowed + one.unsent);
     html! {
         dl.tiles {
@@ -59,7 +60,7 @@ fn totals(picture: &Picture) -> Markup {
             (tile("In", format!("{}/s", bytes(sum(|one| one.bytes_in_per_second)))))
             (tile("Out", format!("{}/s", bytes(sum(|one| one.bytes_out_per_second)))))
             (tile("Datagrams lost here", lost))
-            (tile("Up", duration(picture.uptime_s)))
+            (tile("Up", duration(picture.status.uptime_s)))
         }
     }
 }
@@ -67,42 +68,46 @@ fn totals(picture: &Picture) -> Markup {
 #[cfg(test)]
 mod tests {
     use bcnet_udp::Clock;
-    use serde_json::json;
 
     use super::*;
+    use crate::answers::{Player, Shown, Status};
     use crate::serve::web::form::Form;
-    use crate::serve::web::picture::Picture;
 
     /// As many sessions and players as a process may have.
     fn crowded() -> Picture {
-        let sessions = (0..1000).map(|n| {
-            json!({
-                "name": format!("Session <{n}> & friends"), "port": 22101 + n, "players": 16, "in_game": 16, "limit": 16, "round": 7,
-                "ended": false, "system": "Multi1", "state": "open", "game_time_s": 5000, "time_left_s": null,
-                "relay_p50_ms": 0.12, "relay_p99_ms": n as f64 / 100.0, "round_trip_p50_ms": 80.5, "round_trip_p99_ms": 200.0,
-                "bytes_in_per_second": 20_000, "bytes_out_per_second": 60_000, "relaying_share": 0.01, "coalescing_ms": 0.0,
-                "overflowed": 0, "unsent": 0, "rejected": 0, "anomalies": 0, "masters": [],
-            })
+        let sessions = (0..1000).map(|n| Session {
+            name: Shown(format!("Session <{n}> & friends")),
+            port: 22101 + n,
+            players: 16,
+            limit: 16,
+            system: Shown("Multi1".into()),
+            state: Shown("open".into()),
+            relay_p99_ms: Some(f64::from(n) / 100.0),
+            round_trip_p50_ms: Some(80.5),
+            bytes_out_per_second: 60_000,
+            ..Session::default()
         });
-        let players = (0..16_000).map(|n| {
-            json!({
-                "session": format!("Session <{}> & friends", n / 16), "port": 22101 + n / 16, "peer": 2 + n % 16, "slot": n % 16,
-                "name": format!("<b>Captain {n}</b>"), "address": "192.0.2.1:22101", "state": "in game", "muted": false,
-                "ship": 5, "ship_name": "Sovereign", "round_trip_ms": 80.0, "round_trip_p50_ms": 80.0, "round_trip_p99_ms": 90.0,
-                "relay_p50_ms": 0.1, "relay_p99_ms": 0.2, "connected_s": 3000, "kills": 0, "deaths": 0, "score": 0,
-                "anomalies": 0, "outdated": 0, "queued_bytes": 900, "unacknowledged": 3, "loss": 0.01,
-            })
+        let players = (0..16_000).map(|n| Player {
+            session: Shown(format!("Session <{}> & friends", n / 16)),
+            port: 22101 + n / 16,
+            peer: 2 + (n % 16) as u8,
+            name: Shown(format!("<b>Captain {n}</b>")),
+            state: Shown("in game".into()),
+            ship_name: Some(Shown("Sovereign".into())),
+            round_trip_ms: Some(80.0),
+            relay_p99_ms: Some(0.2),
+            connected_s: 3000,
+            queued_bytes: 900,
+            loss: Some(0.01),
+            ..Player::default()
         });
-        Picture {
-            uptime_s: 90_000,
-            sessions: sessions.map(|one| serde_json::from_value(one).expect("a session")).collect(),
-            players: players.map(|one| serde_json::from_value(one).expect("a player")).collect(),
-        }
+        let (sessions, players) = (sessions.collect(), players.collect());
+        Picture { status: Status { uptime_s: 90_000, sessions, ..Status::default() }, players }
     }
 
     fn shown(picture: &Picture, query: &str) -> String {
         let (query, nonce) = (Form::parse(query), "0".repeat(64));
-        let visitor = Visitor { operator: None, query, nonce, is_live: false, has_until: None };
+        let visitor = Visitor { operator: None, query, nonce, is_live: false, has_until: None, has_standings: false };
         body(picture, &visitor, &html! {}).reply(200, visitor).body
     }
 

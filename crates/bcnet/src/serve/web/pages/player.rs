@@ -1,14 +1,15 @@
 //! One player, what waits for it, and what can be done about it.
 
-use bcnet_control::Request;
+use bcnet_control::{Refusal, Request};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::format::{bytes, duration, millis, percent, ship};
 use super::layout::{Layout, act, tile};
+use crate::answers::{Player, Queues, list};
 use crate::serve::web::act::{behind, others};
 use crate::serve::web::logins::Operator;
-use crate::serve::web::picture::{Picture, Player, ask};
+use crate::serve::web::picture::{Picture, ask};
 use crate::serve::web::site::{Site, Visitor};
 
 pub(super) fn page(
@@ -32,17 +33,17 @@ pub(super) fn page(
 }
 
 fn name(player: &Player) -> &str {
-    if player.name.is_empty() { "(no name yet)" } else { &player.name }
+    if player.name.0.is_empty() { "(no name yet)" } else { &player.name.0 }
 }
 
 fn figures(one: &Player, is_operator: bool) -> Markup {
     let pair = |p50, p99| format!("{} / {} ms", millis(p50), millis(p99));
     html! {
         dl.tiles {
-            (tile("State", &one.state))
+            (tile("State", &one.state.0))
             (tile("Peer id", one.peer))
             @if let Some(slot) = one.slot { (tile("Slot", slot)) }
-            @if is_operator { (tile("Address", html! { (one.ip()) ":" wbr; (one.address.rsplit(':').next().unwrap_or_default()) })) }
+            @if is_operator { (tile("Address", html! { (one.ip()) ":" wbr; (one.address.0.rsplit(':').next().unwrap_or_default()) })) }
             (tile("Ship", ship(one)))
             (tile("Here for", duration(one.connected_s)))
             (tile("Round trip now", format!("{} ms", millis(one.round_trip_ms))))
@@ -50,7 +51,7 @@ fn figures(one: &Player, is_operator: bool) -> Markup {
             (tile("Relay delay p50 / p99", pair(one.relay_p50_ms, one.relay_p99_ms)))
             (tile("Loss", format!("{} %", percent(one.loss))))
             (tile("Not confirmed", one.unacknowledged))
-            (tile("Waits to be sent", bytes(one.queued_bytes as u64)))
+            (tile("Waits to be sent", bytes(one.queued_bytes)))
             (tile("Outdated before sent", one.outdated))
             (tile("Kills / deaths / score", format!("{} / {} / {}", one.kills, one.deaths, one.score)))
             (tile("Odd things", one.anomalies))
@@ -64,7 +65,7 @@ fn about<'a>(action: &'a str, port: &'a str, peer: &'a str, name: &'a str) -> [(
 }
 
 fn actions(operator: &Operator, player: &Player) -> Markup {
-    let (port, peer, name) = (player.port.to_string(), player.peer.to_string(), player.name.as_str());
+    let (port, peer, name) = (player.port.to_string(), player.peer.to_string(), player.name.0.as_str());
     let mute =
         if player.muted { ("unmute", "Let it chat again") } else { ("mute", "Mute: nobody hears its chat") };
     html! {
@@ -84,11 +85,16 @@ fn actions(operator: &Operator, player: &Player) -> Markup {
 
 fn queues(site: &Site, player: &Player) -> Markup {
     let request = Request::Queues { player: Some(format!("#{}", player.peer)) };
-    let dump = match ask(&site.plane, Some(player.port), request) {
-        Ok(answer) => answer["queues"][0]["dump"].as_str().unwrap_or_default().to_owned(),
-        Err(refusal) => refusal.0,
-    };
-    html! { pre tabindex="0" aria-label="Queue dump" id="dump" { (dump) } }
+    let answer = ask(&site.plane, Some(player.port), request);
+    let queues = answer.and_then(|answer| list::<Queues>(answer, "queues").map_err(Refusal));
+    match queues.as_deref() {
+        Ok([queues, ..]) => html! {
+            @for line in queues.words() { p.dim { (line) } }
+            pre tabindex="0" aria-label="Queue dump" id="dump" { (queues.dump) }
+        },
+        Ok([]) => html! { p { "Nothing is known of them." } },
+        Err(Refusal(reason)) => html! { p { (reason) } },
+    }
 }
 
 /// Shows who would go before a ban.
@@ -96,7 +102,7 @@ pub(super) fn ban_page(picture: &Picture, visitor: &Visitor, port: &str, peer: &
     let operator = visitor.operator.as_ref()?;
     let player = picture.player(port.parse().ok()?, peer.parse().ok()?)?;
     let (port, peer) = (player.port.to_string(), player.peer.to_string());
-    let mut hidden = about("ban", &port, &peer, &player.name).to_vec();
+    let mut hidden = about("ban", &port, &peer, &player.name.0).to_vec();
     let seen = others(&picture.players, player);
     hidden.push(("others", &seen));
     let also: Vec<_> = behind(&picture.players, player).collect();

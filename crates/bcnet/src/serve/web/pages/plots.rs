@@ -2,36 +2,18 @@
 
 use std::fmt::Write as _;
 
-use bcnet_control::Request;
+use bcnet_control::{Refusal, Request};
 use maud::{Markup, PreEscaped, html};
-use serde::Deserialize;
 
 use super::format::{NONE, bytes};
-use crate::serve::web::picture::{ask, read};
+use crate::answers::{Sample, Samples, read};
+use crate::serve::web::picture::ask;
 use crate::serve::web::site::{Site, Visitor};
-
-/// What was done in the seconds up to a time, as `bcnet ctl samples` has it.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct Sample {
-    time: u64,
-    players: f64,
-    datagrams_in_per_second: f64,
-    datagrams_out_per_second: f64,
-    ack_bytes_per_second: f64,
-    retransmissions_per_second: f64,
-    round_trip_p50_ms: Option<f64>,
-    round_trip_p99_ms: Option<f64>,
-    relay_p50_ms: Option<f64>,
-    relay_p99_ms: Option<f64>,
-    core_share: Option<f64>,
-    memory_bytes: Option<f64>,
-}
 
 /// The plots of the server or of one session. A page that has the latest already gets none.
 pub(super) fn section(site: &Site, port: Option<u16>, visitor: &Visitor) -> Markup {
     let answer = ask(&site.plane, port, Request::Samples { since: None });
-    let samples: Vec<Sample> =
-        answer.and_then(|mut answer| read(answer["samples"].take())).unwrap_or_default();
+    let Samples { samples, .. } = answer.and_then(|answer| read(answer).map_err(Refusal)).unwrap_or_default();
     let latest = samples.last().map_or(0, |sample| sample.time);
     if visitor.is_live && visitor.has_until == Some(latest) {
         return html! {};

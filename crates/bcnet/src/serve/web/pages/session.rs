@@ -4,11 +4,12 @@ use maud::{Markup, html};
 
 use super::events;
 use super::format::{bytes, duration, millis};
-use super::layout::{Layout, act, tile};
+use super::layout::{Layout, act, act_after_all, tile};
 use super::plots;
 use super::tables::{self, View};
+use crate::answers::Session;
 use crate::serve::web::logins::Operator;
-use crate::serve::web::picture::{Picture, Session};
+use crate::serve::web::picture::Picture;
 use crate::serve::web::site::{Site, Visitor};
 
 pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor, port: &str) -> Option<Layout> {
@@ -26,7 +27,7 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor, port: &str
             section id="chat" data-live="" { (events::chat(site, session.port)) }
         }
     };
-    Some(Layout { title: session.name.clone(), current: "", main })
+    Some(Layout { title: session.name.0.clone(), current: "", main })
 }
 
 fn figures(one: &Session) -> Markup {
@@ -34,10 +35,10 @@ fn figures(one: &Session) -> Markup {
     html! {
         dl.tiles {
             (tile("Port", one.port))
-            (tile("State", if one.ended { format!("{}, round is over", one.state) } else { one.state.clone() }))
+            (tile("State", if one.ended { format!("{}, round is over", one.state) } else { one.state.to_string() }))
             (tile("Players", format!("{} of {}", one.players, one.limit)))
             (tile("In the game", one.in_game))
-            (tile("System", &one.system))
+            (tile("System", &one.system.0))
             (tile("Round", one.round))
             (tile("Game time", duration(one.game_time_s)))
             @if let Some(left) = one.time_left_s { (tile("Time left", duration(left))) }
@@ -50,34 +51,30 @@ fn figures(one: &Session) -> Markup {
             (tile("Dropped / not sent", format!("{} / {}", one.overflowed, one.unsent)))
             (tile("Made no sense", one.rejected))
             (tile("Odd things of players", one.anomalies))
-            @for master in &one.masters { (tile(&format!("List server {}", master.address), &master.state)) }
+            @for master in &one.masters { (tile(&format!("List server {}", master.address), &master.state.0)) }
         }
     }
 }
 
 fn actions(operator: &Operator, session: &Session) -> Markup {
     let port = session.port.to_string();
-    let button = |action: &'static str, text: &str, class: &str| {
-        act(
-            operator,
-            action,
-            &[("action", action), ("session", &port)],
-            html! {
-                button type="submit" class=(class) { (text) }
-            },
-        )
-    };
+    let about = |action: &'static str| [("action", action), ("session", port.as_str())];
+    let is_open = matches!(session.state.0.as_str(), "open" | "starting");
     html! {
         h2 { "Actions" }
-        (act(operator, "say", &[("action", "say"), ("session", &port)], html! {
+        (act(operator, "say", &about("say"), html! {
             label { "Say to everyone here" input name="text" required maxlength="200" autocomplete="off"; }
             button type="submit" { "Say" }
         }))
-        (button("restart", "Begin the next round", ""))
-        @if matches!(session.state.as_str(), "open" | "starting") {
-            (button("stop", "Stop this session: everyone has to leave", "danger"))
+        (act_after_all(operator, "restart", &about("restart"), "Begin the next round …", html! {
+            button type="submit" { "Begin it: this round ends for all" }
+        }))
+        @if is_open {
+            (act_after_all(operator, "stop", &about("stop"), "Stop this session …", html! {
+                button.danger type="submit" { "Stop it: everyone has to leave" }
+            }))
         } @else {
-            (button("start", "Start this session", ""))
+            (act(operator, "start", &about("start"), html! { button type="submit" { "Start this session" } }))
         }
         p { a href=(format!("/settings?session={port}")) { "Welcome and other settings" } }
     }

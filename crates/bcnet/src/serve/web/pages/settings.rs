@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::layout::{Layout, act, save};
 use super::player::text;
+use crate::config::table::Table;
 use crate::serve::web::logins::Operator;
 use crate::serve::web::picture::{Picture, ask};
 use crate::serve::web::site::{Site, Visitor};
@@ -24,13 +25,14 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
     let main = html! {
         nav aria-label="Settings of" {
             a href="/settings" aria-current=[port.is_none().then_some("page")] { "The server" }
-            @for one in picture.sessions.iter().take(100) {
+            @for one in picture.sessions().iter().take(100) {
                 a href=(format!("/settings?session={}", one.port)) aria-current=[(port == Some(one.port)).then_some("page")] { (one.name) }
             }
         }
         @if let Some(operator) = &visitor.operator {
             p { "A change holds until the configuration is read again or the server is restarted, unless it is kept in the file. What is not here is fixed while the server runs." }
-            @for row in rows.iter().filter(is_shown) { (setting(operator, port, row)) }
+            @let tables = site.plane.started().tables();
+            @for row in rows.iter().filter(is_shown) { (setting(operator, port, row, about(&tables, text(row, "key")))) }
             h2 { "The file" }
             (act(operator, "reload", &[("action", "reload")], html! {
                 button type="submit" { "Read the configuration and the bans again" }
@@ -41,7 +43,23 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
     Layout { title, current: "/settings", main }
 }
 
-fn setting(operator: &Operator, port: Option<u16>, row: &Value) -> Markup {
+/// Returns what a key does and what may stand behind it, as the documentation has it.
+fn about(tables: &[(String, &dyn Table)], path: &str) -> Markup {
+    let (table, name) = path.rsplit_once('.').unwrap_or_default();
+    let keys = tables.iter().find(|(other, _)| other == table).map_or(&[][..], |(_, table)| table.keys());
+    let Some(key) = keys.iter().find(|key| key.name == name) else { return html! {} };
+    let values = format!("Values: {}.", (key.form)());
+    let lines = key.about.iter().map(|line| line.trim()).chain([values.as_str()]);
+    let prose = lines.collect::<Vec<_>>().join(" ");
+    html! {
+        // What is quoted stands between every second pair of marks.
+        @for (part, is_quoted) in prose.split('`').zip([false, true].into_iter().cycle()) {
+            @if is_quoted { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+fn setting(operator: &Operator, port: Option<u16>, row: &Value, about: Markup) -> Markup {
     let key = text(row, "key");
     let effect = match text(row, "effect") {
         "now" => "at once",
@@ -52,6 +70,7 @@ fn setting(operator: &Operator, port: Option<u16>, row: &Value) -> Markup {
     let name = key.rsplit('.').next().unwrap_or(key);
     let value = plain(text(row, "value"));
     let port = port.map(|port| port.to_string()).unwrap_or_default();
+    let about_id = format!("about-{name}");
     act(
         operator,
         &format!("set-{name}"),
@@ -59,14 +78,15 @@ fn setting(operator: &Operator, port: Option<u16>, row: &Value) -> Markup {
         html! {
             label {
                 span { strong { (name) } ", takes effect: " (effect) }
-                @if name == "welcome" { textarea name="value" maxlength="1000" { (value) } }
+                @if name == "welcome" { textarea name="value" maxlength="1000" aria-describedby=(about_id) { (value) } }
                 @else if name == "password" {
-                    input name="value" type="password" autocomplete="new-password" placeholder="a new one; empty for none";
+                    input name="value" type="password" autocomplete="new-password" placeholder="a new one; empty for none" aria-describedby=(about_id);
                 }
-                @else { input name="value" value=(value) autocomplete="off"; }
+                @else { input name="value" value=(value) autocomplete="off" aria-describedby=(about_id); }
             }
             (save())
             button type="submit" aria-label=(format!("Set {name}")) { "Set" }
+            p.about id=(about_id) { (about) }
         },
     )
 }

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use maud::{Markup, html};
 
 use super::format::{NONE, bytes, duration, millis, percent, ship};
+use crate::answers::{Player, Session};
 use crate::serve::web::form::{Form, encode};
-use crate::serve::web::picture::{Player, Session};
 
 /// How a table is sorted, and which part of it is shown.
 pub(super) struct View {
@@ -114,7 +114,7 @@ fn table<T>(
     let pages = count.div_ceil(PER_PAGE).max(1);
     let shown = view.choose(columns, rows);
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
+        div.scroll tabindex="0" role="region" aria-label=(caption) id=(format!("{}scroll", view.prefix)) {
             table id=(format!("{}table", view.prefix)) {
                 caption { (caption) }
                 thead { tr { @for column in columns { (head(view, column)) } } }
@@ -128,8 +128,8 @@ fn table<T>(
         @if pages > 1 {
             p {
                 "Page " (view.page) " of " (pages) " "
-                @if view.page > 1 { a href=(view.link(&view.key, view.is_descending, view.page - 1)) { "Previous" } " " }
-                @if view.page < pages { a href=(view.link(&view.key, view.is_descending, view.page + 1)) { "Next" } }
+                @if view.page > 1 { a id=(format!("{}previous", view.prefix)) href=(view.link(&view.key, view.is_descending, view.page - 1)) { "Previous" } " " }
+                @if view.page < pages { a id=(format!("{}next", view.prefix)) href=(view.link(&view.key, view.is_descending, view.page + 1)) { "Next" } }
             }
         }
     }
@@ -158,14 +158,14 @@ fn head<T>(view: &View, column: &Column<T>) -> Markup {
 
 /// Returns the sessions.
 pub(super) fn sessions(view: &View, sessions: &[Session]) -> Markup {
-    let rows: Vec<_> = sessions.iter().filter(|one| view.is_wanted(&one.name)).collect();
+    let rows: Vec<_> = sessions.iter().filter(|one| view.is_wanted(&one.name.0)).collect();
     let caption = format!("Sessions: {}", rows.len());
     table(view, &caption, SESSIONS, rows, |one| format!("session-{}", one.port))
 }
 
 /// Returns players, of several sessions or of one.
 pub(super) fn players<'a>(view: &View, players: impl Iterator<Item = &'a Player>) -> Markup {
-    let players: Vec<_> = players.filter(|one| view.is_wanted(&one.name)).collect();
+    let players: Vec<_> = players.filter(|one| view.is_wanted(&one.name.0)).collect();
     if players.is_empty() {
         return html! { p id="nobody" { "Nobody is here." } };
     }
@@ -178,8 +178,14 @@ const SESSIONS: &[Column<Session>] = &[
         key: "name",
         title: "Name",
         class: "t",
-        sort: |one| Key::text(&one.name),
-        cell: |one| html! { a id=(format!("go-{}", one.port)) href=(format!("/session/{}", one.port)) { (one.name) } },
+        sort: |one| Key::text(&one.name.0),
+        cell: |one| {
+            html! {
+                a id=(format!("go-{}", one.port)) href=(format!("/session/{}", one.port)) { (one.name) }
+                // There is no room for the state on a phone.
+                @if !one.is_open() { span.narrow.bad { (one.state) } }
+            }
+        },
     },
     Column {
         key: "port",
@@ -195,12 +201,12 @@ const SESSIONS: &[Column<Session>] = &[
         sort: |one| Key::Number(one.players as f64),
         cell: |one| html! { (one.players) "/" (one.limit) },
     },
-    Column { key: "state", title: "State", class: "wide", sort: |one| Key::text(&one.state), cell: state },
+    Column { key: "state", title: "State", class: "wide", sort: |one| Key::text(&one.state.0), cell: state },
     Column {
         key: "system",
         title: "System",
         class: "wide",
-        sort: |one| Key::text(&one.system),
+        sort: |one| Key::text(&one.system.0),
         cell: |one| html! { (one.system) },
     },
     Column {
@@ -228,7 +234,7 @@ const SESSIONS: &[Column<Session>] = &[
 
 fn state(one: &Session) -> Markup {
     html! {
-        @if one.state == "open" { (one.state) } @else { span.bad { (one.state) } }
+        @if one.is_open() { (one.state) } @else { span.bad { (one.state) } }
         ", round " (one.round)
         @if one.ended { " (over)" }
     }
@@ -239,11 +245,11 @@ const PLAYERS: &[Column<Player>] = &[
         key: "name",
         title: "Name",
         class: "t",
-        sort: |one| Key::text(&one.name),
+        sort: |one| Key::text(&one.name.0),
         cell: |one| {
             html! {
                 a id=(format!("go-{}-{}", one.port, one.peer)) href=(format!("/player/{}/{}", one.port, one.peer)) {
-                    @if one.name.is_empty() { "(no name yet)" } @else { (one.name) }
+                    @if one.name.0.is_empty() { "(no name yet)" } @else { (one.name) }
                 }
             }
         },
@@ -259,7 +265,7 @@ const PLAYERS: &[Column<Player>] = &[
         key: "state",
         title: "State",
         class: "wide",
-        sort: |one| Key::text(&one.state),
+        sort: |one| Key::text(&one.state.0),
         cell: |one| html! { (one.state) },
     },
     Column {
@@ -295,7 +301,7 @@ const PLAYERS: &[Column<Player>] = &[
         title: "Queue",
         class: "n wide",
         sort: |one| Key::Number(one.queued_bytes as f64),
-        cell: |one| html! { @if one.queued_bytes == 0 { (NONE) } @else { (bytes(one.queued_bytes as u64)) } },
+        cell: |one| html! { @if one.queued_bytes == 0 { (NONE) } @else { (bytes(one.queued_bytes)) } },
     },
     Column {
         key: "time",
