@@ -34,7 +34,7 @@ def access(scene):
 
 def every_page(server, player):
     port = server.ports[0]
-    return {"overview": "/", "session": f"/session/{port}", "player": f"/player/{port}/{player.peer}", "ban": f"/ban/{port}/{player.peer}",
+    return {"overview": "/", "session": f"/session/{port}", "player": f"/player/{port}/{player.peer}", "ban": f"/ban/{port}/{player.peer}", "ban-network": "/ban?target=127.0.0.0/8",
             "log": "/log", "bans": "/bans", "settings": "/settings", "session-settings": f"/settings?session={port}",
             "standings": "/standings", "login": "/login", "missing": "/nothing"}
 

@@ -20,10 +20,12 @@ def hostile(scene):
         page.does("hostile words can be said", "", "say", text=HOSTILE_CHAT)
         port = server.ports[0]
         page.visit("/bans")
-        page.does("and be why somebody is banned", "", "ban-address", target="192.0.2.7", reason=HOSTILE_CHAT)
+        page.send("ban-address", target="192.0.2.7")
+        page.does("and be why somebody is banned", "", "ban", reason=HOSTILE_CHAT)
         page.until_ranked(trap)
         paths = {"/": HOSTILE_NAME, "/standings": HOSTILE_NAME, f"/session/{port}": HOSTILE_CHAT, f"/player/{port}/{trap.peer}": HOSTILE_NAME,
-                 f"/ban/{port}/{trap.peer}": HOSTILE_NAME, "/log": HOSTILE_CHAT, "/bans": HOSTILE_CHAT, "/settings": "<i>Two</i>"}
+                 f"/ban/{port}/{trap.peer}": HOSTILE_NAME, "/ban?target=127.0.0.0/8": HOSTILE_NAME,
+                 "/log": HOSTILE_CHAT, "/bans": HOSTILE_CHAT, "/settings": "<i>Two</i>"}
         for path, words in paths.items():
             page.visit(path)
             harmless(page, path, words)

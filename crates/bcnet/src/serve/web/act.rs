@@ -1,11 +1,13 @@
 //! What operators do: their forms become requests to the control plane, as those of `bcnet ctl`.
 
 use bcnet_control::{Envelope, Refusal, Request};
+use bcnet_session::Network;
 use serde_json::Value;
 
-use super::form::Form;
+use super::form::{Form, encode};
 use super::picture::everyone;
 use crate::answers::Player;
+use crate::config::Value as _;
 use crate::serve::control_plane::ControlPlane;
 
 /// What came of a form, and which page shows it.
@@ -49,7 +51,8 @@ fn back(form: &Form) -> String {
     let (port, peer) = (form.number::<u16>("session"), form.number::<u8>("player"));
     match (form.get("action"), port, peer) {
         ("ban", Some(port), Some(peer)) => format!("/ban/{port}/{peer}"),
-        ("unban" | "ban_address" | "allow" | "disallow", ..) => "/bans".into(),
+        ("ban_address", ..) => format!("/ban?target={}", encode(form.get("target").trim())),
+        ("unban" | "allow" | "disallow", ..) => "/bans".into(),
         ("set" | "reload", Some(port), _) => format!("/settings?session={port}"),
         ("set" | "reload", ..) => "/settings".into(),
         (_, Some(port), Some(peer)) => format!("/player/{port}/{peer}"),
@@ -70,12 +73,14 @@ fn wish(plane: &ControlPlane, form: &Form) -> Result<Wish, Refusal> {
         "start" => needs_session().map(|_| of(Request::Start)),
         // Without a session it would be the end of the server.
         "stop" => needs_session().map(|_| of(Request::Stop)),
-        "ban_address" => Ok(of_server(Request::Ban {
-            target: form.get("target").trim().into(),
-            expiry: form.text("expiry"),
-            reason: form.text("reason"),
-            yes: true,
-        })),
+        "ban_address" => {
+            let target = form.get("target").trim();
+            let network = Network::from_text(target).map_err(Refusal)?;
+            check_seen(form, within(&everyone(plane)?, network))?;
+            let (expiry, reason) = (form.text("expiry"), form.text("reason"));
+            let request = Request::Ban { target: target.into(), expiry, reason, yes: true };
+            Ok(Wish { session: None, request, place: "/bans".into() })
+        }
         "unban" => Ok(of_server(Request::Unban { target: form.get("target").trim().into() })),
         "allow" => Ok(of(Request::Whitelist { add: form.text("target"), remove: None, save: save(form) })),
         "disallow" => Ok(of(Request::Whitelist { add: None, remove: form.text("target"), save: save(form) })),
@@ -124,10 +129,7 @@ fn about_player(plane: &ControlPlane, form: &Form) -> Result<Wish, Refusal> {
         "mute" => (Request::Mute { player }, here),
         "unmute" => (Request::Unmute { player }, here),
         "ban" => {
-            if form.get("others") != others(&everyone, meant) {
-                let text = "others play from that address now than when you looked; look again";
-                return Err(Refusal(text.into()));
-            }
+            check_seen(form, behind(&everyone, meant))?;
             let (expiry, reason) = (form.text("expiry"), form.text("reason"));
             (Request::Ban { target: player, expiry, reason, yes: true }, "/bans".into())
         }
@@ -136,16 +138,28 @@ fn about_player(plane: &ControlPlane, form: &Form) -> Result<Wish, Refusal> {
     Ok(Wish { session: Some(port.to_string()), request, place })
 }
 
+/// Whoever bans an address has seen who plays from there.
+fn check_seen<'a>(form: &Form, there: impl Iterator<Item = &'a Player>) -> Result<(), Refusal> {
+    if form.get("others") == others(there) {
+        return Ok(());
+    }
+    Err(Refusal("others play from that address now than when you looked; look again".into()))
+}
+
 /// Returns who else plays from the address of a player.
 pub(super) fn behind<'a>(everyone: &'a [Player], meant: &'a Player) -> impl Iterator<Item = &'a Player> {
     let is_other = move |one: &&Player| (one.port, one.peer) != (meant.port, meant.peer);
     everyone.iter().filter(is_other).filter(move |one| one.ip() == meant.ip())
 }
 
+/// Returns who plays from a network.
+pub(super) fn within(everyone: &[Player], network: Network) -> impl Iterator<Item = &Player> {
+    everyone.iter().filter(move |one| one.ip().parse().is_ok_and(|address| network.contains(address)))
+}
+
 /// Returns who they were, for the form that is about them.
-pub(super) fn others(everyone: &[Player], meant: &Player) -> String {
-    let mut others: Vec<_> =
-        behind(everyone, meant).map(|one| format!("{}#{}", one.port, one.peer)).collect();
+pub(super) fn others<'a>(there: impl Iterator<Item = &'a Player>) -> String {
+    let mut others: Vec<_> = there.map(|one| format!("{}#{}", one.port, one.peer)).collect();
     others.sort_unstable();
     others.join(" ")
 }
@@ -162,6 +176,7 @@ mod tests {
             ("action=kick&session=22101&player=3", "/player/22101/3"),
             ("action=ban&session=22101&player=3", "/ban/22101/3"),
             ("action=unban&target=192.0.2.1", "/bans"),
+            ("action=ban_address&target=192.0.2.0/24%0d%0aX", "/ban?target=192%2e0%2e2%2e0%2f24%0d%0aX"),
             ("action=set&session=22101&key=session.1.welcome", "/settings?session=22101"),
             ("action=say&session=//evil.example", "/"),
             ("action=kick&session=22101&player=../..", "/session/22101"),

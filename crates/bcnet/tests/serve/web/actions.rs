@@ -43,6 +43,11 @@ fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
     let ban = format!("action=ban&session={port}&player=2&name=Alice&expiry=2h&reason=ramming");
     let told = operator.act(&ban);
     assert!(told.contains("look again"), "it does not say who was seen: {told}");
+    let shown = operator.get("/ban?target=127.0.0.0%2F8").body;
+    assert!(shown.contains("Alice in ") && shown.contains("Bob in ") && shown.contains("Ban all 2"), "{shown}");
+    assert!(operator.get("/ban?target=127.0.0.1%2F8").body.contains("did you mean"));
+    let told = operator.act("action=ban_address&target=127.0.0.0%2F8");
+    assert!(told.contains("look again"), "nobody was seen: {told}");
     let told = operator.act(&format!("{ban}&others={port}%233"));
     assert!(told.contains("banned 127.0.0.1") && told.contains("Alice, Bob"), "{told}");
     alice.until_over();
@@ -52,6 +57,8 @@ fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
         bans.contains("127.0.0.1</td>") && bans.contains("ramming") && bans.contains("Ann (page)"),
         "{bans}"
     );
+    assert!(operator.act("action=ban_address&target=192.0.2.7").contains("banned 192.0.2.7"));
+    operator.act("action=unban&target=192.0.2.7");
     let told = operator.act("action=unban&target=127.0.0.1");
     assert!(told.contains("may play again"), "{told}");
     assert!(operator.get("/bans").body.contains("Nobody is banned."));

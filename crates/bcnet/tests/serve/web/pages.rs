@@ -20,7 +20,8 @@ fn without_the_token_the_machine_itself_sees_figures_and_nothing_else() {
         assert!(!shown.body.contains(TRAP) && shown.body.len() < 100_000);
     }
     assert!(visitor.get("/").body.contains("&lt;script&gt;"));
-    for path in ["/log".into(), "/bans".into(), "/settings".into(), format!("/ban/{port}/2")] {
+    let operators = ["/log".into(), "/bans".into(), "/settings".into(), format!("/ban/{port}/2"), "/ban?target=127.0.0.1".into()];
+    for path in operators {
         let answer = visitor.get(&path);
         assert_eq!((answer.status, answer.header("location")), (303, "/login"), "{path}");
     }

@@ -15,13 +15,11 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
         @if let Some(operator) = &visitor.operator {
             (bans(operator, &rows(site, Request::Bans, "bans")))
             h2 { "Ban an address" }
-            p { "A player is banned from its own page, which shows first who else has the address." }
-            (act(operator, "ban-address", &[("action", "ban_address")], html! {
+            p { "A player is banned from its own page. Either way it is shown first who has the address." }
+            form.act method="get" action="/ban" id="ban-address" {
                 label { "Address or network, as 192.0.2.7 or 192.0.2.0/24" input name="target" required maxlength="40" autocomplete="off"; }
-                label { "How long: 90m, 12h, 7d, never; empty as configured" input name="expiry" maxlength="20" autocomplete="off"; }
-                label { "Why, for yourself" input name="reason" maxlength="200" autocomplete="off"; }
-                button.danger type="submit" { "Ban" }
-            }))
+                button type="submit" { "See who would go …" }
+            }
             h2 { "Whitelist" }
             (whitelist(operator, picture, &rows(site, Request::Whitelist { add: None, remove: None, save: false }, "whitelist")))
         }

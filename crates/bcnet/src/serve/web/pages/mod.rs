@@ -1,5 +1,6 @@
 //! The pages as HTML. Names, chat and whatever else comes from players is text wherever it stands: maud escapes it.
 
+mod ban;
 mod bans;
 mod events;
 mod format;
@@ -20,7 +21,7 @@ use layout::Layout;
 
 /// Returns whether only operators see a page.
 pub(super) fn is_operators(path: &str) -> bool {
-    ["/log", "/bans", "/ban/", "/settings"].iter().any(|start| path.starts_with(start))
+    ["/log", "/ban", "/settings"].iter().any(|start| path.starts_with(start))
 }
 
 /// Shows a page.
@@ -30,7 +31,8 @@ pub(super) fn show(site: &Site, path: &str, picture: &Picture, visitor: Visitor)
         [""] => Some(overview::page(site, picture, &visitor)),
         ["session", port] => session::page(site, picture, &visitor, port),
         ["player", port, peer] => player::page(site, picture, &visitor, port, peer),
-        ["ban", port, peer] => player::ban_page(picture, &visitor, port, peer),
+        ["ban"] => ban::of_network(picture, &visitor),
+        ["ban", port, peer] => ban::of_player(picture, &visitor, port, peer),
         ["log"] => Some(events::page(site, picture, &visitor)),
         ["bans"] => Some(bans::page(site, picture, &visitor)),
         ["settings"] => Some(settings::page(site, picture, &visitor)),

@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::format::{bytes, duration, millis, percent, ship};
 use super::layout::{Layout, act, tile};
 use crate::answers::{Player, Queues, list};
-use crate::serve::web::act::{behind, others};
 use crate::serve::web::logins::Operator;
 use crate::serve::web::picture::{Picture, ask};
 use crate::serve::web::site::{Site, Visitor};
@@ -32,7 +31,8 @@ pub(super) fn page(
     Some(Layout { title: name(player).into(), current: "", main })
 }
 
-fn name(player: &Player) -> &str {
+/// Returns what to call a player.
+pub(super) fn name(player: &Player) -> &str {
     if player.name.0.is_empty() { "(no name yet)" } else { &player.name.0 }
 }
 
@@ -60,7 +60,7 @@ fn figures(one: &Player, is_operator: bool) -> Markup {
 }
 
 /// The fields that say which player a form is about.
-fn about<'a>(action: &'a str, port: &'a str, peer: &'a str, name: &'a str) -> [(&'a str, &'a str); 4] {
+pub(super) fn about<'a>(action: &'a str, port: &'a str, peer: &'a str, name: &'a str) -> [(&'a str, &'a str); 4] {
     [("action", action), ("session", port), ("player", peer), ("name", name)]
 }
 
@@ -95,37 +95,6 @@ fn queues(site: &Site, player: &Player) -> Markup {
         Ok([]) => html! { p { "Nothing is known of them." } },
         Err(Refusal(reason)) => html! { p { (reason) } },
     }
-}
-
-/// Shows who would go before a ban.
-pub(super) fn ban_page(picture: &Picture, visitor: &Visitor, port: &str, peer: &str) -> Option<Layout> {
-    let operator = visitor.operator.as_ref()?;
-    let player = picture.player(port.parse().ok()?, peer.parse().ok()?)?;
-    let (port, peer) = (player.port.to_string(), player.peer.to_string());
-    let mut hidden = about("ban", &port, &peer, &player.name.0).to_vec();
-    let seen = others(&picture.players, player);
-    hidden.push(("others", &seen));
-    let also: Vec<_> = behind(&picture.players, player).collect();
-    let main = html! {
-        p { "This keeps out the address " strong { (player.ip()) } " of " strong { (name(player)) } ", and throws out who has it." }
-        @if also.is_empty() {
-            p id="others" { "Nobody else plays from this address now." }
-        } @else {
-            p.bad { "These play from the same address and would go, too:" }
-            ul id="others" {
-                @for one in &also { li { (name(one)) " in " (one.session) } }
-            }
-        }
-        (act(operator, "ban", &hidden, html! {
-            label { "How long: 90m, 12h, 7d, never; empty as configured" input name="expiry" maxlength="20" autocomplete="off"; }
-            label { "Why, for yourself" input name="reason" maxlength="200" autocomplete="off"; }
-            button.danger type="submit" {
-                @if also.is_empty() { "Ban" } @else { "Ban all " (also.len() + 1) }
-            }
-        }))
-        p { a href=(format!("/player/{port}/{peer}")) { "Back, without a ban" } }
-    };
-    Some(Layout { title: format!("Ban {}?", name(player)), current: "/bans", main })
 }
 
 /// Returns a text of an answer.
