@@ -137,7 +137,9 @@ impl Queues {
 
     /// Returns its figures in words, a line for what leaves and one for what comes.
     pub(crate) fn words(&self) -> [String; 2] {
-        let Self { unacknowledged, acks, fresh, queued_bytes, in_flight, budget, timeout_ms, silent_s, .. } = self;
+        let Self {
+            unacknowledged, acks, fresh, queued_bytes, in_flight, budget, timeout_ms, silent_s, ..
+        } = self;
         [
             format!(
                 "{unacknowledged} unacknowledged, {fresh} not sent yet, {queued_bytes} bytes; {in_flight} of {budget} bytes \

@@ -69,7 +69,8 @@ impl State {
     /// Takes pasted text as a part of the line that is typed. It is no command, whatever lines it has.
     pub(super) fn paste(&mut self, pasted: &str) -> Step {
         if let Some(Dialog::Text { text, .. }) = &mut self.dialog {
-            let letters = pasted.trim().chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter });
+            let letters =
+                pasted.trim().chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter });
             let room = MAX_TEXT.saturating_sub(text.chars().count());
             text.extend(letters.filter(|letter| is_shown(*letter)).take(room));
         }

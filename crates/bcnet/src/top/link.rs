@@ -183,7 +183,8 @@ impl Asker<'_> {
         let queues = self.ask(session.clone(), Request::Queues { player: None })?;
         let queues = list(queues, "queues").map_err(told)?;
         let (is_new, session) = (self.since.is_none(), session.filter(|_| !self.is_whole));
-        let samples: Samples = read(self.ask(session, Request::Samples { since: self.since })?).map_err(told)?;
+        let samples: Samples =
+            read(self.ask(session, Request::Samples { since: self.since })?).map_err(told)?;
         let picture = Picture::new(status, port, players, queues).with(samples, is_new);
         self.since = picture.samples.last().map(|sample| sample.time).or(self.since);
         Ok(picture)

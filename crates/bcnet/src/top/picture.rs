@@ -38,8 +38,7 @@ pub(super) fn port_of(sessions: &[Session], wanted: Option<&str>) -> Result<u16,
     let Some(wanted) = wanted else {
         return sessions.first().map(|one| one.port).ok_or_else(|| "the server has no sessions".into());
     };
-    let is_meant =
-        |one: &&Session| one.port.to_string() == wanted || one.name.0.eq_ignore_ascii_case(wanted);
+    let is_meant = |one: &&Session| one.port.to_string() == wanted || one.name.0.eq_ignore_ascii_case(wanted);
     let meant = sessions.iter().find(is_meant);
     meant
         .map(|one| one.port)

@@ -55,7 +55,8 @@ fn session(number: u16) -> Session {
 fn picture(names: &[&str], sessions: u16) -> Picture {
     let sessions = (0..sessions).map(session).collect();
     let status = Status { version: Shown("0.1.0".into()), uptime_s: 7260, sessions };
-    let players = names.iter().zip(2..).map(|(name, peer)| player(peer, name, if peer == 3 { 0.123 } else { 0.0 }));
+    let players =
+        names.iter().zip(2..).map(|(name, peer)| player(peer, name, if peer == 3 { 0.123 } else { 0.0 }));
     let dump = Shown("peer=2 retxQ=3".into());
     let queues = vec![Queues { peer: 2, unacknowledged: 3, fresh: 1, dump, ..Queues::default() }];
     let sample = |n: u64| Sample {

@@ -9,7 +9,7 @@ use bcnet_control::Refusal;
 use bcnet_udp::Clock;
 
 use super::act;
-use super::form::Form;
+use super::form::{Form, encode};
 use super::guard::{Policy, cookie};
 use super::logins::{Denied, Logins, Note, Operator, Visit};
 use super::pages;
@@ -165,7 +165,7 @@ impl Site {
         };
         // A page that an operator looked at goes on for nobody else.
         if is_expired && visitor.is_live {
-            return turn_away(&visitor);
+            return turn_away(&visitor, &asked.path);
         }
         let reply = self.reply(asked, id, visitor);
         match reply.cookie {
@@ -179,11 +179,16 @@ impl Site {
             (Some(form), "/login") => self.log_in(asked, &Form::parse(form), visitor),
             (Some(form), path) => match &visitor.operator {
                 Some(operator) => self.change(path, &Form::parse(form), id, operator),
-                None => pages::login(401, visitor, Some(LOGGED_OUT)),
+                None => pages::login(401, visitor, "/", Some(LOGGED_OUT)),
             },
-            (None, "/login") => pages::login(200, visitor, None),
+            (None, "/login") => {
+                let to = place(visitor.query.get("to")).to_owned();
+                pages::login(200, visitor, &to, None)
+            }
             (None, standings::PATH) => self.show_standings(visitor),
-            (None, _) if visitor.operator.is_none() && self.is_public(asked) => turn_away(&visitor),
+            (None, _) if visitor.operator.is_none() && self.is_public(asked) => {
+                turn_away(&visitor, &asked.path)
+            }
             (None, path) => self.show(path, visitor),
         }
     }
@@ -196,7 +201,7 @@ impl Site {
     fn show(&self, path: &str, visitor: Visitor) -> Reply {
         let is_operators = pages::is_operators(path);
         if is_operators && visitor.operator.is_none() {
-            return turn_away(&visitor);
+            return turn_away(&visitor, path);
         }
         match self.latest.get(&self.plane, self.clock) {
             Ok(picture) => pages::show(self, path, &picture, visitor),
@@ -217,15 +222,16 @@ impl Site {
         let name = Line::<40>::lossy(form.get("name").trim()).0;
         let by = if name.is_empty() { "page".into() } else { format!("{name} (page)") };
         let entered = self.logins().log_in(form.get("token"), &by, from, self.clock.now());
+        let to = place(form.get("to"));
         match entered {
             Err(_) => Reply::problem(500, "no random numbers"),
             Ok(Ok(id)) => {
                 tracing::info!(event = "web_login", by, address = %from);
-                Reply { cookie: Some(self.cookie(id.reveal(), "")), ..Reply::see("/") }
+                Reply { cookie: Some(self.cookie(id.reveal(), "")), ..Reply::see(to) }
             }
-            Ok(Err(Denied::Wrong)) => pages::login(403, visitor, Some(WRONG)),
+            Ok(Err(Denied::Wrong)) => pages::login(403, visitor, to, Some(WRONG)),
             Ok(Err(Denied::TooMany)) => {
-                Reply { retry_after: Some("60"), ..pages::login(429, visitor, Some(TOO_MANY)) }
+                Reply { retry_after: Some("60"), ..pages::login(429, visitor, to, Some(TOO_MANY)) }
             }
         }
     }
@@ -281,11 +287,49 @@ impl Site {
     }
 }
 
-/// Sends a person to where the token is asked for.
-fn turn_away(visitor: &Visitor) -> Reply {
-    if visitor.is_live { Reply::problem(401, "log in first") } else { Reply::see("/login") }
+/// Sends a person to where the token is asked for, and then on.
+fn turn_away(visitor: &Visitor, path: &str) -> Reply {
+    if visitor.is_live {
+        Reply::problem(401, "log in first")
+    } else {
+        Reply::see(&format!("/login?to={}", encode(place(path))))
+    }
 }
 
-const LOGGED_OUT: &str = "Nothing was done: nobody is logged in here, or not any more. Log in, and do it again.";
+/// Returns where to go after the login. A link of others leads nowhere but to pages that there may be.
+fn place(wanted: &str) -> &str {
+    let is_own = wanted.starts_with('/')
+        && !wanted.starts_with("//")
+        && wanted.bytes().all(|byte| byte == b'/' || byte.is_ascii_alphanumeric());
+    if is_own { wanted } else { "/" }
+}
+
+const LOGGED_OUT: &str =
+    "Nothing was done: nobody is logged in here, or not any more. Log in, and do it again.";
 const WRONG: &str = "That is not the token.";
 const TOO_MANY: &str = "Too many attempts from your address. Wait a minute, then try again.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_leads_to_pages_of_this_server_only() {
+        for own in ["/", "/log", "/session/22101", "/player/22101/3"] {
+            assert_eq!(place(own), own);
+        }
+        for other in [
+            "",
+            "log",
+            "//evil.example",
+            "/\\evil.example",
+            "/.evil",
+            "https://evil.example",
+            "/log?x=1",
+            "/log\r\nX: 1",
+            "/%2fevil",
+        ] {
+            assert_eq!(place(other), "/", "{other}");
+        }
+    }
+}

@@ -91,6 +91,10 @@ fn a_login_ends_when_it_is_not_used_and_when_it_is_told_to() {
     let answer = operator.get("/");
     assert!(answer.status == 200 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
     assert_eq!(page.visitor().ask("GET /", &["X-Bcnet-Live: 1"], "").status, 200);
+    let answer = page.visitor().post("/login", &format!("token={}&to=%2Flog", page.token));
+    assert_eq!(answer.header("location"), "/log", "to where it wanted to be");
+    let answer = page.visitor().post("/login", &format!("token={}&to=%2F%2Fevil.example", page.token));
+    assert_eq!(answer.header("location"), "/");
     let operator = page.operator();
     let answer = operator.post("/logout", &format!("csrf={}", operator.csrf()));
     assert!(answer.status == 303 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
@@ -131,7 +135,14 @@ fn behind_a_proxy_everything_needs_the_token() {
     let host = "Host: game.example";
     for path in ["/", "/log", "/session/22101"] {
         let answer = visitor.ask(&format!("GET {path}"), &[host], "");
-        assert_eq!((answer.status, answer.header("location")), (303, "/login"), "{path}");
+        let login = format!("/login?to={}", path.replace('/', "%2f"));
+        assert_eq!((answer.status, answer.header("location")), (303, login.as_str()), "{path}");
+        assert!(
+            visitor
+                .ask(&format!("GET {login}"), &[host], "")
+                .body
+                .contains(&format!("name=\"to\" value=\"{path}\""))
+        );
     }
     let login = format!("token={}", page.token);
     let entered = |forwarded: &str, login: &str| {
@@ -140,7 +151,9 @@ fn behind_a_proxy_everything_needs_the_token() {
     for _ in 0..6 {
         entered("X-Forwarded-For: 192.0.2.1", "token=wrong");
     }
-    for own in ["X-Forwarded-For: 192.0.2.9, 192.0.2.1", "X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-For: 192.0.2.1"] {
+    for own in
+        ["X-Forwarded-For: 192.0.2.9, 192.0.2.1", "X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-For: 192.0.2.1"]
+    {
         assert_eq!(entered(own, &login).status, 429, "{own}");
     }
     let answer = entered("X-Forwarded-For: 192.0.2.2", &login);
@@ -180,7 +193,7 @@ fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
         Answer::read(stream)
     };
     let answer = ask("GET /", "");
-    assert_eq!((answer.status, answer.header("location")), (303, "/login"));
+    assert_eq!((answer.status, answer.header("location")), (303, "/login?to=%2f"));
     assert_eq!(answer.header("strict-transport-security"), "", "it would bind all other ports of the host");
     let answer = ask("POST /login", &format!("token={}", page.token));
     assert!(answer.status == 303 && answer.header("set-cookie").contains("; Secure"), "{answer:?}");

@@ -44,7 +44,10 @@ fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
     let told = operator.act(&ban);
     assert!(told.contains("look again"), "it does not say who was seen: {told}");
     let shown = operator.get("/ban?target=127.0.0.0%2F8").body;
-    assert!(shown.contains("Alice in ") && shown.contains("Bob in ") && shown.contains("Ban all 2"), "{shown}");
+    assert!(
+        shown.contains("Alice in ") && shown.contains("Bob in ") && shown.contains("Ban all 2"),
+        "{shown}"
+    );
     assert!(operator.get("/ban?target=127.0.0.1%2F8").body.contains("did you mean"));
     let told = operator.act("action=ban_address&target=127.0.0.0%2F8");
     assert!(told.contains("look again"), "nobody was seen: {told}");

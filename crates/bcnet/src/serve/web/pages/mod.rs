@@ -53,13 +53,14 @@ pub(super) fn missing(visitor: Visitor) -> Reply {
     Layout { title: "Not found".into(), current: "", main }.reply(404, visitor)
 }
 
-/// Asks for the token.
-pub(super) fn login(status: u16, visitor: Visitor, problem: Option<&str>) -> Reply {
+/// Asks for the token, to go on to a page then.
+pub(super) fn login(status: u16, visitor: Visitor, to: &str, problem: Option<&str>) -> Reply {
     let main = html! {
         @if let Some(problem) = problem {
             p.note.refusal role="alert" id="login-problem" { "✘ " (problem) }
         }
         form.act method="post" action="/login" id="login" {
+            input type="hidden" name="to" value=(to);
             label { "Your name, for the history" input name="name" maxlength="40" autocomplete="username" id="name"; }
             label { "Token" input name="token" type="password" required autofocus autocomplete="current-password" id="token"; }
             button type="submit" { "Log in" }

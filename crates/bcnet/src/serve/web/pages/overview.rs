@@ -42,11 +42,9 @@ fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
 
 fn totals(picture: &Picture) -> Markup {
     let sessions = picture.sessions();
-    let worst = |figure: fn(&Session) -> Option<f64>| {
-        sessions.iter().filter_map(figure).max_by(f64::total_cmp)
-    };
-    let sum =
-        |figure: fn(&Session) -> u64| sessions.iter().map(figure).sum::<u64>();
+    let worst =
+        |figure: fn(&Session) -> Option<f64>| sessions.iter().filter_map(figure).max_by(f64::total_cmp);
+    let sum = |figure: fn(&Session) -> u64| sessions.iter().map(figure).sum::<u64>();
     let open = sessions.iter().filter(|one| one.is_open()).count();
     let in_game: u64 = sessions.iter().map(|one| one.in_game).sum();
     let lost = sum(|one| one.overflowed + one.unsent);
@@ -107,7 +105,8 @@ mod tests {
 
     fn shown(picture: &Picture, query: &str) -> String {
         let (query, nonce) = (Form::parse(query), "0".repeat(64));
-        let visitor = Visitor { operator: None, query, nonce, is_live: false, has_until: None, has_standings: false };
+        let visitor =
+            Visitor { operator: None, query, nonce, is_live: false, has_until: None, has_standings: false };
         body(picture, &visitor, &html! {}).reply(200, visitor).body
     }
 

@@ -60,7 +60,12 @@ fn figures(one: &Player, is_operator: bool) -> Markup {
 }
 
 /// The fields that say which player a form is about.
-pub(super) fn about<'a>(action: &'a str, port: &'a str, peer: &'a str, name: &'a str) -> [(&'a str, &'a str); 4] {
+pub(super) fn about<'a>(
+    action: &'a str,
+    port: &'a str,
+    peer: &'a str,
+    name: &'a str,
+) -> [(&'a str, &'a str); 4] {
     [("action", action), ("session", port), ("player", peer), ("name", name)]
 }
 
