@@ -127,5 +127,7 @@ fn a_browser_names_no_files_addresses_or_hooks() {
     }
     let settings = page.server.ask(&["get", "manifests"])["settings"].clone();
     assert_eq!(settings[0]["value"], "[]");
-    assert!(!operator.get(&format!("/settings?session={}", page.server.ports[0])).body.contains("manifests"));
+    assert!(
+        !operator.get(&format!("/settings?session={}", page.server.ports[0])).body.contains("set-manifests")
+    );
 }

@@ -5,8 +5,8 @@ use crate::serve::session_host::Begins;
 
 /// Stops the session as operators do.
 fn stop(world: &mut World) {
-    world.group.act(0, world.now, |host, _, now| drop(host.stop(now)));
-    assert_ne!(world.group.hosts[0].state(), "open");
+    world.group.act(0, world.now, |host, _, now| assert!(host.stop(now)));
+    assert_eq!(world.group.hosts[0].state(), "stopping");
 }
 
 #[test]
