@@ -47,6 +47,7 @@ fn config(bits: u8) -> Config {
         allow_mods: is_set(3),
         forward_unknown: is_set(4),
         mask_addresses: is_set(5),
+        credit_last_shot: is_set(5),
         time_limit: is_set(6).then_some(1),
         rotation: if is_set(7) { System::all().collect() } else { Vec::new() },
         transport: transport::Config { cipher: false, ..transport::Config::default() },

@@ -24,7 +24,7 @@ pub struct Config {
     pub rotation: Vec<System>,
     /// How long a round takes, in minutes, 1 to 254.
     pub time_limit: Option<u8>,
-    /// How many kills end a round. It is only announced: a server without simulation sees no kills.
+    /// How many kills end a round. It is only announced: a server without simulation does not see kills.
     pub frag_limit: Option<u8>,
     /// How long after the end of a round the next one begins by itself; `None` waits for
     /// [`restart`](crate::Session::restart).
@@ -64,6 +64,8 @@ pub struct Config {
     pub collisions: bool,
     /// Own team mates can be hit.
     pub friendly_fire: bool,
+    /// A ship that its owner replaces was destroyed by who fired at it last, and everyone is told: a guess (S-45).
+    pub credit_last_shot: bool,
     /// List servers that are told that this server exists. Empty: nobody.
     pub masters: Vec<SocketAddrV4>,
     /// The UDP port that players reach this server at, for [`masters`](Self::masters).
@@ -114,6 +116,7 @@ impl Default for Config {
             mask_addresses: false,
             collisions: true,
             friendly_fire: false,
+            credit_last_shot: false,
             masters: Vec::new(),
             advertise_port: 22101,
             whitelist: Vec::new(),

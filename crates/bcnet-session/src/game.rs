@@ -50,7 +50,9 @@ pub use event::{Collision, Detail, Exploding, GameEvent, Warp};
 pub use field::{Part, Text8, Text16, Text32};
 pub use files::{ChecksumResponse, Directory, FileHash, ROUNDS, Round};
 pub use head::subject;
-pub(crate) use head::{Creation, chat_from, chat_len, event_head, first_object, named_slots, team, texts};
+pub(crate) use head::{
+    Creation, chat_from, chat_len, event_head, first_object, named_slots, target, team, texts,
+};
 pub use limit::{Kill, Killer, Limit, PlayerScore, PlayerScores, RoundTime, TimeLimit};
 pub use object::{Created, ObjectId, Ship};
 pub(crate) use outdated::outdated_by;

@@ -77,8 +77,24 @@ pub(crate) struct Ship {
     pub(crate) object: ObjectId,
     pub(crate) species: Species,
     pub(crate) alive: bool,
+    /// S-45: the last that was fired at it, while it lives.
+    pub(crate) shot: Option<Shot>,
     /// The message that created it.
     pub(crate) created: Vec<u8>,
+}
+
+/// Something that was fired at a ship.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shot {
+    pub(crate) by: PeerId,
+    pub(crate) at: Time,
+}
+
+impl Ship {
+    /// It is gone, and whoever fired at it with it.
+    pub(crate) const fn forget(&mut self) {
+        (self.alive, self.shot) = (false, None);
+    }
 }
 
 impl Member {

@@ -1,11 +1,12 @@
 //! What the host says: the messages that a session makes itself.
 
 use std::fmt;
+use std::num::NonZeroI32;
 
 use crate::config::{Config, Rules};
 use crate::game::{
     self, Chat, ChecksumComplete, ChecksumFailure, ChecksumRequest, DeletePlayerAnimation, DestroyObject,
-    Detail, EndCode, EndGame, EventNumber, Exploding, GameEvent, GameInit, Killer, Limit, Message,
+    Detail, EndCode, EndGame, EventNumber, Exploding, GameEvent, GameInit, Kill, Killer, Limit, Message,
     MissionInit, ObjectId, Opcode, PlayerScores, RequestFlags, RestartGame, Round, RoundTime, ScoreChange,
     ScoreInit, Settings, SettingsFlags, SystemNumber, TeamScore, Text16, TimeLimit, VersionDifferent,
 };
@@ -14,11 +15,11 @@ use crate::text::latin1;
 /// A score as the wire has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Score {
-    /// Ships destroyed. Only what others say: the server sees none.
+    /// Ships destroyed. The server sees none; it may guess (S-45).
     pub kills: i32,
     /// Ships lost.
     pub deaths: i32,
-    /// Points.
+    /// Points. Nobody has told by which rule a host gives them, so the server gives none.
     pub points: i32,
 }
 
@@ -131,8 +132,23 @@ pub(crate) const fn exploding(ship: ObjectId) -> Message<'static> {
 
 /// S-35
 pub(crate) fn died(peer: u8, deaths: i32) -> Message<'static> {
-    let players = PlayerScores::default();
-    Message::ScoreChange(ScoreChange { killer: Killer(None), victim: peer.into(), deaths, players })
+    lost(Killer(None), peer, deaths)
+}
+
+/// S-45: the same, with who has destroyed the ship and what it has now.
+pub(crate) fn killed(by: u8, score: Score, peer: u8, deaths: i32) -> Message<'static> {
+    let Score { kills, points, .. } = score;
+    let kill = |killer| Kill { killer, kills, score: points };
+    lost(Killer(NonZeroI32::new(by.into()).map(kill)), peer, deaths)
+}
+
+fn lost(killer: Killer, peer: u8, deaths: i32) -> Message<'static> {
+    Message::ScoreChange(ScoreChange {
+        killer,
+        victim: peer.into(),
+        deaths,
+        players: PlayerScores::default(),
+    })
 }
 
 /// S-40

@@ -2,6 +2,7 @@
 
 mod introduce;
 mod join;
+mod kills;
 mod leave;
 mod moderate;
 mod play;

@@ -111,22 +111,44 @@ impl Hall {
     }
 }
 
-/// S-33: once it has grown to its load, passing on takes nothing from the heap.
+/// A ship: what it is, where, how it is turned, a name and a set, and subsystems.
+fn ship(slot: u8, object: [u8; 4]) -> Vec<u8> {
+    [
+        &[0x03, slot, slot + 2, 0x08, 0x80, 0, 0][..],
+        &object,
+        &[5],
+        &[0; 35],
+        b"\x04Cady\x06Multi1",
+        &[0xFF; 53],
+    ]
+    .concat()
+}
+
+/// S-33, S-45: once it has grown to its load, passing on takes nothing from the heap, nor does noting who fires at whom.
 #[test]
 fn passing_on_allocates_nothing() {
-    let mut hall = Hall::new(Config::default());
+    let mut hall = Hall::new(Config { credit_last_shot: true, ..Config::default() });
     (0..8).for_each(|n| hall.connect(n));
     hall.run(Duration::from_secs(2));
     assert_eq!(hall.in_game, 8);
+    let object = |at: usize| (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("few")).to_le_bytes();
+    for (at, (_, client)) in hall.clients.iter_mut().enumerate() {
+        let ship = ship(u8::try_from(at).expect("few"), object(at));
+        client.send(&ship, Quality::Reliable, hall.now).expect("room");
+    }
+    hall.run(Duration::from_secs(1));
+    assert!(hall.session.players().all(|player| player.ship.is_some()));
     let play = |hall: &mut Hall, steps: u32| {
         for step in 0..steps {
             for (at, (_, client)) in hall.clients.iter_mut().enumerate() {
-                let object = (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("few")).to_le_bytes();
                 let update =
-                    [&[0x1C][..], &object, &[0, 0, 0x80, 0x3F, 0x9D], &[7; 12], &[0x21; 17]].concat();
+                    [&[0x1C][..], &object(at), &[0, 0, 0x80, 0x3F, 0x9D], &[7; 12], &[0x21; 17]].concat();
                 client.send(&update, Quality::Unreliable, hall.now).expect("room");
                 if step % 4 == 0 {
                     client.send(&[0xCD; 25], Quality::Reliable, hall.now).expect("room");
+                    let target = object((at + 1) % 8);
+                    let torpedo = [&[0x19][..], &object(at), &[2, 1, 0, 127, 0], &target, &[0; 4]].concat();
+                    client.send(&torpedo, Quality::Reliable, hall.now).expect("room");
                 }
             }
             (0..5).for_each(|_| hall.tick());

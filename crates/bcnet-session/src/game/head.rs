@@ -8,7 +8,7 @@ use super::event::EventHead;
 use super::field::{Cut, OPCODE, Reader, Wire, names, record};
 use super::object::{ObjectId, Ship};
 use super::rows::{Check, Opcode, Rule};
-use super::table::Team;
+use super::table::{BeamFire, Team, TorpedoFire, read_fields};
 
 /// Returns the object that a message is about, if it is about one; the rest of the message is not looked at.
 #[must_use]
@@ -39,6 +39,15 @@ pub(crate) fn first_object(payload: &[u8]) -> Result<ObjectId, Cut> {
 /// Returns the head of a message that is an event.
 pub(crate) fn event_head(payload: &[u8]) -> Result<EventHead, Cut> {
     Wire::read(&mut Reader::new(payload), names!(event))
+}
+
+/// Returns what a torpedo or a pulse is fired at, if it is fired at something and the message is whole.
+pub(crate) fn target(payload: &[u8]) -> Option<ObjectId> {
+    match Opcode::of(payload)? {
+        Opcode::TORPEDO_FIRE => read_fields::<TorpedoFire>(payload).ok()?.target.map(|it| it.target),
+        Opcode::BEAM_FIRE => read_fields::<BeamFire>(payload).ok()?.target,
+        _ => None,
+    }
 }
 
 /// Returns who joins which team, whatever follows.

@@ -65,8 +65,10 @@ impl<E: Engine> Session<E> {
             },
             Rule::Relay(Check::Object) => {
                 check_own(game::first_object(payload)?, slot)?;
-                if opcode == Opcode::ENTER_SET {
-                    self.clean_texts(peer, payload);
+                match opcode {
+                    Opcode::ENTER_SET => self.clean_texts(peer, payload),
+                    _ if self.config.credit_last_shot => self.note_shot(peer, payload, now),
+                    _ => {}
                 }
                 Rank::Bulk
             }
@@ -126,7 +128,7 @@ impl<E: Engine> Session<E> {
         fits && self.member_mut(peer).is_some_and(|member| member.loose.take(line::cost(payload), rate, now))
     }
 
-    /// S-36: a new ship. One that was never declared dead is taken away first.
+    /// S-36: a new ship. One that was never declared dead is taken away first, and may count as destroyed (S-45).
     fn create(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
         let mods = self.config.allow_mods;
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
@@ -139,11 +141,15 @@ impl<E: Engine> Session<E> {
         }
         let ship = &mut member.ship;
         let ghost = (ship.alive && ship.object != created.object).then_some(ship.object);
+        let shot = ghost.and_then(|_| ship.shot.take());
         (ship.object, ship.species, ship.alive) = (created.object, created.species, true);
         ship.created.clear();
         ship.created.extend_from_slice(payload);
         if let Some(ghost) = ghost {
             self.send_all(self.source(peer), Some(peer), &message::destroy(ghost), now);
+        }
+        if let Some(shot) = shot {
+            self.credit(shot, peer, now);
         }
         Ok(())
     }
@@ -151,7 +157,7 @@ impl<E: Engine> Session<E> {
     /// S-35: the client does nothing itself; everyone is told that the ship explodes.
     fn self_destruct(&mut self, peer: PeerId, now: Time) {
         let Some(member) = self.member_mut(peer).filter(|member| member.ship.alive) else { return };
-        member.ship.alive = false;
+        member.ship.forget();
         member.score.deaths = member.score.deaths.saturating_add(1);
         let (ship, deaths) = (member.ship.object, member.score.deaths);
         let source = self.source(peer);

@@ -155,7 +155,7 @@ impl<E: Engine> Session<E> {
 
     fn forget_ships(&mut self) {
         for member in self.members.iter_mut().flatten() {
-            member.ship.alive = false;
+            member.ship.forget();
         }
     }
 
@@ -207,7 +207,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    fn team_score(&self, team: u8) -> Score {
+    pub(super) fn team_score(&self, team: u8) -> Score {
         let members = self.members.iter().flatten().filter(|member| member.team == Some(team));
         members.fold(Score::default(), |sum, member| Score {
             kills: sum.kills.saturating_add(member.score.kills),

@@ -8,6 +8,7 @@ mod files;
 mod hostile;
 mod introduce;
 mod join;
+mod kills;
 mod leave;
 mod lines;
 mod moderate;

@@ -27,8 +27,8 @@ pub(crate) use hook::{Hook, HookEvent, HookFormat};
 pub(crate) use keep::keep;
 pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
 pub(crate) use settings::{
-    Checksums, Fleet, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Scores, Session, Settings,
-    StockMission, Web, WhenEmpty,
+    Checksums, CreditKills, Fleet, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Scores, Session,
+    Settings, StockMission, Web, WhenEmpty,
 };
 pub(crate) use table::{Table, table};
 #[cfg(test)]

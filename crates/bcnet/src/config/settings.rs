@@ -255,7 +255,7 @@ table! {
         rotation: Vec<System> = Vec::new(),
         /// How long a round lasts, in minutes.
         time_limit: Option<Within<1, 254>> = None,
-        /// How many kills end a round. Players are told; the server itself cannot see kills.
+        /// How many kills end a round. Players are told; the server cannot see kills, and ends no round by them.
         frag_limit: Option<Within<1, 254>> = None,
         /// How long after the end of a round the next one begins. With none, `bcnet ctl` begins it.
         intermission: Option<Duration> = Some(Duration::from_secs(30)),
@@ -263,6 +263,9 @@ table! {
         collisions: bool = true,
         /// Weapons hurt one's own team.
         friendly_fire: bool = false,
+        /// Who has destroyed a ship: `"none"`, for the server cannot see it, or `"last-shot"`, a guess: who fired the last torpedo
+        /// or pulse at a ship in the 30 seconds before its owner has a new one. Players are told. Untested with stock clients.
+        credit_kills: CreditKills = CreditKills::None,
         /// What a player reads after joining. Empty for nothing.
         welcome: Lines<1000> = Lines(String::new()),
         /// Whose name stands before what the server says: the reader's own, which every client knows, or that of a
@@ -426,6 +429,11 @@ impl Value for SayAs {
             Self::Peer(id) => id.to_toml(),
         }
     }
+}
+
+words! {
+    /// Who has destroyed a ship.
+    CreditKills { None = "none", LastShot = "last-shot", }
 }
 
 words! {

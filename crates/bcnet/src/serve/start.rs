@@ -127,6 +127,7 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         mask_addresses: session.mask_addresses,
         collisions: session.collisions,
         friendly_fire: session.friendly_fire,
+        credit_last_shot: session.credit_kills == config::CreditKills::LastShot,
         masters: Vec::new(),
         advertise_port: session.advertise_port.fixed().unwrap_or(0),
         trusted: session.trusted.clone(),

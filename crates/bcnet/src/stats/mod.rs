@@ -22,7 +22,7 @@ use show::Sheet;
 #[derive(clap::Args)]
 #[command(after_help = "\
 A server keeps scores if its configuration has a file for them (`scores.file`). Names are what players call themselves: nobody \
-checks them. What the server cannot see is not counted; that is so for kills.
+checks them. What the server cannot see is not counted: points never, kills only as a guess, if `credit_kills` asks for it.
 
 Exit codes: 0 done, 1 nobody has that name, 2 there are no scores, or they cannot be read.
 

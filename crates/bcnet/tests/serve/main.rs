@@ -9,6 +9,7 @@ mod files;
 mod hooks;
 mod http_stub;
 mod join;
+mod kills;
 mod life;
 mod manifest;
 mod metrics;

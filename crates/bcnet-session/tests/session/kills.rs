@@ -1,0 +1,265 @@
+//! S-45: ships that others are said to have destroyed.
+
+use std::time::Duration;
+
+use bcnet_session::{Anomaly, Config, Event, Mission, Score};
+
+use crate::play::{playing, ship};
+use crate::vectors::{bytes, hex};
+use crate::world::{TICK, World, everyone};
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOTHING: [Vec<u8>; 0] = [];
+/// The ships of slots 0, 1 and 2, whose players are peers 2, 3 and 4.
+const SHIPS: [u32; 3] = [0x3FFF_FFFF, 0x4003_FFFF, 0x4007_FFFF];
+/// How far the first weapon is behind its ship.
+const WEAPON: u32 = 14;
+/// How far the next ship is.
+const NEXT: u32 = 34;
+
+/// Three players with ships in a world where the last shot counts.
+fn fighting(config: Config) -> World {
+    let mut world = playing(Config { credit_last_shot: true, ..config }, 3);
+    for (at, object) in SHIPS.into_iter().enumerate() {
+        take_ship(&mut world, at, object);
+    }
+    told(&mut world);
+    world
+}
+
+fn take_ship(world: &mut World, at: usize, object: u32) {
+    let payload = new_ship(at, object);
+    world.send(at, &payload);
+}
+
+fn new_ship(at: usize, object: u32) -> Vec<u8> {
+    let at = u8::try_from(at).expect("few");
+    ship(at, at + 2, object)
+}
+
+/// The captured torpedo, of another tube and at another ship.
+fn torpedo(weapon: u32, target: u32) -> Vec<u8> {
+    let mut torpedo = bytes("pl-19-quantum");
+    torpedo[1..5].copy_from_slice(&weapon.to_le_bytes());
+    torpedo[10..14].copy_from_slice(&target.to_le_bytes());
+    torpedo
+}
+
+fn pulse(weapon: u32, target: u32) -> Vec<u8> {
+    [&[0x1A][..], &weapon.to_le_bytes(), &hex("02 750ED2 03"), &target.to_le_bytes()].concat()
+}
+
+/// A player fires at a ship.
+fn fire(world: &mut World, at: usize, target: u32) {
+    let payload = torpedo(SHIPS[at] + WEAPON, target);
+    world.send(at, &payload);
+    told(world);
+}
+
+/// What each player was told of scores.
+fn told(world: &mut World) -> Vec<Vec<Vec<u8>>> {
+    world.run(SECOND / 5);
+    let is_score = |payload: &Vec<u8>| matches!(payload[0], 0x36 | 0x40);
+    (0..world.clients.len()).map(|at| world.take(at).into_iter().filter(is_score).collect()).collect()
+}
+
+/// Kills and deaths of each player.
+fn scores(world: &World) -> Vec<(i32, i32)> {
+    world.session.players().map(|player| (player.score.kills, player.score.deaths)).collect()
+}
+
+/// S-30, S-36, S-45: the last of two who fired at it; everyone is told, newcomers and who asks for the round too.
+#[test]
+fn a_ship_that_is_replaced_was_destroyed_by_who_fired_at_it_last() {
+    let mut world = fighting(Config::default());
+    fire(&mut world, 0, SHIPS[1]);
+    world.send(2, &pulse(SHIPS[2] + WEAPON, SHIPS[1]));
+    assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING], "nothing yet");
+    world.run(14 * SECOND);
+    let next = new_ship(1, SHIPS[1] + NEXT);
+    world.send(1, &next);
+    world.run(SECOND / 5);
+    let killed = hex("36 04000000 01000000 00000000 03000000 01000000 00");
+    for other in [0, 2] {
+        assert_eq!(world.take(other), [hex("14 FFFF0340"), killed.clone(), next.clone()]);
+    }
+    assert_eq!(world.take(1), [killed]);
+    let late = world.join("Late");
+    world.run(SECOND);
+    let received = world.take(late);
+    assert!(received.contains(&hex("37 04000000 01000000 00000000 00000000")));
+    assert!(received.contains(&hex("37 03000000 00000000 01000000 00000000")));
+    fire(&mut world, 2, SHIPS[0]);
+    take_ship(&mut world, 0, SHIPS[0] + NEXT);
+    assert_eq!(told(&mut world)[3], [hex("36 04000000 02000000 00000000 02000000 01000000 00")]);
+    world.session.restart(world.now);
+    world.run(SECOND);
+    let summary = world.events.iter().find_map(|event| match event {
+        Event::RoundEnded { summary } => Some(summary),
+        _ => None,
+    });
+    let results: Vec<Score> = summary.expect("a round").players.iter().map(|player| player.score).collect();
+    let score = |kills, deaths| Score { kills, deaths, points: 0 };
+    assert_eq!(results, [score(0, 1), score(0, 1), score(2, 0), score(0, 0)]);
+    assert_eq!(scores(&world), [(0, 0); 4]);
+}
+
+/// S-45: unless somebody wants it, what is sent is what was sent without it.
+#[test]
+fn nobody_is_credited_unless_the_settings_say_so() {
+    let mut world = fighting(Config::default());
+    world
+        .session
+        .reconfigure(Config { credit_last_shot: false, ..world.session.config().clone() }, world.now);
+    fire(&mut world, 0, SHIPS[1]);
+    let next = new_ship(1, SHIPS[1] + NEXT);
+    world.send(1, &next);
+    world.run(SECOND / 5);
+    assert_eq!((world.take(0), world.take(1)), (vec![hex("14 FFFF0340"), next], vec![]));
+    assert_eq!(scores(&world), [(0, 0); 3]);
+    assert!(!Config::default().credit_last_shot);
+}
+
+/// S-45: at the last moment, and a moment later.
+#[test]
+fn a_shot_counts_for_thirty_seconds() {
+    for (late, deaths) in [(Duration::ZERO, 1), (TICK, 0)] {
+        let mut world = fighting(Config::default());
+        world.send(0, &torpedo(SHIPS[0] + WEAPON, SHIPS[1]));
+        world.run(30 * SECOND + late);
+        take_ship(&mut world, 1, SHIPS[1] + NEXT);
+        told(&mut world);
+        assert_eq!(scores(&world)[1], (0, deaths), "{late:?}");
+    }
+}
+
+/// S-35, S-45: what is captured of that has no killer.
+#[test]
+fn who_destroys_its_own_ship_was_destroyed_by_nobody() {
+    let mut world = fighting(Config::default());
+    fire(&mut world, 0, SHIPS[1]);
+    world.send(1, &[0x13]);
+    let died = [hex("36 00000000 03000000 01000000 00")];
+    assert_eq!(told(&mut world), [died.clone(), died.clone(), died]);
+    // Even if the next ship has the id of the last.
+    for object in [SHIPS[1], SHIPS[1] + NEXT] {
+        take_ship(&mut world, 1, object);
+        assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING]);
+    }
+    assert_eq!(scores(&world), [(0, 0), (0, 1), (0, 0)]);
+}
+
+/// S-32, S-45: ids that are nobody's, somebody else's, too short, or one's own.
+#[test]
+fn forged_shots_credit_nobody() {
+    let (own, theirs) = (SHIPS[0] + WEAPON, SHIPS[1]);
+    let shots = [
+        torpedo(own, theirs + 1),
+        torpedo(own, theirs + NEXT),
+        torpedo(own, 0),
+        torpedo(own, u32::MAX),
+        torpedo(own, SHIPS[2] + 0x4_0000),
+        torpedo(own, SHIPS[0]),
+        torpedo(own, theirs)[..13].to_vec(),
+        torpedo(own, theirs)[..10].to_vec(),
+        pulse(own, theirs)[..13].to_vec(),
+        torpedo(SHIPS[2] + WEAPON, theirs),
+        torpedo(SHIPS[2], theirs),
+        pulse(theirs, theirs),
+        torpedo(0, theirs),
+    ];
+    let mut world = fighting(Config::default());
+    for (ships, shot) in (1..).zip(shots) {
+        world.send(0, &shot);
+        told(&mut world);
+        for at in [0, 1] {
+            take_ship(&mut world, at, SHIPS[at] + NEXT * ships);
+            assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING], "{shot:02X?}");
+            take_ship(&mut world, at, SHIPS[at]);
+            world.run(2 * SECOND);
+        }
+        told(&mut world);
+    }
+    assert_eq!(scores(&world), [(0, 0); 3]);
+    assert_eq!(world.session.counters().anomalies.count(Anomaly::NotOwner), 4);
+}
+
+/// S-45: who has no ship fires nothing.
+#[test]
+fn shots_of_those_without_a_ship_do_not_count() {
+    let mut world = fighting(Config::default());
+    world.send(0, &[0x13]);
+    fire(&mut world, 0, SHIPS[1]);
+    let late = world.join("Late");
+    world.send(late, &torpedo(0x400B_FFFF, SHIPS[1]));
+    told(&mut world);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT);
+    assert_eq!(told(&mut world), [NOTHING; 4]);
+}
+
+/// S-45: the same ship again is no new one, and what was fired at it still counts.
+#[test]
+fn a_ship_that_is_told_again_was_not_destroyed() {
+    let mut world = fighting(Config::default());
+    fire(&mut world, 0, SHIPS[1]);
+    take_ship(&mut world, 1, SHIPS[1]);
+    assert_eq!(told(&mut world)[0], NOTHING);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT);
+    assert_eq!(told(&mut world)[0].len(), 1);
+    // It was fired at the last ship, not at this one.
+    take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT);
+    assert_eq!(told(&mut world)[0], NOTHING);
+}
+
+/// S-45: nor does the next player with its id, for ids go round.
+#[test]
+fn who_has_left_gets_nothing() {
+    let mut world = fighting(Config { player_limit: 16, trusted: everyone(), ..Config::default() });
+    fire(&mut world, 2, SHIPS[1]);
+    let fired = world.now;
+    let left = world.id(2);
+    world.leave(2);
+    // The id of who has left is kept for fifteen.
+    world.run(16 * SECOND);
+    loop {
+        let guests: Vec<usize> = (0..13).map(|_| world.connect("Guest", "")).collect();
+        world.run_until(5 * SECOND, |world| guests.iter().all(|guest| world.is_in_game(*guest)));
+        if guests.iter().any(|guest| world.id(*guest) == left) {
+            break;
+        }
+        guests.iter().for_each(|guest| world.leave(*guest));
+    }
+    world.run(SECOND);
+    assert!(world.session.players().any(|player| player.id == left && player.name == "Guest"));
+    take_ship(&mut world, 1, SHIPS[1] + NEXT);
+    assert_eq!(told(&mut world)[0], NOTHING);
+    assert!(world.now.since(fired) < 30 * SECOND, "{:?}", world.now.since(fired));
+}
+
+fn in_team(world: &mut World, at: usize, team: u8) {
+    let id = world.id(at).0;
+    world.send(at, &[0x41, id, 0, 0, 0, team]);
+    told(world);
+}
+
+/// S-45: a team mate takes nothing from who fired before it, and who has told no team is nobody's enemy.
+#[test]
+fn in_team_missions_only_the_other_team_is_credited_and_its_score_is_told() {
+    let mission = Mission { teams: true, ..Mission::default() };
+    let mut world = fighting(Config { mission, ..Config::default() });
+    fire(&mut world, 0, SHIPS[1]);
+    in_team(&mut world, 0, 0);
+    fire(&mut world, 0, SHIPS[1]);
+    in_team(&mut world, 1, 0);
+    in_team(&mut world, 2, 1);
+    fire(&mut world, 0, SHIPS[1]);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT);
+    assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING]);
+    fire(&mut world, 2, SHIPS[1] + NEXT);
+    fire(&mut world, 0, SHIPS[1] + NEXT);
+    take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT);
+    let expected =
+        [hex("36 04000000 01000000 00000000 03000000 01000000 00"), hex("40 01 01000000 00000000")];
+    assert_eq!(told(&mut world), [expected.clone(), expected.clone(), expected]);
+    assert_eq!(scores(&world), [(0, 0), (0, 1), (1, 0)]);
+}
