@@ -8,7 +8,7 @@ mod nearest;
 mod request;
 mod table;
 
-pub use nearest::{did_you_mean, short};
+pub use nearest::{did_you_mean, misspelt, short};
 pub use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
 pub use table::{Column, show, shown, span, table};
 

@@ -24,6 +24,20 @@ fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a 
     (distance <= (typed.len() / 3).max(1)).then_some(name)
 }
 
+/// Returns the name that is spelt so nearly alike that it must have been meant: one letter is wrong in a short one, two in a
+/// longer one, none in one of which too many others are near.
+#[must_use]
+pub fn misspelt<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = match typed.len() {
+        ..4 => 0,
+        4..6 => 1,
+        6..=MAX_TYPED => 2,
+        _ => return None,
+    };
+    let near = names.map(|name| (osa_distance(typed, name), name));
+    near.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= most).map(|(_, name)| name)
+}
+
 /// No key is longer, and the distance takes the product of both lengths.
 const MAX_TYPED: usize = 64;
 
@@ -45,5 +59,16 @@ mod tests {
         assert_eq!(did_you_mean("Pasword", names()), "; did you mean `password`?");
         assert_eq!(did_you_mean("colour", names()), "");
         assert_eq!(did_you_mean(&"p".repeat(100_000), names()), "");
+    }
+
+    #[test]
+    fn a_short_name_is_misspelt_by_less_than_a_long_one() {
+        let names = || ["bind", "port", "name", "password", "mission"].into_iter();
+        for (typed, meant) in [("prot", "port"), ("passwd", "password"), ("pasword", "password")] {
+            assert_eq!(misspelt(typed, names()), Some(meant), "{typed}");
+        }
+        for typed in ["bin", "home", "host", "version", "", &"p".repeat(100_000)] {
+            assert_eq!(misspelt(typed, names()), None, "{}", &typed[..typed.len().min(9)]);
+        }
     }
 }

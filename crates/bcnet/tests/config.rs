@@ -312,6 +312,23 @@ fn what_hosts_get_wrong_is_told_and_what_others_set_is_left_alone() {
         ("BCNET_SERVICE_PORT_GAME", "22101"),
     ];
     assert_eq!(directory.config(&["check"], &kubernetes), fine);
+    // What images, panels and packages set is theirs; what is nearly a key is a typing error.
+    for (name, value) in
+        [("BCNET_IMAGE", "1"), ("BCNET_HOME", "/srv"), ("BCNET_BIN", "/x"), ("BCNET_UID", "1")]
+    {
+        let noted = format!("{name}: no setting of bcnet, ignored\nfine: 1 session\n");
+        assert_eq!(directory.config(&["check"], &[(name, value)]), (0, noted, String::new()));
+    }
+    for (name, meant) in [
+        ("BCNET_PASSWD", "BCNET_PASSWORD"),
+        ("BCNET_PROT", "BCNET_PORT"),
+        ("BCNET_SERVER_PASSWORD", "BCNET_PASSWORD"),
+        ("BCNET_SESSION_2_NAME", "BCNET_SESSION_1_NAME"),
+        ("BCNET_CONTROLL", "BCNET_CONTROL"),
+    ] {
+        let told = format!("{name}: unknown variable; did you mean `{meant}`?\n");
+        assert_eq!(directory.config(&["check"], &[(name, "x")]), (1, told, String::new()));
+    }
     for (set, part) in [
         ("player_limit=4", "unknown key; did you mean `session.player_limit`?"),
         ("session.name= ", "give it a name"),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bcnet_control::{did_you_mean, short};
+use bcnet_control::{did_you_mean, misspelt, short};
 use toml::de::DeTable;
 
 use super::document::{Document, Problem, Problems};
@@ -51,6 +51,8 @@ pub(crate) struct Loaded {
     pub(crate) file: Option<PathBuf>,
     /// By table and key; what is missing is a default.
     origins: BTreeMap<(String, String), Origin>,
+    /// Variables that begin as ours do and set nothing.
+    pub(crate) strange: Vec<String>,
 }
 
 /// Where a value comes from.
@@ -127,7 +129,7 @@ fn read(
     let state = environment.iter().find(|(name, _)| name == "STATE_DIRECTORY").map(|(_, path)| first(path));
     let variables = variables(environment, &mut problems);
     let mut loaded = match file(flags, &variables) {
-        None => Loaded { settings: Settings::default(), file: None, origins: BTreeMap::new() },
+        None => Loaded::new(None),
         Some(path) => from_text(&path, &read_file(&path)?, &mut problems),
     };
     loaded.apply_variables(&variables, &mut problems);
@@ -157,7 +159,8 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
         || rest == "SERVICE_PORT"
         || rest.starts_with("SERVICE_PORT_")
         || rest.strip_prefix("PORT_").is_some_and(is_port)
-        || rest == "PORT" && (value.starts_with("udp://") || value.starts_with("tcp://"))
+        || matches!(rest, "PORT" | "SERVER_PORT")
+            && (value.starts_with("udp://") || value.starts_with("tcp://"))
 }
 
 /// Returns the variables that are meant for this program.
@@ -178,6 +181,17 @@ fn variables(
     found
 }
 
+/// Returns the variable that one of no key was meant to be. Images, panels and packages have variables of their own that
+/// begin as ours do; but a typing error must not leave a server without its password.
+fn meant(name: &str, names: &[(String, String)]) -> Option<String> {
+    let rest = name.strip_prefix(PREFIX)?;
+    // Keys of these go without their table.
+    let of_table = rest.strip_prefix("SERVER_").or_else(|| rest.strip_prefix("SESSION_"));
+    let known = |rest: &&str| names.iter().any(|(known, _)| known.strip_prefix(PREFIX) == Some(rest));
+    let near = || misspelt(rest, names.iter().filter_map(|(known, _)| known.strip_prefix(PREFIX)));
+    of_table.filter(known).or_else(near).map(|meant| format!("{PREFIX}{meant}"))
+}
+
 /// Every variable of this program begins with it.
 const PREFIX: &str = "BCNET_";
 
@@ -192,8 +206,7 @@ fn outside(place: &str, text: String) -> Problem {
 pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Loaded {
     let name = path.display().to_string();
     let (mut document, root) = Document::parse(name.clone(), text);
-    let file = Some(path.to_owned());
-    let mut loaded = Loaded { settings: Settings::default(), file, origins: BTreeMap::new() };
+    let mut loaded = Loaded::new(Some(path.to_owned()));
     for (key, value) in &root {
         match key.get_ref().as_ref() {
             list @ ("session" | "hook") => {
@@ -249,6 +262,11 @@ fn unknown_at_root(key: &str) -> String {
 }
 
 impl Loaded {
+    /// The defaults.
+    fn new(file: Option<PathBuf>) -> Self {
+        Self { settings: Settings::default(), file, origins: BTreeMap::new(), strange: Vec::new() }
+    }
+
     /// Returns where the value of a key comes from.
     pub(crate) fn origin(&self, table: &str, key: &str) -> &Origin {
         self.origins.get(&(table.into(), key.into())).unwrap_or(&Origin::Default)
@@ -259,6 +277,10 @@ impl Loaded {
         let (mut changed, mut problems) = (self.clone(), Vec::new());
         for (path, value) in changes {
             changed.set(path, value, Origin::Request, &mut problems);
+            // What is wrong for one session is so for the others.
+            if !problems.is_empty() {
+                return Err(Problems(problems));
+            }
         }
         changed.check(&mut problems);
         if problems.is_empty() { Ok(changed) } else { Err(Problems(problems)) }
@@ -281,9 +303,17 @@ impl Loaded {
             }
         }
         for (name, _) in variables {
-            if !NO_KEYS.contains(&name.as_str()) && names.iter().all(|(known, _)| known != name) {
-                let near = did_you_mean(name, names.iter().map(|(known, _)| known.as_str()));
-                problems.push(outside(name, format!("unknown variable{near}")));
+            if NO_KEYS.contains(&name.as_str()) || names.iter().any(|(known, _)| known == name) {
+                continue;
+            }
+            match meant(name, &names) {
+                Some(meant) => {
+                    problems.push(outside(name, format!("unknown variable; did you mean `{meant}`?")));
+                }
+                None if name.starts_with("BCNET_HOOK_") => {
+                    problems.push(outside(name, "hooks are set in the file only".into()));
+                }
+                None => self.strange.push(short(name)),
             }
         }
     }
@@ -323,14 +353,16 @@ impl Loaded {
 
     /// Sets a key by its path; `session.KEY` is that key of all sessions.
     fn set(&mut self, path: &str, value: &str, origin: Origin, problems: &mut Vec<Problem>) {
+        // Who asks for a change has not named a place that says which.
+        let place = if origin == Origin::Request { path.to_owned() } else { origin.to_string() };
         let (name, key) = path.rsplit_once('.').unwrap_or(("server", path));
         if name == "hook" || name.starts_with("hook.") {
             let text = "hooks are set in the file only".into();
-            return problems.push(outside(&origin.to_string(), text));
+            return problems.push(outside(&place, text));
         }
         if is_quoted(value) {
             let text = "here the quotes would be part of the value: leave them out, or set it in a file";
-            return problems.push(outside(&origin.to_string(), text.into()));
+            return problems.push(outside(&place, text.into()));
         }
         let tables: Vec<String> = match name {
             "session" => (1..=self.settings.sessions.len()).map(|n| format!("session.{n}")).collect(),
@@ -344,7 +376,7 @@ impl Loaded {
                 _ => Err(self.unknown_path(path)),
             };
             if let Err(text) = done {
-                return problems.push(outside(&origin.to_string(), text));
+                return problems.push(outside(&place, text));
             }
             self.origins.insert((name, key.into()), origin.clone());
         }

@@ -97,6 +97,9 @@ fn check(flags: &Flags, out: &mut impl Write) -> anyhow::Result<Verdict> {
             if bad {
                 return Ok(Verdict::Findings);
             }
+            for name in &loaded.strange {
+                writeln!(out, "{name}: no setting of bcnet, ignored")?;
+            }
             writeln!(out, "fine: {}", counted(loaded.settings.sessions.len(), "session"))?;
             Ok(Verdict::Clean)
         }

@@ -137,8 +137,9 @@ With several sessions, a variable or flag for `session` counts for all of them; 
 | `bcnet config check [FILE]` | reads the file, the variables and the flags, and tells everything that is wrong (exit code 1) |
 | `bcnet config show` | prints the effective values and where each comes from; passwords stay hidden |
 
-Unknown keys, unknown `BCNET_` variables and bad values are errors, so that a typing error cannot leave a server without
-its password. Paths are relative to the directory in which bcnet runs, but for `bans` and `control`, which belong to the
+Unknown keys and bad values are errors, and so are variables that are spelt almost like those below, so that a typing error
+cannot leave a server without its password. Other variables that begin with `BCNET_`, of an image or a panel, are ignored; the
+log names them (`unknown_variables`). Paths are relative to the directory in which bcnet runs, but for `bans` and `control`, which belong to the
 file: in it they are relative to the directory of the file. SIGHUP or `bcnet ctl reload` makes a running server read all
 of it again; the answer says what needs a restart. A file that is gone is an error then, not a server without settings.
 ";

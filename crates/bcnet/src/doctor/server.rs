@@ -30,6 +30,9 @@ pub(super) fn configuration(flags: &Flags, report: &mut Report) -> Option<Loaded
     };
     let place = loaded.file.as_ref().map_or_else(|| "no file".into(), |file| file.display().to_string());
     report.ok("configuration", format!("{place}: {}", counted(loaded.settings.sessions.len(), "session")));
+    for name in &loaded.strange {
+        report.warn("configuration", format!("{name}: no setting of bcnet, ignored"));
+    }
     for path in loaded.settings.sessions.iter().flat_map(|session| &session.manifests) {
         if let Err(error) = manifest::read(path) {
             report.bad("configuration", format!("{error:#}"));

@@ -53,11 +53,22 @@ impl Agones {
         Ok(Some(Self { stop, ended }))
     }
 
-    /// Tells the sidecar that the server is over, and waits for that a while.
-    pub(super) fn finish(self) {
-        drop(self.stop);
+    /// Has the sidecar be told that the server is over.
+    pub(super) fn stop(self) -> Ending {
+        let Self { stop, ended } = self;
+        drop(stop);
+        Ending(ended)
+    }
+}
+
+/// The thread has a last thing to tell.
+pub(super) struct Ending(Receiver<()>);
+
+impl Ending {
+    /// Waits for that a while.
+    pub(super) fn wait(self) {
         // It says nothing but that it has ended.
-        let _ = self.ended.recv_timeout(FINISH);
+        let _ = self.0.recv_timeout(FINISH);
     }
 }
 

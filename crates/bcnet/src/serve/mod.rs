@@ -39,8 +39,9 @@ use bcnet_udp::{Clock, Io};
 
 use crate::background::Background;
 use crate::recorder::Recorder;
+use crate::scores::Scores;
 use crate::signals::{self, Signal};
-use crate::{Verdict, config, http, log};
+use crate::{Verdict, config, http};
 use agones::Agones;
 use control_plane::{ControlPlane, Kept, Triggers};
 use service_manager::ServiceManager;
@@ -118,7 +119,7 @@ fn serve(args: &Args, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
     flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
     let loaded = config::load(&flags, env::vars_os())?;
     let settings = &loaded.settings;
-    let log = log::start(&start::log_options(settings))?;
+    let log = start::log(&loaded)?;
     containment::log_panics();
     let bans = start::bans(settings)?;
     let clock = Clock::start();
@@ -160,15 +161,21 @@ fn serve(args: &Args, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
     ready(&Open { games, page: web });
     manager.ready(&threads_of)?;
     let outcome = workers::run(workers);
+    finish(&plane, scores, agones);
+    outcome?;
+    tracing::info!(event = "stopped");
+    Ok(Verdict::Clean)
+}
+
+/// Waits for what is left to tell others, for all of them together.
+fn finish(plane: &ControlPlane, scores: Option<Scores>, agones: Option<Agones>) {
+    let agones = agones.map(Agones::stop);
     // What sessions have told is in the file before the server says that it has ended.
     drop(scores);
     plane.hooks().finish(hooks::FINISH);
     if let Some(agones) = agones {
-        agones.finish();
+        agones.wait();
     }
-    outcome?;
-    tracing::info!(event = "stopped");
-    Ok(Verdict::Clean)
 }
 
 /// Looks after list servers, bans and figures, from now on.

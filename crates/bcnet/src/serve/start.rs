@@ -35,10 +35,12 @@ pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHo
         let fixed = session.port.fixed().map(|port| bind(settings, port, io));
         sockets.push(fixed.transpose()?);
     }
+    let mut ours: Vec<u16> = settings.sessions.iter().filter_map(|session| session.port.fixed()).collect();
     let mut hosts = Vec::new();
     for (session, socket) in settings.sessions.iter().zip(sockets) {
-        let socket = socket.map_or_else(|| bind_any(settings, io), Ok)?;
+        let socket = socket.map_or_else(|| bind_any(settings, io, &ours), Ok)?;
         let address = socket.local()?;
+        ours.push(address.port());
         hosts.push(SessionHost::new(hosts.len(), config(session)?, unguessable(), socket, address));
     }
     Ok(hosts)
@@ -69,13 +71,18 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
     })
 }
 
-/// Returns the first free port of those that games look at in the local network.
-fn bind_any(settings: &Settings, io: Io) -> anyhow::Result<Socket> {
+/// Returns whether another program is why a session has this port, and not the one that everybody expects.
+fn is_moved(port: u16, ours: &[u16]) -> bool {
+    (FIRST_PORT..port).any(|before| !ours.contains(&before))
+}
+
+/// Returns the first free port of those that games look at in the local network; `ours` are those of other sessions.
+fn bind_any(settings: &Settings, io: Io, ours: &[u16]) -> anyhow::Result<Socket> {
     for port in FIRST_PORT..=LAST_PORT {
         match Socket::bind(SocketAddrV4::new(settings.server.bind, port), io) {
             Ok(socket) => {
-                if port > FIRST_PORT {
-                    let text = "the ports before are in use";
+                if is_moved(port, ours) {
+                    let text = "ports before it are in use by other programs";
                     tracing::warn!(event = "port_moved", wanted = FIRST_PORT, port, "{text}");
                 }
                 return Ok(socket);
@@ -174,6 +181,16 @@ fn mission(mission: &config::Mission) -> Mission {
         config::Mission::Stock(kind @ Factions) => stock(3, kind.word(), true),
         config::Mission::Script(script) => Mission { script: script.clone(), ..Mission::default() },
     }
+}
+
+/// Starts the log, and tells in it what was given for nothing.
+pub(super) fn log(loaded: &Loaded) -> anyhow::Result<log::Log> {
+    let log = log::start(&log_options(&loaded.settings))?;
+    if !loaded.strange.is_empty() {
+        let variables = loaded.strange.join(", ");
+        tracing::warn!(event = "unknown_variables", variables, "no settings of bcnet, ignored");
+    }
+    Ok(log)
 }
 
 pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
@@ -295,6 +312,13 @@ mod tests {
     use super::*;
     use crate::config::Table;
     use crate::config::table::Given;
+
+    #[test]
+    fn a_port_behind_those_of_other_sessions_was_not_moved() {
+        assert!(!is_moved(FIRST_PORT, &[]));
+        assert!(!is_moved(FIRST_PORT + 2, &[FIRST_PORT + 1, FIRST_PORT]));
+        assert!(is_moved(FIRST_PORT + 2, &[FIRST_PORT]));
+    }
 
     #[test]
     fn the_defaults_of_the_configuration_are_those_of_a_session() {

@@ -69,8 +69,11 @@ fn a_setting_is_checked_takes_effect_and_tells_when() {
     assert_eq!(server.ask(&["set", "session.system", "Multi3"])["effect"], "next_round");
     assert_eq!(server.ask(&["set", "session.1.mission", "TDM"])["effect"], "empty");
     for (args, part) in [
-        (&["set", "session.1.player_limit", "99"][..], "1 to 16"),
-        (&["set", "welcom", "x"], "did you mean"),
+        (
+            &["set", "player_limit", "99"][..],
+            "bcnet: session.1.player_limit: expected a number from 1 to 16, not 99; ",
+        ),
+        (&["set", "welcom", "x"], "session.1.welcom: unknown key; did you mean `session.1.welcome`?"),
         (&["set", "server.bind", "127.0.0.1"], "is fixed while the server runs"),
         (&["set", "session.1.silence_timeout", "1s"], "is fixed while the server runs"),
         (&["--session", "Two", "set", "server.cpu_budget", "20"], "no setting of a session"),

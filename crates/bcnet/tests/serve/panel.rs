@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::server::{Directory, PATIENCE, lines, signal};
+use crate::server::{Directory, PATIENCE, Server, lines, signal};
 
 fn project(name: &str) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../").to_owned() + name;
@@ -64,7 +64,7 @@ fn the_egg_starts_it_knows_when_it_is_ready_talks_to_it_and_stops_it() {
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
 
-/// An unknown variable would keep the server from starting.
+/// An unknown variable would have no effect.
 #[test]
 fn the_variables_of_egg_and_compose_file_are_settings() {
     let egg = egg();
@@ -80,5 +80,12 @@ fn the_variables_of_egg_and_compose_file_are_settings() {
         of_compose.into_iter().map(|(name, value)| (format!("BCNET_{name}"), value.trim_matches('"')));
     let checked = directory.bcnet(&["config", "check"]).envs(variables(&egg)).envs(of_compose).output();
     let checked = checked.expect("bcnet config runs");
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert_eq!(String::from_utf8_lossy(&checked.stdout), "fine: 1 session\n");
+}
+
+#[test]
+fn variables_of_others_keep_no_server_from_starting() {
+    let server = Server::start_with(Directory::new(), &[], 1, &[("BCNET_IMAGE", "1.2")]);
+    let line = server.logged(&["event=\"unknown_variables\""]);
+    assert!(line.contains("variables=\"BCNET_IMAGE\""), "{line}");
 }
