@@ -1,6 +1,7 @@
 //! What a session tells becomes lines of the log, and is remembered for `bcnet ctl search` and `status`.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ pub(super) struct EventLog {
     /// The last ones whose files were not those of a manifest, the latest at the back.
     pub(super) misfits: VecDeque<Misfit>,
     lines: LineLimit,
+    /// How many lines were left out since that was told.
+    held_back: u64,
+    /// How often it is told.
+    floods: LineLimit,
 }
 
 /// A player who has left.
@@ -42,8 +47,8 @@ pub(super) struct Misfit {
 
 impl EventLog {
     pub(super) const fn new(port: u16) -> Self {
-        let lines = LineLimit::new(LINES_AT_ONCE, LINE_EVERY);
-        Self { port, leavers: VecDeque::new(), misfits: VecDeque::new(), lines }
+        let (lines, floods) = (LineLimit::new(LINES_AT_ONCE, LINE_EVERY), LineLimit::new(1, FLOOD_EVERY));
+        Self { port, leavers: VecDeque::new(), misfits: VecDeque::new(), lines, held_back: 0, floods }
     }
 
     /// Writes an event down, if not too many are.
@@ -82,10 +87,17 @@ impl EventLog {
             return true;
         }
         let passed = self.lines.pass(now);
-        if let Some(held_back @ 1..) = passed {
+        self.held_back += passed.unwrap_or_default();
+        if let Some(held_back) = self.flood(now) {
             tracing::warn!(event = "log_flood", port = self.port, held_back);
         }
         passed.is_some()
+    }
+
+    /// Returns how many lines were left out, if that is to be told now. Told each time, it would be half of the log.
+    fn flood(&mut self, now: Time) -> Option<u64> {
+        let is_due = self.held_back > 0 && self.floods.pass(now).is_some();
+        is_due.then(|| mem::take(&mut self.held_back))
     }
 
     fn log(&self, event: &Event) {
@@ -158,6 +170,7 @@ const MISFITS: usize = 16;
 /// As many lines at once, and after that one in this time.
 const LINES_AT_ONCE: u32 = 200;
 const LINE_EVERY: Duration = Duration::from_millis(20);
+const FLOOD_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -179,5 +192,19 @@ mod tests {
         assert!(!log.has_line(&left(""), Time::ZERO), "who has no name was never a player");
         assert!((0..1_000).all(|_| log.has_line(&left("Cady"), Time::ZERO)));
         assert!(!log.has_line(&joining, Time::ZERO));
+    }
+
+    #[test]
+    fn that_lines_were_left_out_is_told_once_a_second_with_all_of_them() {
+        let mut log = EventLog::new(22101);
+        let mut told = Vec::new();
+        for _ in 0..40 {
+            log.held_back += 10;
+            told.extend(log.flood(Time::ZERO + LINE_EVERY));
+        }
+        let second = Time::ZERO + LINE_EVERY + FLOOD_EVERY;
+        told.extend(log.flood(second));
+        assert_eq!(told, [10, 390]);
+        assert_eq!(log.flood(second + FLOOD_EVERY), None);
     }
 }
