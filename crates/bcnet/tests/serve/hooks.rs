@@ -163,6 +163,16 @@ fn an_error_that_may_pass_is_tried_again() {
     assert_eq!((&hook["failed"], &hook["problem"]), (&json!(0), &Value::Null));
 }
 
+/// It takes minutes until such an event is given up, and nobody should have to wait for that.
+#[test]
+fn what_is_wrong_is_known_while_it_is_tried_again() {
+    let stub = HttpStub::with_statuses(&["429 Slow down\r\nretry-after: 99999"]);
+    let server = start(&file(stub.port, "events = [\"joined\"]"));
+    let _alice = Player::join(server.address(), "Alice");
+    let hook = hook_until(&server, |hook| !hook["problem"].is_null());
+    assert_eq!((&hook["failed"], &hook["problem"]), (&json!(0), &json!("it answered 429")));
+}
+
 #[test]
 fn an_error_that_stays_and_a_redirect_are_given_up_and_told() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -309,7 +319,10 @@ fn only_the_file_has_hooks_and_a_reload_changes_them() {
     }
     let mut check = server.directory.bcnet(&["config", "check"]);
     let output = check.env("BCNET_HOOK_1_URL", &target).output().expect("runs");
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("BCNET_HOOK_1_URL: unknown variable"));
+    assert!(
+        String::from_utf8_lossy(&output.stdout)
+            .starts_with("BCNET_HOOK_1_URL: hooks are set in the file only")
+    );
     let written = fs::read_to_string(server.directory.path("bcnet.toml")).expect("a file");
     assert_eq!(written, file(first.port, "events = [\"joined\"]"));
     assert!(!server.ask(&["get"]).to_string().contains("hook"), "nor do settings have them");

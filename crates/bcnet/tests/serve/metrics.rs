@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use crate::player::join_two;
-use crate::server::{PATIENCE, Server};
+use crate::server::{Directory, PATIENCE, Server};
 
 /// Asks for something, and returns the first line of the answer and its body.
 pub(crate) fn get(address: &str, request: &str) -> (String, String) {
@@ -31,7 +31,14 @@ pub(crate) fn promtool(args: &[&str], input: &str) {
 
 /// A server that gives out figures, and where.
 fn monitored() -> (Server, String) {
-    let server = Server::start(&["--set", "server.metrics=127.0.0.1:0", "--set", "server.masters=192.0.2.1"]);
+    let directory = Directory::new();
+    let file = "[[hook]]\nname = \"crew\"\nurl = \"https://127.0.0.1:9/\"\n[scores]\nfile = \"scores.db\"\n";
+    std::fs::write(directory.path("bcnet.toml"), file).expect("written");
+    let server = Server::start_in(
+        directory,
+        &["--set", "server.metrics=127.0.0.1:0", "--set", "server.masters=192.0.2.1"],
+        1,
+    );
     let line = server.logged(&["event=\"started\""]);
     let place = line.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
     let place = place.to_owned();

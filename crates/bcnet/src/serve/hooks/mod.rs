@@ -218,14 +218,14 @@ impl Shared {
     fn tell(&self, notice: &Notice) {
         let (event, now) = (notice.what.event(), self.clock.now());
         let mut state = self.state();
-        let mut dropped = self.dropped.swap(0, Ordering::Relaxed);
+        // What found no room on its way is lost for each of them.
+        let lost = self.dropped.swap(0, Ordering::Relaxed);
+        let mut dropped = lost;
         for one in state.running.iter_mut().filter(|one| one.hook.events.contains(&event)) {
-            one.tally.dropped.fetch_add(dropped, Ordering::Relaxed);
             let is_flood = is_at_will(event) && !one.bucket.take(1, AT_WILL, now);
-            if is_flood || !one.queue.push(text(&one.hook, notice)) {
-                one.tally.dropped.fetch_add(1, Ordering::Relaxed);
-                dropped += 1;
-            }
+            let is_dropped = u64::from(is_flood || !one.queue.push(text(&one.hook, notice)));
+            one.tally.dropped.fetch_add(lost + is_dropped, Ordering::Relaxed);
+            dropped += is_dropped;
         }
         if dropped > 0
             && let Some(held_back) = state.lines.pass(now)
@@ -315,6 +315,15 @@ mod tests {
         let mut page = Page::new("bcnet");
         hooks.add_figures(&mut page);
         assert!(page.finish().contains("bcnet_hook_dropped_events_total{hook=\"silent\"} 250\n"));
+    }
+
+    #[test]
+    fn each_hook_counts_what_it_was_not_told_and_no_other_does() {
+        let [(one, _here), (two, _there), (three, _elsewhere)] = [silent(), silent(), silent()];
+        let (hooks, _notifier) = Hooks::start(&[one, two, three], Clock::start()).expect("threads");
+        (0..140).for_each(|_| hooks.shared.tell(&notice(What::Joined { player: "Alice".into() })));
+        let dropped: Vec<_> = hooks.status().iter().map(|status| status["dropped"].clone()).collect();
+        assert_eq!(dropped, [100, 100, 100]);
     }
 
     #[test]

@@ -138,7 +138,15 @@ impl Sender {
     fn complain(&mut self, error: &str, lost: u64) {
         if let Some(held_back) = self.lines.pass(self.clock.now()) {
             let (hook, host) = (&self.hook.name.0, self.hook.url.host());
-            tracing::warn!(event = "hook_failed", hook, host, error, lost, held_back);
+            tracing::warn!(
+                event = "hook_failed",
+                hook,
+                host,
+                error,
+                lost,
+                held_back,
+                "what it was to be told is lost; `bcnet ctl test-hook` tries it"
+            );
             self.has_complained = true;
         }
     }
@@ -154,6 +162,8 @@ impl Sender {
                 Ok(answer) => pause_of(*answer, attempt),
                 Err(failure) => failure.may_pass().then(|| backoff(attempt)),
             };
+            // Whoever asks meanwhile need not wait for the last time.
+            self.tally.set_problem(Some(told(&outcome)));
             let goes_on = attempt < ATTEMPTS && pause.is_some_and(|pause| self.queue.pause(pause));
             if !goes_on {
                 return Err(told(&outcome));
