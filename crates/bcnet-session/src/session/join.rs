@@ -168,10 +168,9 @@ impl<E: Engine> Session<E> {
             return;
         };
         let first = member.name.replace(name.clone()).is_none();
-        // S-51: whoever has a score of its own leaves that of the name to its owner.
-        if member.score == Score::default()
-            && let Some(known) = remembered.and_then(|at| self.remembered.remove(at))
-        {
+        // S-51: whoever has a score of its own, or has begun to play, leaves what is kept of the name to its owner.
+        let is_new = member.entered.is_none() && member.played.is_zero() && member.score == Score::default();
+        if is_new && let Some(known) = remembered.and_then(|at| self.remembered.remove(at)) {
             member.score = known.score;
             member.played += known.played;
         }

@@ -81,6 +81,9 @@ impl<E: Engine> Session<E> {
         if self.remembered.len() >= MAX_REMEMBERED {
             // Whoever comes and goes pushes no score out.
             let no_score = self.remembered.iter().position(|known| known.score == Score::default());
+            if no_score.is_none() && participant.score == Score::default() {
+                return;
+            }
             self.remembered.remove(no_score.unwrap_or(0));
         }
         self.remembered.push_back(participant);

@@ -275,6 +275,49 @@ fn a_score_outlives_many_who_have_none() {
     assert!(summary.players.iter().any(|player| player.name == "Kirk" && player.score.deaths == 1));
 }
 
+/// S-51: so it is when all who have left have a score.
+#[test]
+fn scores_outlive_one_who_has_none() {
+    let mut world = playing(Config::default(), 1);
+    for number in 0..64 {
+        let player = world.join(&format!("Player {}", 1 + number));
+        let id = world.id(player).0;
+        world.send(player, &ship(1, id, 0x4003_FFFF));
+        world.send(player, &[0x13]);
+        world.run(SECOND);
+        world.leave(player);
+        world.run(SECOND);
+    }
+    let guest = world.join("Guest");
+    world.run(SECOND);
+    world.leave(guest);
+    world.run(SECOND);
+    world.session.restart(world.now);
+    world.run(SECOND);
+    let summary = last_summary(&world);
+    assert_eq!(summary.players.iter().filter(|player| player.score.deaths == 1).count(), 64, "{summary:?}");
+}
+
+/// S-51: whoever plays and takes the names of those who have left takes nothing else of them.
+#[test]
+fn time_waits_for_its_owner() {
+    let mut world = playing(Config::default(), 3);
+    world.run(10 * SECOND);
+    world.leave(1);
+    world.leave(2);
+    world.run(20 * SECOND);
+    for name in ["Player 1", "Player 2", "Player 0"] {
+        world.rename(0, name);
+        world.run(SECOND);
+    }
+    world.session.restart(world.now);
+    world.run(SECOND);
+    let told = told(last_summary(&world));
+    let names: Vec<_> = told.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(names, ["Player 0", "Player 1", "Player 2"], "{told:?}");
+    assert!(told[0].2 >= 33 && told[1].2 < 15 && told[2].2 < 15, "{told:?}");
+}
+
 /// S-60: when everyone has gone after the end, the next player finds a new round.
 #[test]
 fn a_round_that_is_over_keeps_nobody_out_of_an_empty_server() {
