@@ -71,7 +71,9 @@ impl Drop for Written {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = end.recv_timeout(PATIENCE);
+        if let Err(RecvTimeoutError::Timeout) = end.recv_timeout(PATIENCE) {
+            tracing::warn!(event = "scores_unfinished", "the last rounds may not be in the file");
+        }
     }
 }
 
@@ -174,15 +176,23 @@ struct Writer {
 }
 
 impl Writer {
-    /// Keeps rounds until there are no more.
+    /// Keeps rounds until there are no more, and tells if some could not be kept until then.
     fn run(&mut self, waiting: &Receiver<Round>) {
         loop {
             self.prune();
             match waiting.recv_timeout(PRUNE_EVERY) {
                 Ok(round) => self.keep(&round),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => break,
             }
+        }
+        let left_out = self.shared.counts.left_out();
+        if self.is_failing && left_out > 0 {
+            tracing::warn!(
+                event = "scores_left_out",
+                left_out,
+                "the file could not be written until the end"
+            );
         }
     }
 
@@ -260,10 +270,9 @@ const PATIENCE: Duration = if cfg!(test) { Duration::from_secs(60) } else { Dura
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use bcnet_session::{EndReason, System};
 
+    use super::store::tests::File;
     use super::*;
 
     fn participant(name: &str, points: i32, seconds: u64) -> Participant {
@@ -292,15 +301,14 @@ mod tests {
         assert_eq!(round("Friday", 22101, &summary(vec![participant("Kirk", 5, 59)], 120), minute, 9), None);
     }
 
-    fn options(name: &str) -> Options {
-        let file = std::env::temp_dir().join(format!("bcnet-writer-{name}-{}.db", std::process::id()));
-        drop(fs::remove_file(&file));
-        Options { file, keep: None, shortest: Duration::ZERO }
+    fn options(file: &File) -> Options {
+        Options { file: file.0.clone(), keep: None, shortest: Duration::ZERO }
     }
 
     #[test]
     fn all_that_was_told_is_in_the_file_when_the_last_session_is_gone() {
-        let options = options("end");
+        let file = File::new("writer-end");
+        let options = options(&file);
         let scores = Scores::start(options.clone()).expect("started");
         let (other, counts) = (scores.clone(), scores.counts());
         for number in 0..40 {
@@ -310,7 +318,6 @@ mod tests {
         drop((scores, other));
         let standings =
             Store::read(&options.file).expect("scores").standings(Range::default(), Order::Points);
-        fs::remove_file(&options.file).expect("removed");
         assert_eq!(standings.expect("standings")[0].rounds, 40);
         assert_eq!((counts.kept(), counts.left_out()), (40, 0));
     }
@@ -318,7 +325,8 @@ mod tests {
     /// Another program has the file for itself for a while, as a full disk has no room for a while.
     #[test]
     fn rounds_wait_for_a_file_that_cannot_be_written_and_what_is_too_much_is_counted() {
-        let options = options("busy");
+        let file = File::new("writer-busy");
+        let options = options(&file);
         let scores = Scores::start(options.clone()).expect("started");
         let counts = scores.counts();
         let other = rusqlite::Connection::open(&options.file).expect("opened");
@@ -332,14 +340,14 @@ mod tests {
         drop((scores, other));
         let standings =
             Store::read(&options.file).expect("scores").standings(Range::default(), Order::Points);
-        fs::remove_file(&options.file).expect("removed");
         let kept = (MAX_WAITING + 2) as u64 - lost;
         assert_eq!((standings.expect("standings")[0].rounds as u64, counts.kept()), (kept, kept));
     }
 
     #[test]
     fn a_file_that_can_never_be_written_is_an_error_and_one_that_is_busy_is_not() {
-        let options = options("start");
+        let file = File::new("writer-start");
+        let options = options(&file);
         let absent = Options { file: options.file.join("absent.db"), ..options.clone() };
         let error = format!("{:#}", Scores::start(absent).err().expect("no directory"));
         assert!(error.contains("scores.file") && error.contains("absent.db"), "{error}");
@@ -350,7 +358,6 @@ mod tests {
         scores.keep("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Time::ZERO);
         drop((scores, other));
         let rounds = Store::read(&options.file).expect("scores").rounds(Range::default());
-        fs::remove_file(&options.file).expect("removed");
         assert_eq!(rounds.expect("rounds").len(), 1);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 
 /// A file of scores that is open.
@@ -118,14 +118,24 @@ impl Store {
     }
 
     fn try_open(path: &Path) -> anyhow::Result<Self> {
-        let connection = Connection::open_with_flags(path, WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-        let mut store = Self { connection, path: path.to_owned() };
-        store.connection.busy_timeout(PATIENCE)?;
+        Self::to_write(Connection::open_with_flags(path, WRITE | OpenFlags::SQLITE_OPEN_CREATE)?, path)
+    }
+
+    fn to_write(connection: Connection, path: &Path) -> anyhow::Result<Self> {
+        connection.busy_timeout(PATIENCE)?;
+        // The mode of the journal is kept in the file, so it is looked first whose that is.
+        let is_made = has_schema(&connection)?;
+        // SQLite opens a file that is write-protected all the same.
+        ensure!(
+            !connection.is_readonly(MAIN_DB)?,
+            "it is write-protected; the server must be able to write it"
+        );
         // Names that are deleted are overwritten. A journal that is emptied and not deleted needs no leave of virus scanners.
-        store.connection.execute_batch(
+        connection.execute_batch(
             "PRAGMA secure_delete = ON; PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL;",
         )?;
-        if !store.check()? {
+        let mut store = Self { connection, path: path.to_owned() };
+        if !is_made {
             store.create()?;
         }
         Ok(store)
@@ -144,33 +154,23 @@ impl Store {
         // A server that was killed has left something to roll back, which only who may write can do.
         let connection = Connection::open_with_flags(path, WRITE).with_context(name)?;
         connection.busy_timeout(PATIENCE).with_context(name)?;
-        let store = Self { connection, path: path.to_owned() };
-        ensure!(store.check().with_context(name)?, "{}: it is empty: no round was kept yet", name());
-        store.connection.pragma_update(None, "query_only", true).with_context(name)?;
-        Ok(store)
-    }
-
-    /// Returns whether the file has a schema; `false` if it has nothing at all. Those of others are errors.
-    fn check(&self) -> anyhow::Result<bool> {
-        let pragma = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-        let count = "SELECT count(*) FROM sqlite_schema";
-        let tables: i64 = self.connection.query_row(count, [], |row| row.get(0))?;
-        match (application, version) {
-            (0, 0) if tables == 0 => Ok(false),
-            (APPLICATION, VERSION) => Ok(true),
-            (APPLICATION, version) if version > VERSION => bail!(
-                "written by a newer bcnet (format {version}, this one knows {VERSION}); use that one, or another file"
-            ),
-            _ => bail!("a database of another program; name another file for the scores"),
-        }
+        ensure!(
+            has_schema(&connection).with_context(name)?,
+            "{}: it is empty: no round was kept yet",
+            name()
+        );
+        connection.pragma_update(None, "query_only", true).with_context(name)?;
+        Ok(Self { connection, path: path.to_owned() })
     }
 
     fn create(&mut self) -> anyhow::Result<()> {
         let transaction = self.begin()?;
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
+        // Another server may have begun in the same moment.
+        if !has_schema(&transaction)? {
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
         Ok(transaction.commit()?)
     }
 
@@ -185,7 +185,8 @@ impl Store {
         transaction.commit()
     }
 
-    /// Deletes the rounds of all days before this one, and what they have added to totals. Returns how many there were.
+    /// Deletes the rounds of all days before this one, and what they have added to totals, for good. Returns how many there
+    /// were.
     pub(crate) fn prune(&mut self, first: i64) -> rusqlite::Result<usize> {
         let mut rounds = 0;
         // A day at a time, so that others need not wait long.
@@ -202,6 +203,9 @@ impl Store {
             rounds += transaction.execute("DELETE FROM round WHERE ended >= ?1 AND ended < ?2", times)?;
             transaction.execute("DELETE FROM player WHERE rounds <= 0", [])?;
             transaction.commit()?;
+        }
+        if rounds > 0 {
+            self.compact()?;
         }
         Ok(rounds)
     }
@@ -226,13 +230,16 @@ impl Store {
         Ok(Some(rounds))
     }
 
-    /// Writes the whole file anew, so that nothing is left in it of what was deleted.
+    /// Writes the whole file anew, so that nothing is left in it of what was deleted: what is overwritten may have been moved
+    /// about before, which leaves copies.
     pub(crate) fn compact(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch("VACUUM")
     }
 
     /// Returns the players, the best first.
     pub(crate) fn standings(&self, range: Range, order: Order) -> rusqlite::Result<Vec<Standing>> {
+        // Totals and days are of one moment, whatever the server keeps or deletes meanwhile.
+        let _moment = self.connection.unchecked_transaction()?;
         let mut players = self.totals()?;
         if let Some(since) = range.since {
             self.count_since(&mut players, since)?;
@@ -332,6 +339,22 @@ impl Store {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Returns whether a file has the schema; `false` if it has nothing at all. Those of others are errors.
+fn has_schema(connection: &Connection) -> anyhow::Result<bool> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let count = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = connection.query_row(count, [], |row| row.get(0))?;
+    match (application, version) {
+        (0, 0) if tables == 0 => Ok(false),
+        (APPLICATION, VERSION) => Ok(true),
+        (APPLICATION, version) if version > VERSION => bail!(
+            "written by a newer bcnet (format {version}, this one knows {VERSION}); use that one, or another file"
+        ),
+        _ => bail!("a database of another program; name another file for the scores"),
     }
 }
 

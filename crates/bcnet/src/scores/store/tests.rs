@@ -1,13 +1,14 @@
 use super::*;
 
-/// A file that is gone when the test is over.
-struct File(PathBuf);
+/// A file in a directory of its own, which is gone with all that SQLite has put there when the test is over.
+pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("bcnet-scores-{name}-{}.db", std::process::id()));
-        drop(fs::remove_file(&path));
-        Self(path)
+    pub(crate) fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("bcnet-scores-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir(&directory).expect("a directory");
+        Self(directory.join("scores.db"))
     }
 
     fn open(&self) -> Store {
@@ -17,7 +18,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
+        drop(fs::remove_dir_all(self.0.with_file_name("")));
     }
 }
 
@@ -125,6 +126,28 @@ fn what_is_too_old_goes_with_what_it_has_added() {
     assert_eq!(names(&store, ALL, Order::Points), []);
 }
 
+/// What is overwritten leaves copies where SQLite had moved it about.
+#[test]
+fn of_names_that_are_too_old_nothing_is_left_in_the_file() {
+    let file = File::new("retention");
+    let mut store = file.open();
+    store.connection.execute_batch("PRAGMA synchronous = OFF").expect("set");
+    // In no order, so that pages are split.
+    for number in 0..1500_i64 {
+        let (day, mixed) = (number / 20, number * 7919 % 100_003);
+        let names = [format!("Gone {mixed:06} of those"), format!("Stay {:06} of those", mixed % 400)];
+        let stays = day >= 40 || number % 3 == 0;
+        let name = if stays { &names[1] } else { &names[0] };
+        store.keep(&round(day, "Multi1", &[(name.as_str(), 1)])).expect("kept");
+    }
+    store.prune(60).expect("pruned");
+    check(&store);
+    let bytes = fs::read(&file.0).expect("a file");
+    let count = |name: &[u8]| bytes.windows(name.len()).filter(|part| part == &name).count();
+    assert!(count(b"Stay") > 100);
+    assert_eq!(count(b"Gone"), 0);
+}
+
 /// Not a letter of the name is left in the file, whatever else is in it.
 #[test]
 fn who_is_forgotten_is_gone_from_the_file() {
@@ -228,7 +251,7 @@ fn files_of_others_and_of_newer_programs_are_refused_and_stay_as_they_are() {
         let before = fs::read(&file.0).expect("a file");
         for opened in [Store::open(&file.0), Store::read(&file.0)] {
             let error = format!("{:#}", opened.err().expect("refused"));
-            assert!(error.contains(part) && error.contains("bcnet-scores-foreign"), "{error}");
+            assert!(error.contains(part) && error.contains("scores.db"), "{error}");
         }
         assert_eq!(fs::read(&file.0).expect("a file"), before);
     };
@@ -237,11 +260,38 @@ fn files_of_others_and_of_newer_programs_are_refused_and_stay_as_they_are() {
     fs::remove_file(&file.0).expect("removed");
     let other = Connection::open(&file.0).expect("a database");
     other.execute_batch("CREATE TABLE diary (text)").expect("made");
+    // In which mode it is kept is in the file, too.
+    for mode in ["DELETE", "WAL"] {
+        let set = format!("PRAGMA journal_mode = {mode}");
+        let now: String = other.query_row(&set, [], |row| row.get(0)).expect("set");
+        assert_eq!(now, mode.to_lowercase());
+        refused("another program");
+    }
     drop(other);
-    refused("another program");
     fs::remove_file(&file.0).expect("removed");
     file.open().connection.pragma_update(None, "user_version", VERSION + 1).expect("set");
     refused("newer bcnet (format 2, this one knows 1)");
+}
+
+#[test]
+fn two_servers_that_begin_at_once_make_one_file() {
+    let file = File::new("twice");
+    let mut store = file.open();
+    store.keep(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
+    // It had seen an empty file, too.
+    store.create().expect("made already");
+    assert_eq!(names(&store, ALL, Order::Points).len(), 1);
+}
+
+#[test]
+fn a_file_that_is_write_protected_is_refused() {
+    let file = File::new("protected");
+    drop(file.open());
+    // So SQLite opens it then; who is root may write anything, so no rights are taken away here.
+    let protected =
+        Connection::open_with_flags(&file.0, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
+    let error = Store::to_write(protected, &file.0).err().expect("refused");
+    assert!(error.to_string().contains("write-protected") && !may_pass(&error), "{error:#}");
 }
 
 #[test]
