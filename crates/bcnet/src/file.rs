@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::ensure;
+
 /// Reads a text file of a sane size. An error says which file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -163,4 +165,12 @@ pub(crate) fn is_for_all(path: &Path) -> io::Result<bool> {
 /// Returns the directory that a file is in.
 pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+/// Makes sure that an output is none of the inputs, which it would overwrite.
+pub(crate) fn ensure_no_input(out: &Path, inputs: &[PathBuf], option: &str) -> anyhow::Result<()> {
+    let is_it =
+        |input: &PathBuf| matches!((input.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    ensure!(!inputs.iter().any(is_it), "{}: is the input; name another file for {option}", out.display());
+    Ok(())
 }

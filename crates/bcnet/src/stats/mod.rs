@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::Verdict;
 use crate::bans::Moment;
 use crate::config::{self, Flags, Value as _};
+use crate::file::ensure_no_input;
 use crate::number::counted;
 use crate::scores::{DAY, Order, Range, Round, Score, Standing, Store, SystemTotal};
 use show::Sheet;
@@ -99,12 +100,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
         Some(file) => file.clone(),
         None => configured(args.config.clone())?,
     };
+    if let Some(out) = &args.output {
+        ensure_no_input(out, std::slice::from_ref(&file), "--output")?;
+    }
     let range = Range { since: args.since, limit: (args.limit > 0).then_some(args.limit) };
+    let name = || file.display().to_string();
     let sheet = match args.what.as_ref().unwrap_or(&What::Players { sort: Order::Points }) {
         What::Forget { name, yes } => return forget(&mut Store::open_existing(&file)?, name, *yes),
-        What::Players { sort } => players(&Store::read(&file)?.standings(range, *sort)?),
-        What::Rounds => rounds(&Store::read(&file)?.rounds(range)?),
-        What::Systems => systems(&Store::read(&file)?.systems(range)?),
+        What::Players { sort } => players(&Store::read(&file)?.standings(range, *sort).with_context(name)?),
+        What::Rounds => rounds(&Store::read(&file)?.rounds(range).with_context(name)?),
+        What::Systems => systems(&Store::read(&file)?.systems(range).with_context(name)?),
     };
     print(&sheet, args)?;
     Ok(Verdict::Clean)
@@ -158,13 +163,15 @@ fn forget(store: &mut Store, name: &str, yes: bool) -> anyhow::Result<Verdict> {
             bail!("nothing was deleted");
         }
     }
-    let Some(rounds) = store.forget(name).with_context(|| path.clone())? else {
+    let forgotten = store.forget(name).with_context(|| path.clone())?;
+    // Whoever is not known may be so because of an earlier try, of which something was left.
+    store.compact().with_context(|| {
+        format!("{path}: the file could not be written anew, so something of {name:?} may be left in it; try it again")
+    })?;
+    let Some(rounds) = forgotten else {
         eprintln!("bcnet: {path}: nobody is called {name:?}; names are compared letter for letter");
         return Ok(Verdict::Findings);
     };
-    store.compact().with_context(|| {
-        format!("{path}: {name:?} is deleted, but the file could not be written anew, as it should be; try it again")
-    })?;
     println!("{name:?} is deleted from {}", counted(rounds.unsigned_abs(), "round"));
     Ok(Verdict::Clean)
 }

@@ -25,9 +25,10 @@ fn stats_json(directory: &Directory, what: &str) -> Vec<Value> {
     json[what].as_array().expect("a list").clone()
 }
 
-/// Waits until so many rounds are in the file.
+/// Waits until so many rounds are in the file. Each question is a process of its own, so this is no busy loop.
 fn until_kept(server: &Server, rounds: u64) {
-    while server.ask(&["status"])["scores"]["kept"].as_u64().expect("a number") < rounds {}
+    let kept = || server.ask(&["status"])["scores"]["kept"].as_u64().expect("a number");
+    assert!((0..3_000).any(|_| kept() >= rounds), "{}", server.ask(&["status"])["scores"]);
 }
 
 #[test]
@@ -81,6 +82,56 @@ fn a_player_can_be_forgotten_while_the_server_runs() {
     assert_eq!(stats_json(directory, "players").len(), 2, "it plays on, and is counted anew");
 }
 
+/// The file could not be written anew the first time, so that a copy of the name was left.
+#[test]
+fn what_an_earlier_try_has_left_of_a_player_goes_with_the_next() {
+    let server = Server::start(&SETTINGS);
+    let _players = join_two(server.address(), ["Unforgettable", "Bob"]);
+    server.ask(&["restart"]);
+    until_kept(&server, 1);
+    server.stop();
+    let directory = server.end().1;
+    let database = Connection::open(directory.path("scores.db")).expect("a database");
+    database.pragma_update(None, "secure_delete", false).expect("set");
+    for table in ["result", "player_day", "player"] {
+        let who = if table == "player" { "id" } else { "player" };
+        let sql =
+            format!("DELETE FROM {table} WHERE {who} = (SELECT id FROM player WHERE name = 'Unforgettable')");
+        assert!(database.execute(&sql, []).expect(&sql) > 0);
+    }
+    drop(database);
+    let has_name = || {
+        let bytes = fs::read(directory.path("scores.db")).expect("a file");
+        bytes.windows(13).any(|part| part == b"Unforgettable")
+    };
+    assert!(has_name());
+    let (code, text) = stats(&directory, &["forget", "Unforgettable", "--yes"]);
+    assert!(code == Some(1) && text.contains("nobody is called"), "{text}");
+    assert!(!has_name());
+}
+
+#[test]
+fn a_server_that_ends_before_its_rounds_are_kept_says_so() {
+    let server = Server::start(&SETTINGS);
+    let _players = join_two(server.address(), ["Alice", "Bob"]);
+    let database = Connection::open(server.directory.path("scores.db")).expect("a database");
+    database.execute_batch("BEGIN EXCLUSIVE").expect("locked");
+    server.stop();
+    server.logged(&["event=\"scores_unfinished\""]);
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn the_scores_are_not_overwritten_by_what_is_told_of_them() {
+    let server = Server::start(&SETTINGS);
+    let before = fs::read(server.directory.path("scores.db")).expect("a file");
+    for format in ["csv", "parquet"] {
+        let (code, text) = stats(&server.directory, &["--format", format, "--output", "./scores.db"]);
+        assert!(code == Some(2) && text.contains("is the input; name another file for --output"), "{text}");
+    }
+    assert_eq!(fs::read(server.directory.path("scores.db")).expect("a file"), before);
+}
+
 /// Rounds end as fast as somebody can ask, and the server is killed in the midst of it.
 #[test]
 fn a_server_that_is_killed_leaves_whole_rounds_only() {
@@ -131,6 +182,18 @@ fn a_server_refuses_scores_of_a_newer_one_and_says_so() {
     assert!(error.contains("bcnet: scores.file: scores.db: written by a newer bcnet (format 99"), "{error}");
     let (code, text) = stats(&directory, &[]);
     assert!(code == Some(2) && text.contains("newer bcnet"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_its_file() {
+    let server = Server::start(&SETTINGS);
+    let directory = server.kill();
+    let database = Connection::open(directory.path("scores.db")).expect("a database");
+    database.execute_batch("DROP TABLE player; DROP TABLE round; DROP TABLE system_day").expect("dropped");
+    for what in ["players", "rounds", "systems"] {
+        let (code, text) = stats(&directory, &[what]);
+        assert!(code == Some(2) && text.starts_with("bcnet: scores.db: no such table"), "{text}");
+    }
 }
 
 #[test]

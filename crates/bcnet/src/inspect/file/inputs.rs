@@ -82,14 +82,6 @@ impl Inputs {
     }
 }
 
-/// Makes sure that an output is none of the inputs, which it would overwrite.
-pub(super) fn ensure_no_input(out: &Path, inputs: &[PathBuf], option: &str) -> anyhow::Result<()> {
-    let is_it =
-        |input: &PathBuf| matches!((input.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    ensure!(!inputs.iter().any(is_it), "{}: is the input; name another file for {option}", out.display());
-    Ok(())
-}
-
 /// Files that were looked at.
 #[derive(Default)]
 struct Found {

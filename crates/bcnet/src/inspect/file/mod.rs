@@ -53,6 +53,7 @@ use bcnet_transport::wire::{PeerId, Role};
 
 use super::{Args as InspectArgs, Output, is_stdin};
 use crate::Verdict;
+use crate::file::ensure_no_input;
 use crate::number::thousands;
 pub(crate) use deciphered::write_deciphered;
 pub(crate) use each::each_datagram;
@@ -258,7 +259,7 @@ fn sinks<'a>(
         return Ok(args.file.story.sink(out, &filter, args.json)?.into_iter().collect());
     }
     if let Some(report) = &args.file.report {
-        inputs::ensure_no_input(report, files, "--report")?;
+        ensure_no_input(report, files, "--report")?;
         sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
     }
     if let Some(out) = args.write.as_ref().filter(|_| args.interface.is_none()) {
@@ -272,7 +273,7 @@ fn sinks<'a>(
     );
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
-        inputs::ensure_no_input(path, files, "--parquet")?;
+        ensure_no_input(path, files, "--parquet")?;
         let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
         sinks.push(Box::new(HoldBack::new(table::Table::new(rows, filter, false), false)));
         return Ok(sinks);

@@ -14,9 +14,9 @@ use bcnet_transport::wire::PeerId;
 
 use super::filter::Filter;
 use super::hold::{Loose, Shown, Shows, What};
-use super::inputs::ensure_no_input;
 use super::{End, Packet};
 use crate::capture::{self, Writer, add_remark};
+use crate::file::ensure_no_input;
 
 pub(super) struct Remarks {
     out: Writer,
