@@ -1,8 +1,9 @@
 //! The configuration: what can be set, where it comes from, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load()`] reads file, environment and flags; [`keep()`] writes single
+//! [`settings`] names every key once; [`load()`] reads file, environment and flags, and [`check`] looks whether they fit; [`keep()`] writes single
 //! values into the file; [`sample`] writes them all for people.
 
+mod check;
 mod document;
 mod hook;
 #[cfg(test)]
@@ -31,10 +32,10 @@ pub(crate) use settings::{
     Settings, StockMission, Web, WhenEmpty,
 };
 pub(crate) use table::{Table, table};
-#[cfg(test)]
-pub(crate) use text::HostName;
 pub(crate) use text::{HostPort, Line, Master};
 pub(crate) use value::{Value, expected, plain, quoted};
+#[cfg(test)]
+pub(crate) use {hook::HookName, text::HostName};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -225,6 +225,7 @@ impl SessionHost {
         let mut session = Session::new(self.session.config().clone(), unguessable());
         session.set_bans(self.session.bans().to_vec(), Time::ZERO);
         self.session = session;
+        self.notifier.begin_anew();
         self.failed = None;
         self.arrivals.clear();
         (self.held_since, self.has_relayed) = (None, false);

@@ -206,6 +206,22 @@ fn an_error_that_stays_and_a_redirect_are_given_up_and_told() {
     assert!(stub.try_next().is_none(), "each was tried once");
 }
 
+/// A machine may have a proxy for all its programs; what a hook's address is would be told there.
+#[test]
+fn no_proxy_is_asked() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a port");
+    elsewhere.set_nonblocking(true).expect("a socket");
+    let proxy = format!("http://{}", elsewhere.local_addr().expect("bound"));
+    let stub = HttpStub::with_statuses(OK);
+    let directory = Directory::new();
+    fs::write(directory.path("bcnet.toml"), file(stub.port, "events = [\"joined\"]")).expect("written");
+    let names = ["ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
+    let server = Server::start_with(directory, &[], 1, &names.map(|name| (name, proxy.as_str())));
+    let _alice = Player::join(server.address(), "Alice");
+    assert_eq!(stub.next().body["player"], "Alice");
+    assert_eq!(elsewhere.accept().map_err(|error| error.kind()).err(), Some(ErrorKind::WouldBlock));
+}
+
 #[test]
 fn an_answer_without_end_is_not_read() {
     let (told, written) = mpsc::channel();

@@ -15,17 +15,17 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bcnet_control::did_you_mean;
-use bcnet_session::{Bucket, Rate};
+use bcnet_session::{Bucket, EndReason, Rate, Summary};
 use bcnet_udp::{Clock, wall_now};
 use serde_json::{Value, json};
 
 use crate::bans::Moment;
-use crate::config::{Hook, HookEvent, HookFormat};
+use crate::config::{Hook, HookFormat};
 use crate::http_client::{Answer, Client};
 use crate::log::LineLimit;
 use crate::metrics::Page;
 pub(super) use notice::Notifier;
-use notice::{Notice, Wanted, Way};
+use notice::{Dropped, Notice, Wanted, Way, What};
 use sender::{Queue, Sender, Tally};
 
 /// All hooks of a server.
@@ -39,8 +39,7 @@ struct Shared {
     client: Client,
     clock: Clock,
     wanted: Wanted,
-    /// Notices that found no room on their way to the hooks.
-    dropped: Arc<AtomicU64>,
+    dropped: Dropped,
     state: Mutex<State>,
 }
 
@@ -56,8 +55,8 @@ struct Running {
     hook: Hook,
     queue: Arc<Queue>,
     tally: Arc<Tally>,
-    /// How much of what players can do at will is told.
-    bucket: Bucket,
+    /// How much of what players can do at will is told: those who come and go, and rounds that all have left.
+    buckets: [Bucket; 2],
 }
 
 impl Hooks {
@@ -70,7 +69,7 @@ impl Hooks {
             client: Client::new(),
             clock,
             wanted: Wanted::default(),
-            dropped: Arc::default(),
+            dropped: Dropped::default(),
             state: Mutex::new(State { running: Vec::new(), alive: Some(alive.clone()), lines }),
         });
         shared.set(hooks);
@@ -81,15 +80,13 @@ impl Hooks {
             teller.close();
         };
         thread::Builder::new().name("hooks".into()).spawn(tell)?;
-        let (wanted, dropped) = (shared.wanted.clone(), Arc::clone(&shared.dropped));
-        let notifier = move || {
-            let (wanted, notices, dropped) = (wanted.clone(), notices.clone(), Arc::clone(&dropped));
-            Notifier::new(Way { wanted, notices, dropped })
-        };
+        let way = Way { wanted: shared.wanted.clone(), notices, dropped: shared.dropped.clone() };
+        let notifier = move || Notifier::new(way.clone());
         Ok((Self { shared, ended: Mutex::new(ended) }, notifier))
     }
 
-    /// Has other hooks from now on. Those that are the same go on with what waits for them.
+    /// Has other hooks from now on. Those that are the same go on with what waits for them; what waits for others is dropped,
+    /// for nobody wants it there any more.
     pub(super) fn set(&self, hooks: &[Hook]) {
         self.shared.set(hooks);
     }
@@ -190,7 +187,9 @@ impl Shared {
                 }
             }
         }
-        old.iter().for_each(|one| one.queue.close());
+        for one in old {
+            one.tally.dropped.fetch_add(one.queue.abandon(), Ordering::Relaxed);
+        }
         let events = state.running.iter().flat_map(|one| one.hook.events.iter().copied());
         self.wanted.set(events);
     }
@@ -211,21 +210,23 @@ impl Shared {
             sender.run();
         };
         thread::Builder::new().name(format!("hook {}", hook.name.0)).spawn(post)?;
-        Ok(Running { hook: hook.clone(), queue, tally, bucket: Bucket::new(AT_WILL, self.clock.now()) })
+        let buckets = [Bucket::new(AT_WILL, self.clock.now()); 2];
+        Ok(Running { hook: hook.clone(), queue, tally, buckets })
     }
 
     /// Hands a notice to every hook that wants it.
     fn tell(&self, notice: &Notice) {
         let (event, now) = (notice.what.event(), self.clock.now());
         let mut state = self.state();
-        // What found no room on its way is lost for each of them.
-        let lost = self.dropped.swap(0, Ordering::Relaxed);
-        let mut dropped = lost;
+        let on_the_way = self.dropped.take(event);
+        let mut dropped = 0;
         for one in state.running.iter_mut().filter(|one| one.hook.events.contains(&event)) {
-            let is_flood = is_at_will(event) && !one.bucket.take(1, AT_WILL, now);
-            let is_dropped = u64::from(is_flood || !one.queue.push(text(&one.hook, notice)));
-            one.tally.dropped.fetch_add(lost + is_dropped, Ordering::Relaxed);
-            dropped += is_dropped;
+            let bucket = at_will(&notice.what).and_then(|number| one.buckets.get_mut(number));
+            let is_flood = bucket.is_some_and(|bucket| !bucket.take(1, AT_WILL, now));
+            let is_dropped = is_flood || !one.queue.push(text(&one.hook, notice));
+            let lost = on_the_way + u64::from(is_dropped);
+            one.tally.dropped.fetch_add(lost, Ordering::Relaxed);
+            dropped += lost;
         }
         if dropped > 0
             && let Some(held_back) = state.lines.pass(now)
@@ -251,9 +252,14 @@ fn text(hook: &Hook, notice: &Notice) -> String {
     }
 }
 
-/// Returns whether players can have it happen as often as they like.
-const fn is_at_will(event: HookEvent) -> bool {
-    matches!(event, HookEvent::Joined | HookEvent::Left | HookEvent::Full)
+/// Returns which bucket counts it, if players can have it happen as often as they like. Those who come and go must not keep
+/// the scores of a round from being told.
+const fn at_will(what: &What) -> Option<usize> {
+    match what {
+        What::Joined { .. } | What::Left { .. } | What::Full => Some(0),
+        What::RoundEnded(Summary { reason: EndReason::Empty, .. }) => Some(1),
+        What::RoundEnded(_) | What::MasterLost { .. } => None,
+    }
 }
 
 /// What players can have happen is told so often at the most: Discord takes thirty messages a minute.
@@ -272,19 +278,24 @@ pub(super) const FINISH: Duration = Duration::from_secs(5);
 mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 
-    use super::notice::What;
+    use bcnet_session::System;
+
     use super::*;
-    use crate::config::Table as _;
     use crate::config::table::Given;
+    use crate::config::{HookEvent, HookName, Table as _};
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// A hook whose other side takes connections and never says a word.
     fn silent() -> (Hook, TcpListener) {
+        silent_of("joined,left,round_ended,full,master_lost")
+    }
+
+    fn silent_of(events: &str) -> (Hook, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut hook = Hook::default();
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
-        for (key, value) in [("name", "silent"), ("url", &url), ("timeout", "60s")] {
+        for (key, value) in [("name", "silent"), ("url", &url), ("timeout", "60s"), ("events", events)] {
             hook.set(key, Given::Text(value)).expect(key);
         }
         (hook, listener)
@@ -296,6 +307,11 @@ mod tests {
 
     fn lost() -> Notice {
         notice(What::MasterLost { master: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900) })
+    }
+
+    fn ended(reason: EndReason) -> Notice {
+        let (system, duration, players) = (System::default(), Duration::ZERO, Vec::new());
+        notice(What::RoundEnded(Summary { round: 1, system, duration, reason, players }))
     }
 
     #[test]
@@ -315,6 +331,38 @@ mod tests {
         let mut page = Page::new("bcnet");
         hooks.add_figures(&mut page);
         assert!(page.finish().contains("bcnet_hook_dropped_events_total{hook=\"silent\"} 250\n"));
+    }
+
+    /// Whoever comes and goes alone ends a round each time.
+    #[test]
+    fn rounds_that_players_end_at_will_are_told_so_often_and_no_flood_of_others_takes_their_place() {
+        let (hook, listener) = silent();
+        let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
+        hooks.shared.tell(&lost());
+        let _connection = listener.accept().expect("a connection");
+        let figures = || {
+            let status = &hooks.status()[0];
+            [&status["waiting"], &status["dropped"]].map(|figure| figure.as_u64().expect("a number"))
+        };
+        (0..50).for_each(|_| hooks.shared.tell(&notice(What::Full)));
+        assert_eq!(figures(), [40, 10]);
+        (0..50).for_each(|_| hooks.shared.tell(&ended(EndReason::Empty)));
+        assert_eq!(figures(), [80, 20]);
+        (0..20).for_each(|_| hooks.shared.tell(&ended(EndReason::Time)));
+        assert_eq!(figures(), [100, 20]);
+    }
+
+    #[test]
+    fn what_got_lost_on_the_way_is_counted_of_those_who_wanted_it() {
+        let ((first, _kept), (second, _kept_too)) = (silent_of("master_lost"), silent_of("full"));
+        let second = Hook { name: HookName("second".into()), ..second };
+        let (hooks, _notifier) = Hooks::start(&[first, second], Clock::start()).expect("threads");
+        let dropped = || hooks.status().iter().map(|one| one["dropped"].as_u64()).collect::<Vec<_>>();
+        (0..3).for_each(|_| hooks.shared.dropped.add(HookEvent::Full));
+        hooks.shared.tell(&lost());
+        assert_eq!(dropped(), [Some(0), Some(0)]);
+        hooks.shared.tell(&notice(What::Full));
+        assert_eq!(dropped(), [Some(0), Some(3)]);
     }
 
     #[test]
@@ -337,12 +385,13 @@ mod tests {
         hooks.set(std::slice::from_ref(&hook));
         assert_eq!(hooks.status()[0]["dropped"], before[0]["dropped"], "and what waits is not lost");
         assert!(hooks.status()[0]["waiting"].as_u64() >= Some(99));
+        let number = |status: &Value, key: &str| status[key].as_u64().expect("a number");
         let other = Hook { timeout: Duration::from_secs(1), ..hook };
         hooks.set(&[other]);
-        assert_eq!(
-            (&hooks.status()[0]["dropped"], &hooks.status()[0]["waiting"]),
-            (&before[0]["dropped"], &json!(0))
-        );
+        let after = &hooks.status()[0];
+        assert_eq!(number(after, "waiting"), 0);
+        // One may be under way.
+        assert!((149..=150).contains(&number(after, "dropped")), "what waited goes nowhere: {after}");
         drop(notifier);
         hooks.set(&[]);
         assert!(hooks.status().is_empty());

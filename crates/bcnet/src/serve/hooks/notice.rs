@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 
 use bcnet_session::{Event, Session, Summary};
 use bcnet_transport::wire::PeerId;
@@ -64,6 +64,25 @@ const fn bit(event: HookEvent) -> u8 {
     1 << event as u8
 }
 
+/// How many found no room on their way to the hooks, of each event.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Dropped(Arc<[AtomicU64; HookEvent::ALL.len()]>);
+
+impl Dropped {
+    pub(super) fn add(&self, event: HookEvent) {
+        self.of(event).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many there were since this was called last.
+    pub(super) fn take(&self, event: HookEvent) -> u64 {
+        self.of(event).swap(0, Ordering::Relaxed)
+    }
+
+    fn of(&self, event: HookEvent) -> &AtomicU64 {
+        &self.0[event as usize]
+    }
+}
+
 /// Tells of one session. It belongs to the thread that plays.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct Notifier {
@@ -77,13 +96,17 @@ pub(in crate::serve) struct Notifier {
 pub(super) struct Way {
     pub(super) wanted: Wanted,
     pub(super) notices: SyncSender<Notice>,
-    /// How many found the queue full.
-    pub(super) dropped: Arc<AtomicU64>,
+    pub(super) dropped: Dropped,
 }
 
 impl Notifier {
     pub(super) const fn new(way: Way) -> Self {
         Self { way: Some(way), inside: Vec::new() }
+    }
+
+    /// The session begins anew with nobody in it, whatever was told of the one before.
+    pub(in crate::serve) fn begin_anew(&mut self) {
+        self.inside.clear();
     }
 
     /// Looks at an event before it is logged.
@@ -133,8 +156,63 @@ impl Notifier {
             limit: usize::from(session.config().player_limit),
             what,
         };
-        if way.notices.try_send(notice).is_err() {
-            way.dropped.fetch_add(1, Ordering::Relaxed);
+        if let Err(TrySendError::Full(notice) | TrySendError::Disconnected(notice)) =
+            way.notices.try_send(notice)
+        {
+            way.dropped.add(notice.what.event());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc;
+
+    use bcnet_session::Config;
+    use bcnet_transport::Leave;
+
+    use super::*;
+
+    fn told(queue: &mpsc::Receiver<Notice>) -> Vec<HookEvent> {
+        queue.try_iter().map(|notice| notice.what.event()).collect()
+    }
+
+    /// A session that has failed does not tell who was in it, and ids are given out again.
+    #[test]
+    fn who_was_in_a_session_that_failed_is_forgotten() {
+        let (notices, queue) = mpsc::sync_channel(9);
+        let way = Way { wanted: Wanted::default(), notices, dropped: Dropped::default() };
+        way.wanted.set(HookEvent::ALL.into_iter());
+        let (mut notifier, session) = (Notifier::new(way), Session::new(Config::default(), 1));
+        let (peer, name) = (PeerId(2), "Alice".to_owned());
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
+        let left = Event::Left { peer, name: name.clone(), address, reason: Leave::Disconnected };
+        for is_anew in [false, true] {
+            notifier.see(&Event::InGame { peer, name: name.clone() }, &session, 22101);
+            if is_anew {
+                notifier.begin_anew();
+            }
+            notifier.see(&left, &session, 22101);
+            let expected = [HookEvent::Joined, HookEvent::Left];
+            assert_eq!(told(&queue), expected[..if is_anew { 1 } else { 2 }]);
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_by_what_it_was() {
+        let (notices, queue) = mpsc::sync_channel(1);
+        let way = Way { wanted: Wanted::default(), notices, dropped: Dropped::default() };
+        way.wanted.set(HookEvent::ALL.into_iter());
+        let dropped = way.dropped.clone();
+        let (mut notifier, session) = (Notifier::new(way), Session::new(Config::default(), 1));
+        let master = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900);
+        for _ in 0..3 {
+            notifier.see(&Event::MasterLost { master }, &session, 22101);
+        }
+        notifier.see(&Event::InGame { peer: PeerId(2), name: "Alice".into() }, &session, 22101);
+        assert_eq!(told(&queue), [HookEvent::MasterLost]);
+        assert_eq!(HookEvent::ALL.map(|event| dropped.take(event)), [1, 0, 0, 0, 2]);
+        assert_eq!(dropped.take(HookEvent::MasterLost), 0, "they are told once");
     }
 }

@@ -67,6 +67,13 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Has the thread end, and returns how much waited that nobody is told of any more.
+    pub(super) fn abandon(&self) -> u64 {
+        let waited = std::mem::take(&mut self.lock().messages).len();
+        self.close();
+        waited as u64
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lock().messages.len()
     }
@@ -128,7 +135,6 @@ impl Sender {
                 }
                 Err(problem) => {
                     self.tally.failed.fetch_add(count, Ordering::Relaxed);
-                    self.tally.set_problem(Some(problem.clone()));
                     self.complain(&problem, count);
                 }
             }
@@ -162,8 +168,10 @@ impl Sender {
                 Ok(answer) => pause_of(*answer, attempt),
                 Err(failure) => failure.may_pass().then(|| backoff(attempt)),
             };
-            // Whoever asks meanwhile need not wait for the last time.
-            self.tally.set_problem(Some(told(&outcome)));
+            // Whoever asks meanwhile need not wait for the last time; but another of the same name may be in its place.
+            if !self.queue.lock().is_closed {
+                self.tally.set_problem(Some(told(&outcome)));
+            }
             let goes_on = attempt < ATTEMPTS && pause.is_some_and(|pause| self.queue.pause(pause));
             if !goes_on {
                 return Err(told(&outcome));
