@@ -9,7 +9,7 @@ mod request;
 mod table;
 
 pub use nearest::{did_you_mean, misspelt, short};
-pub use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request};
+pub use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request, is_secret};
 pub use table::{Column, show, shown, span, table};
 
 #[cfg(doctest)]

@@ -252,7 +252,8 @@ impl fmt::Display for Request {
 }
 
 /// Returns whether the value of a key is nobody's business, even where it cannot be set.
-fn is_secret(key: &str) -> bool {
+#[must_use]
+pub fn is_secret(key: &str) -> bool {
     key.ends_with("password") || key.ends_with("url") || key.contains("hook")
 }
 

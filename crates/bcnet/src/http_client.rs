@@ -1,8 +1,8 @@
 //! A small HTTP client for what is told to others: hooks, and the keeper of a fleet.
 //!
-//! It sends JSON and looks at nothing of the answer but the status, unless it is asked for something. It follows no redirects, asks no proxies, and without
-//! encryption talks to this machine only, whatever a name means. What went wrong is told without a word of the address,
-//! which may be a secret.
+//! It sends JSON and looks at nothing of the answer but the status, unless it is asked for something. It follows no redirects,
+//! asks no proxies, and without encryption talks to this machine only, whatever a name means. What went wrong is told without
+//! a word of the address, which may be a secret.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _};

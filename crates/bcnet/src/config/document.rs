@@ -24,10 +24,9 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Returns whether it is about a key of one of these tables.
-    pub(crate) fn is_about(&self, tables: &[&str]) -> bool {
-        let table = self.key.as_deref().and_then(|key| key.split('.').next());
-        table.is_some_and(|table| tables.contains(&table))
+    /// Returns whether it is about a key of a table of which `is_meant` says so.
+    pub(super) fn is_about(&self, is_meant: impl Fn(&str) -> bool) -> bool {
+        self.key.as_deref().and_then(|key| key.split('.').next()).is_some_and(is_meant)
     }
 }
 

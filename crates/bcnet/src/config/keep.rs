@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+use bcnet_control::is_secret;
+use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
 use super::load::{Flags, Loaded, Origin, load_as};
 use super::value::quoted;
@@ -66,14 +67,16 @@ fn check_sessions(on_disk: &Loaded, changed: &Loaded) -> anyhow::Result<()> {
 
 /// Returns the text of a file with other values of some keys.
 fn edit(text: &str, changed: &Loaded, changes: &[(String, String)]) -> anyhow::Result<String> {
-    let mut document: DocumentMut = text.parse()?;
+    // What is wrong is told without the line that it stands in, which may have a secret.
+    let wrong = |error: TomlError| anyhow!("{}", error.message());
+    let mut document: DocumentMut = text.parse().map_err(wrong)?;
     for (path, given) in changes {
         let (name, key) = path.rsplit_once('.').unwrap_or(("server", path));
         let tables = changed.settings.tables();
         let (_, table) = tables.iter().find(|(known, _)| known == name).context("no such table")?;
-        // A password shows itself to nobody.
-        let value = if key == "password" { quoted(given) } else { table.show(key) };
-        let value: Value = value.parse()?;
+        // A secret shows itself to nobody.
+        let value = if is_secret(key) { quoted(given) } else { table.show(key) };
+        let value: Value = value.parse().map_err(wrong)?;
         put(table_mut(&mut document, name).with_context(|| format!("{name} is no table"))?, key, value);
     }
     let new = document.to_string();

@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bcnet_control::{did_you_mean, misspelt, short};
 use toml::de::DeTable;
@@ -14,9 +13,8 @@ use toml::de::DeTable;
 use super::document::{Document, Problem, Problems};
 use super::hook::Hook;
 use super::sample::head;
-use super::settings::{Checksums, Session, Settings};
+use super::settings::{LISTS, Session, Settings, TABLES};
 use super::table::{Given, Table};
-use super::value::Value;
 use crate::file::read_text;
 
 /// The flags of every command that reads the configuration.
@@ -108,9 +106,7 @@ pub(crate) fn load_control(
     let (loaded, mut problems) = read(flags, environment, read_text)?;
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
-        Origin::Default => {
-            !problem.is_about(&["log", "capture", "web", "scores", "fleet", "session", "hook"])
-        }
+        Origin::Default => !problem.is_about(|table| table != "server" && is_table(table)),
         // A variable that is misspelt.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
         Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
@@ -209,7 +205,7 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
     let mut loaded = Loaded::new(Some(path.to_owned()));
     for (key, value) in &root {
         match key.get_ref().as_ref() {
-            list @ ("session" | "hook") => {
+            list if LISTS.contains(&list) => {
                 let mut tables = document.tables(list, value);
                 let (most, advice) = most(list);
                 if tables.len() > most {
@@ -222,7 +218,7 @@ pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
                     loaded.fill(&format!("{list}.{}", n + 1), &mut document, &name, table);
                 }
             }
-            table @ ("server" | "log" | "capture" | "web" | "scores" | "fleet") => {
+            table if TABLES.contains(&table) => {
                 if let Some(source) = document.table(table, value) {
                     loaded.fill(table, &mut document, &name, source);
                 }
@@ -252,13 +248,11 @@ fn unknown_at_root(key: &str) -> String {
             return format!("this key belongs below `{}`", head(&table));
         }
     }
-    format!(
-        "unknown table or key{}",
-        did_you_mean(
-            key,
-            ["server", "log", "capture", "web", "scores", "fleet", "session", "hook"].into_iter()
-        )
-    )
+    format!("unknown table or key{}", did_you_mean(key, TABLES.into_iter().chain(LISTS)))
+}
+
+fn is_table(name: &str) -> bool {
+    TABLES.contains(&name) || LISTS.contains(&name)
 }
 
 impl Loaded {
@@ -422,104 +416,6 @@ impl Loaded {
             *control = beside.join(&*control);
         }
     }
-
-    /// What no key can know alone.
-    pub(super) fn check(&self, problems: &mut Vec<Problem>) {
-        self.check_web(problems);
-        self.check_hooks(problems);
-        let (mut ports, mut names) = (BTreeMap::new(), BTreeMap::new());
-        for (session, n) in self.settings.sessions.iter().zip(1..) {
-            let table = format!("session.{n}");
-            if let Some(port) = session.port.fixed()
-                && let Some(first) = ports.insert(port, n)
-            {
-                problems.push(self.at(
-                    &table,
-                    "port",
-                    format!("port {port} is already that of session {first}"),
-                ));
-            }
-            if session.name.0.trim().is_empty() {
-                problems.push(self.at(&table, "name", "players could not see it; give it a name".into()));
-            }
-            if let Some(first) = names.insert(session.name.0.to_lowercase(), n)
-                && *self.origin(&table, "name") != Origin::Default
-            {
-                let text =
-                    format!("session {first} has this name, too, and `bcnet ctl --session` asks by it");
-                problems.push(self.at(&table, "name", text));
-            }
-            if session.checksums == Checksums::Strict && session.manifests.is_empty() {
-                let text = "\"strict\" needs `manifests`; make one with `bcnet manifest learn`".into();
-                problems.push(self.at(&table, "checksums", text));
-            }
-            for (key, time, min) in shortest_times(session) {
-                if time < min {
-                    let text =
-                        format!("at least {}, or nobody could stay, not {}", min.to_toml(), time.to_toml());
-                    problems.push(self.at(&table, key, text));
-                }
-            }
-        }
-    }
-
-    /// A token that travels in the clear is everybody's.
-    fn check_web(&self, problems: &mut Vec<Problem>) {
-        if self.settings.web.standings && self.settings.scores.file.is_none() {
-            let text = "without `scores.file` there are no standings; name one, or switch this off".into();
-            problems.push(self.at("web", "standings", text));
-        }
-        let web = &self.settings.web;
-        match (&web.certificate, &web.key) {
-            (Some(_), None) => {
-                problems.push(self.at("web", "certificate", "it needs `key`, the file with its key".into()));
-            }
-            (None, Some(_)) => {
-                problems.push(self.at("web", "key", "it needs `certificate`, the file with it".into()));
-            }
-            (None, None) if web.enabled && !web.bind.ip().is_loopback() && !web.behind_proxy => {
-                let text = format!(
-                    "{} can be reached from outside, where the token must not travel in the clear: give `certificate` and \
-                     `key`, or say `behind_proxy = true` if another program does https, or bind to 127.0.0.1",
-                    web.bind
-                );
-                problems.push(self.at("web", "bind", text));
-            }
-            _ => {}
-        }
-    }
-
-    fn check_hooks(&self, problems: &mut Vec<Problem>) {
-        let mut names = BTreeMap::new();
-        for (hook, n) in self.settings.hooks.iter().zip(1..) {
-            let table = format!("hook.{n}");
-            for (key, text) in hook.problems() {
-                // What cannot be read is told already.
-                let path = format!("{table}.{key}");
-                if problems.iter().all(|problem| problem.key.as_ref() != Some(&path)) {
-                    problems.push(self.at(&table, key, text.into()));
-                }
-            }
-            if let Some(first) = names.insert(&hook.name.0, n) {
-                problems.push(self.at(&table, "name", format!("hook {first} has this name, too")));
-            }
-        }
-    }
-
-    fn file_name(&self) -> String {
-        self.file.as_deref().map_or_else(String::new, |path| path.display().to_string())
-    }
-
-    /// Returns a problem with the value of a key, wherever that was given.
-    fn at(&self, table: &str, key: &str, text: String) -> Problem {
-        let (place, line) = match self.origin(table, key) {
-            Origin::File { name, line } => (name.clone(), Some(*line)),
-            // What is missing is so in the file.
-            Origin::Default if table.starts_with("hook.") => (self.file_name(), None),
-            other => (other.to_string(), None),
-        };
-        Problem { place, line, key: Some(format!("{table}.{key}")), text }
-    }
 }
 
 /// Returns whether a path is a name without a directory.
@@ -530,18 +426,6 @@ pub(crate) fn is_bare(path: &Path) -> bool {
 /// Returns whether a value is written as in a file, where quotes are not part of it.
 fn is_quoted(value: &str) -> bool {
     ['"', '\''].iter().any(|quote| value.len() > 1 && value.starts_with(*quote) && value.ends_with(*quote))
-}
-
-/// Returns each time that ends a connection, with how long it must be.
-fn shortest_times(session: &Session) -> [(&'static str, Duration, Duration); 5] {
-    let second = Duration::from_secs(1);
-    [
-        ("keepalive", session.keepalive, second),
-        ("silence_timeout", session.silence_timeout, session.keepalive + second),
-        ("handshake_timeout", session.handshake_timeout, second),
-        ("round_timeout", session.round_timeout, second),
-        ("undeliverable_timeout", session.undeliverable_timeout, second),
-    ]
 }
 
 /// Returns the variable that sets a key. Keys of `server` and of all sessions go without their table.

@@ -43,9 +43,12 @@ impl Default for Settings {
     }
 }
 
+/// The tables of a file, and those of which there may be several.
+pub(super) const TABLES: [&str; 6] = ["server", "log", "capture", "web", "scores", "fleet"];
+pub(super) const LISTS: [&str; 2] = ["session", "hook"];
+
 impl Settings {
-    /// Returns the tables that everyone may set, by their names: `server`, `log`, `capture`, `web`, `scores`, `fleet`,
-    /// `session.1`, `session.2`, …
+    /// Returns the tables that everyone may set, by their names: those of [`TABLES`], `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
             ("server".into(), &self.server),
@@ -444,4 +447,19 @@ words! {
 words! {
     /// The opcode of the refusal for files that do not match.
     RefusalOpcode { Mismatch22 = "0x22", Mismatch23 = "0x23", }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_tables_of_the_settings_and_no_others() {
+        let mut settings = Settings { hooks: vec![Hook::default()], ..Settings::default() };
+        let names: Vec<String> =
+            settings.tables().into_iter().chain(settings.file_tables()).map(|(name, _)| name).collect();
+        let lists = LISTS.map(|list| format!("{list}.1"));
+        assert_eq!(names, [&TABLES.map(String::from)[..], &lists].concat());
+        assert!(names.iter().all(|name| settings.table_mut(name).is_some()), "{names:?}");
+    }
 }

@@ -152,15 +152,7 @@ impl ControlPlane {
                 Ok(answer)
             }
             Request::Restart => chosen.restart(),
-            Request::Status => {
-                let mut answer = chosen.status(self.capture_left_out())?;
-                let counts =
-                    |counts: &Counts| json!({ "kept": counts.kept(), "left_out": counts.left_out() });
-                answer["scores"] = self.scores().map_or(Value::Null, counts);
-                answer["unknown_masters"] = self.state().unknown_masters.clone().into();
-                answer["hooks"] = self.hooks().status().into();
-                Ok(answer)
-            }
+            Request::Status => self.status(&chosen),
             Request::Samples { since } => self.samples(&chosen, since),
             Request::Queues { player } => chosen.queues(player.as_deref()),
             Request::Reload => self.reload(),
@@ -176,6 +168,16 @@ impl ControlPlane {
             #[cfg(debug_assertions)]
             Request::Panic => chosen.panic(),
         }
+    }
+
+    /// Returns how all sessions, or one, are doing, and what the server does beside them.
+    fn status(&self, chosen: &Chosen<'_>) -> Result<Value, Refusal> {
+        let mut answer = chosen.status(self.capture_left_out())?;
+        let counts = |counts: &Counts| json!({ "kept": counts.kept(), "left_out": counts.left_out() });
+        answer["scores"] = self.scores().map_or(Value::Null, counts);
+        answer["unknown_masters"] = self.state().unknown_masters.clone().into();
+        answer["hooks"] = self.hooks().status().into();
+        Ok(answer)
     }
 
     /// Returns what all sessions, or one, did in the last hour.

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use anyhow::ensure;
-use bcnet_control::Refusal;
+use bcnet_control::{Refusal, is_secret};
 use bcnet_session::{Config, Network};
 use bcnet_udp::wall_now;
 use serde_json::{Value, json};
@@ -241,10 +241,6 @@ fn effect(table: &str, key: &str) -> Effect {
 /// Returns which session a table is about.
 fn session_number(table: &str) -> Option<usize> {
     table.strip_prefix("session.")?.parse::<usize>().ok()?.checked_sub(1)
-}
-
-fn is_secret(key: &str) -> bool {
-    key == "password"
 }
 
 const SECRET: &str = "…";
