@@ -340,16 +340,17 @@ mod tests {
         let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
         hooks.shared.tell(&lost());
         let _connection = listener.accept().expect("a connection");
-        let figures = || {
-            let status = &hooks.status()[0];
-            [&status["waiting"], &status["dropped"]].map(|figure| figure.as_u64().expect("a number"))
+        // Every two seconds there is room for one more, and the machine may be slow.
+        let dropped = |count: u64, told: &Notice| {
+            let all = || hooks.status()[0]["dropped"].as_u64().expect("a number");
+            let before = all();
+            (0..count).for_each(|_| hooks.shared.tell(told));
+            all() - before
         };
-        (0..50).for_each(|_| hooks.shared.tell(&notice(What::Full)));
-        assert_eq!(figures(), [40, 10]);
-        (0..50).for_each(|_| hooks.shared.tell(&ended(EndReason::Empty)));
-        assert_eq!(figures(), [80, 20]);
-        (0..20).for_each(|_| hooks.shared.tell(&ended(EndReason::Time)));
-        assert_eq!(figures(), [100, 20]);
+        assert!((5..=10).contains(&dropped(50, &notice(What::Full))));
+        assert!((5..=10).contains(&dropped(50, &ended(EndReason::Empty))));
+        assert_eq!(dropped(10, &ended(EndReason::Time)), 0);
+        assert!(hooks.status()[0]["waiting"].as_u64() >= Some(90), "none has pushed another out");
     }
 
     #[test]
@@ -370,8 +371,10 @@ mod tests {
         let [(one, _here), (two, _there), (three, _elsewhere)] = [silent(), silent(), silent()];
         let (hooks, _notifier) = Hooks::start(&[one, two, three], Clock::start()).expect("threads");
         (0..140).for_each(|_| hooks.shared.tell(&notice(What::Joined { player: "Alice".into() })));
-        let dropped: Vec<_> = hooks.status().iter().map(|status| status["dropped"].clone()).collect();
-        assert_eq!(dropped, [100, 100, 100]);
+        for status in hooks.status() {
+            let dropped = status["dropped"].as_u64().expect("a number");
+            assert!((90..=100).contains(&dropped), "there is room for one more every two seconds: {status}");
+        }
     }
 
     #[test]
