@@ -49,11 +49,17 @@ pub(super) const PLOTS: [Plot; 8] = [
 ];
 
 impl Plot {
-    /// Returns what it is about, with the latest values.
-    pub(super) fn head(&self, samples: &VecDeque<Sample>) -> String {
+    /// Returns what it is about, with the latest values and, if there is room, the largest.
+    pub(super) fn head(&self, samples: &VecDeque<Sample>, columns: usize) -> String {
         let latest = samples.back().map(self.values).unwrap_or_default();
         let shown: Vec<String> = latest.into_iter().flatten().map(self.show).collect();
-        format!("{} {}", self.title, shown.join(" "))
+        let head = format!("{} {}", self.title, shown.join(" "));
+        let most = samples.iter().flat_map(self.values).flatten().reduce(f64::max);
+        let most = most.map(|most| format!(", most {}", (self.show)(most)));
+        match most.filter(|most| head.len() + most.len() <= columns) {
+            Some(most) => head + &most,
+            None => head,
+        }
     }
 
     /// Returns its lines for an area that is so many dots wide, of so many seconds up to the last sample.
@@ -120,10 +126,11 @@ impl Widget for Drawn<'_> {
         let all = lines.iter().flatten().flatten();
         let most = all.copied().fold(0.0, f64::max);
         let highest = 4 * rows - 1;
-        // The second is larger: where both are in one place, the first is seen.
-        for (line, style) in lines.iter().zip(self.styles).rev() {
+        // The second is larger: where both are in one place, the first is seen. It has every other dot only, for colours may be
+        // missing.
+        for ((line, style), every) in lines.iter().zip(self.styles).zip([1, 2]).rev() {
             let mut before = None;
-            for (dot, value) in line.iter().enumerate() {
+            for (dot, value) in line.iter().enumerate().filter(|(dot, _)| dot % every == 0) {
                 let Some(value) = value else {
                     before = None;
                     continue;

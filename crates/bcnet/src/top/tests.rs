@@ -275,3 +275,22 @@ fn a_plot_has_its_highest_value_at_the_top_and_gaps_where_nothing_is_known() {
     assert_eq!(row(0), format!("{}{}", "⣀".repeat(10), " ".repeat(10)) + &"⠉".repeat(10));
     assert_eq!(row(1), " ".repeat(30));
 }
+
+#[test]
+fn two_lines_are_told_apart_without_colours_and_the_largest_value_is_told_where_it_fits() {
+    let sample = |n: u64| Sample {
+        time: 1000 + 5 * n,
+        round_trip_p50_ms: Some(50.0),
+        round_trip_p99_ms: Some(if n == 3 { 400.0 } else { 100.0 }),
+        ..Sample::default()
+    };
+    let samples: VecDeque<Sample> = (0..60).map(sample).collect();
+    assert_eq!(PLOTS[2].head(&samples, 26), "RTT/ms 50 100, most 400");
+    assert_eq!(PLOTS[2].head(&samples, 22), "RTT/ms 50 100");
+    let samples: VecDeque<Sample> = samples.into_iter().skip(4).collect();
+    let (area, span) = (Rect::new(0, 0, 4, 1), Span { seconds: 200, interval: 5 });
+    let mut buffer = Buffer::empty(area);
+    Drawn { plot: &PLOTS[2], samples: &samples, span, styles: [Style::new(); 2] }.render(area, &mut buffer);
+    let row: String = (0..4).map(|column| buffer[(column, 0)].symbol()).collect();
+    assert_eq!(row, "⠓".repeat(4), "all dots of the first, half of the second");
+}

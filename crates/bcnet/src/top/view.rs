@@ -177,7 +177,7 @@ fn plots(frame: &mut Frame<'_>, area: Rect, state: &State, theme: &Theme) {
 
 fn plot(frame: &mut Frame<'_>, area: Rect, plot: &Plot, state: &State, span: Span, theme: &Theme) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    frame.render_widget(Paragraph::new(plot.head(&state.samples)), head);
+    frame.render_widget(Paragraph::new(plot.head(&state.samples, head.width.into())), head);
     frame.render_widget(Drawn { plot, samples: &state.samples, span, styles: theme.plots() }, body);
 }
 

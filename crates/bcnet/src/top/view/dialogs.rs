@@ -68,7 +68,7 @@ fn box_width(area: Rect) -> u16 {
 
 const MAX_WIDTH: u16 = 76;
 
-const HELP: [(&str, &str); 14] = [
+const HELP: [(&str, &str); 15] = [
     ("↑ ↓ PgUp PgDn", "move: another session, another player, older lines"),
     ("Tab", "the next of sessions, players, and log or queues"),
     ("Enter", "the queues of the picked player, live; again: back"),
@@ -82,5 +82,6 @@ const HELP: [(&str, &str); 14] = [
     ("q, Ctrl-C", "quit"),
     ("", ""),
     ("RTT, RELAY", "round trip; how late copies leave: half, and 99 of 100"),
+    ("plots", "of two values the second is dotted: in, out; half, 99 of 100"),
     ("LOSS, QUEUE", "part that was sent again; messages that wait. ! is bad"),
 ];

@@ -89,6 +89,10 @@ fn an_operator_can_do_by_the_page_what_the_console_can() {
     let settings = operator.get(&format!("/settings?session={port}")).body;
     assert!(settings.contains("Ahoy\n&quot;all&quot;</textarea>"), "{settings}");
     assert!(settings.contains("The most players. Values: a number from 1 to 16."), "{settings}");
+    assert!(
+        settings.contains("or <code>auto</code>.") && !settings.contains("<code>&quot;"),
+        "as it is typed: {settings}"
+    );
     let told = operator.act("action=set&key=web.enabled&value=false");
     assert!(told.contains("in the configuration only"), "{told}");
     assert!(

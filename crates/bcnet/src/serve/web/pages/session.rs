@@ -76,6 +76,6 @@ fn actions(operator: &Operator, session: &Session) -> Markup {
         } @else {
             (act(operator, "start", &about("start"), html! { button type="submit" { "Start this session" } }))
         }
-        p { a href=(format!("/settings?session={port}")) { "Welcome and other settings" } }
+        p { a href=(format!("/settings?session={port}#set-welcome")) { "Welcome" } " " a href=(format!("/settings?session={port}")) { "Settings" } }
     }
 }

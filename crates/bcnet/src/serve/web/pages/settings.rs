@@ -54,7 +54,8 @@ fn about(tables: &[(String, &dyn Table)], path: &str) -> Markup {
     html! {
         // What is quoted stands between every second pair of marks.
         @for (part, is_quoted) in prose.split('`').zip([false, true].into_iter().cycle()) {
-            @if is_quoted { code { (part) } } @else { (part) }
+            // Here values are typed without quotes.
+            @if is_quoted { code { (part.trim_matches('"')) } } @else { (part) }
         }
     }
 }
