@@ -104,20 +104,25 @@ fn a_ship_that_is_replaced_was_destroyed_by_who_fired_at_it_last() {
     assert_eq!(scores(&world), [(0, 0); 4]);
 }
 
-/// S-45: unless somebody wants it, what is sent is what was sent without it.
+/// S-45: unless somebody wants it, when the shot is fired and when it counts, what is sent is what was sent without it.
 #[test]
 fn nobody_is_credited_unless_the_settings_say_so() {
-    let mut world = fighting(Config::default());
-    world
-        .session
-        .reconfigure(Config { credit_last_shot: false, ..world.session.config().clone() }, world.now);
-    fire(&mut world, 0, SHIPS[1]);
-    let next = new_ship(1, SHIPS[1] + NEXT);
-    world.send(1, &next);
-    world.run(SECOND / 5);
-    assert_eq!((world.take(0), world.take(1)), (vec![hex("14 FFFF0340"), next], vec![]));
-    assert_eq!(scores(&world), [(0, 0); 3]);
     assert!(!Config::default().credit_last_shot);
+    for (at_shot, at_end) in [(false, false), (false, true), (true, false)] {
+        let mut world = fighting(Config::default());
+        let set = |world: &mut World, credit_last_shot| {
+            let config = Config { credit_last_shot, ..world.session.config().clone() };
+            world.session.reconfigure(config, world.now);
+        };
+        set(&mut world, at_shot);
+        fire(&mut world, 0, SHIPS[1]);
+        set(&mut world, at_end);
+        let next = new_ship(1, SHIPS[1] + NEXT);
+        world.send(1, &next);
+        world.run(SECOND / 5);
+        assert_eq!((world.take(0), world.take(1)), (vec![hex("14 FFFF0340"), next], vec![]));
+        assert_eq!(scores(&world), [(0, 0); 3]);
+    }
 }
 
 /// S-45: at the last moment, and a moment later.
@@ -141,7 +146,8 @@ fn who_destroys_its_own_ship_was_destroyed_by_nobody() {
     world.send(1, &[0x13]);
     let died = [hex("36 00000000 03000000 01000000 00")];
     assert_eq!(told(&mut world), [died.clone(), died.clone(), died]);
-    // Even if the next ship has the id of the last.
+    // Even if it is fired at while it explodes, and if the next ship has the id of the last.
+    fire(&mut world, 0, SHIPS[1]);
     for object in [SHIPS[1], SHIPS[1] + NEXT] {
         take_ship(&mut world, 1, object);
         assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING]);
