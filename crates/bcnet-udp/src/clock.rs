@@ -47,3 +47,12 @@ impl Clock {
 pub fn wall_now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
+
+/// Returns whether a time service keeps [`wall_now`] right, where the system knows that.
+#[must_use]
+pub fn is_wall_kept() -> Option<bool> {
+    #[cfg(target_os = "linux")]
+    return crate::linux::is_clock_kept();
+    #[cfg(not(target_os = "linux"))]
+    None
+}

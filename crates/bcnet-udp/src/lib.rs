@@ -23,7 +23,7 @@ use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
 pub use batch::{Batch, Head, ROOM, SLOTS};
-pub use clock::{Clock, wall_now};
+pub use clock::{Clock, is_wall_kept, wall_now};
 
 /// How datagrams get to the system and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,6 +175,14 @@ impl Socket {
     pub fn dropped(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         return linux::dropped(self.open().ok()?);
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// Returns for how many bytes that nobody has taken yet the system has given it room, if it tells.
+    pub fn room(&self) -> Option<u32> {
+        #[cfg(target_os = "linux")]
+        return linux::room(self.open().ok()?);
         #[cfg(not(target_os = "linux"))]
         None
     }

@@ -30,6 +30,27 @@ pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
 
 /// Returns how many datagrams the system has dropped so far because the socket was full, if it tells.
 pub(super) fn dropped(socket: &UdpSocket) -> Option<u32> {
+    Some(memory_of(socket)?[MEMINFO_DROPS])
+}
+
+/// Returns for how many bytes the socket has room, if the system tells. It keeps as much again for itself.
+pub(super) fn room(socket: &UdpSocket) -> Option<u32> {
+    Some(memory_of(socket)?[MEMINFO_RECEIVE] / 2)
+}
+
+/// Returns whether a time service keeps the machine's clock right, as far as the system knows.
+pub(super) fn is_clock_kept() -> Option<bool> {
+    // SAFETY: it is made of numbers only, for which all zeros are fine.
+    let mut asked: libc::timex = unsafe { mem::zeroed() };
+    // SAFETY: the pointer is to a variable that outlives the call; that nothing is to be changed is what zeros say.
+    match unsafe { libc::adjtimex(&raw mut asked) } {
+        -1 => None,
+        libc::TIME_ERROR => Some(false),
+        _ => Some(asked.status & libc::STA_UNSYNC == 0),
+    }
+}
+
+fn memory_of(socket: &UdpSocket) -> Option<[u32; MEMINFO_DROPS + 1]> {
     let mut info = [0_u32; MEMINFO_DROPS + 1];
     let mut len = size_of_val(&info) as u32;
     // SAFETY: the pointers are to an array and to its size, which outlive the call.
@@ -42,7 +63,7 @@ pub(super) fn dropped(socket: &UdpSocket) -> Option<u32> {
             &raw mut len,
         )
     };
-    (result == 0 && len as usize == size_of_val(&info)).then_some(info[MEMINFO_DROPS])
+    (result == 0 && len as usize == size_of_val(&info)).then_some(info)
 }
 
 /// Asks for the time of arrival of every datagram.
@@ -288,5 +309,6 @@ const MAX_KNOWN: usize = 254;
 /// Where the headers of IPv4 and UDP have the sender.
 const SOURCE_ADDRESS: i32 = 12;
 const SOURCE_PORT: i32 = 0;
-/// Where the system has the count of dropped datagrams.
+/// Where the system has the room for what arrives, and the count of dropped datagrams.
+const MEMINFO_RECEIVE: usize = 1;
 const MEMINFO_DROPS: usize = 8;

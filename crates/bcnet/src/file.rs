@@ -162,6 +162,19 @@ pub(crate) fn is_for_all(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
+/// Returns how many bytes this user can still write into a directory, if the system tells.
+#[cfg(unix)]
+pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
+    let told = rustix::fs::statvfs(directory).ok()?;
+    told.f_bavail.checked_mul(told.f_frsize)
+}
+
+/// Returns how many bytes this user can still write into a directory, if the system tells.
+#[cfg(windows)]
+pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
+    crate::win32::free_bytes(directory).ok()
+}
+
 /// Returns the directory that a file is in.
 pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))

@@ -10,6 +10,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, IntoRawHandle, OwnedHandle};
+use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -28,7 +29,8 @@ use windows_sys::Win32::Security::{
     TokenUser,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX, SECURITY_IDENTIFICATION,
+    FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, GetDiskFreeSpaceExW, PIPE_ACCESS_DUPLEX,
+    SECURITY_IDENTIFICATION,
 };
 use windows_sys::Win32::System::Console::{
     CTRL_BREAK_EVENT, CTRL_C_EVENT, ENABLE_EXTENDED_FLAGS, ENABLE_QUICK_EDIT_MODE, GetConsoleMode,
@@ -85,6 +87,14 @@ pub(crate) fn console_programs() -> u32 {
     let mut processes = [0; 2];
     // SAFETY: the pointer is to an array with room for as many as is said.
     unsafe { GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) }
+}
+
+/// Returns how many bytes this user can still write into a directory.
+pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let (name, mut free) = (rights::wide_path(directory), 0);
+    // SAFETY: the pointers are to a text that ends in a zero and to a variable, both of this function.
+    let told = unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &raw mut free, ptr::null_mut(), ptr::null_mut()) };
+    check(told).map(|()| free)
 }
 
 /// Returns what this process takes of the machine.

@@ -4,9 +4,10 @@ mod run;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use run::{Run, bcnet, command};
 use serde_json::Value;
@@ -25,6 +26,17 @@ impl Place {
 
     fn config(&self) -> String {
         self.0.join("bcnet.toml").display().to_string()
+    }
+
+    /// Starts a server. Returns it and its port.
+    fn serve(&self, more: &[&str]) -> (Server, String) {
+        let config = self.config();
+        let serve = [&["serve", "--config", &config][..], more].concat();
+        let mut server = Server(command(&serve).stderr(Stdio::null()).spawn().expect("bcnet runs"));
+        let mut ready = String::new();
+        BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+        let port = ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next());
+        (server, port.expect(&ready).to_owned())
     }
 
     fn doctor(&self, more: &[&str]) -> Run {
@@ -64,13 +76,12 @@ fn only(run: &Run, name: &str) -> (String, String) {
 
 #[test]
 fn a_running_server_is_asked_and_joined() {
-    let place = Place::new("running", "[[session]]\npassword = \"engage\"\n");
-    let serve = command(&["serve", "--config", &place.config()]).stderr(Stdio::null()).spawn();
-    let mut server = Server(serve.expect("bcnet runs"));
-    let mut ready = String::new();
-    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-    let port =
-        ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next()).expect(&ready);
+    // Free a moment ago.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+    let metrics = free.expect("a port").to_string();
+    let place =
+        Place::new("running", &format!("metrics = \"{metrics}\"\n[[session]]\npassword = \"engage\"\n"));
+    let (_server, port) = place.serve(&[]);
     let run = place.doctor(&[]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     let (state, text) = only(&run, "port");
@@ -78,6 +89,7 @@ fn a_running_server_is_asked_and_joined() {
         (state.as_str(), text),
         ("ok", format!("UDP port {port} is the running server's: 0 of 8 players"))
     );
+    assert_eq!(only(&run, "metrics"), ("ok".into(), format!("TCP {metrics} answers")));
     let (state, text) = only(&run, "join");
     assert!(
         state == "ok" && text.starts_with(&format!("127.0.0.1:{port}: players of this machine can join")),
@@ -101,6 +113,57 @@ fn a_port_that_another_program_has_is_bad() {
     drop(other);
     let run = place.doctor(&["--port", &port]);
     assert_eq!((run.code, only(&run, "port").0.as_str()), (0, "ok"), "{}", run.stdout);
+}
+
+#[test]
+fn ports_of_metrics_and_page_that_another_program_has_are_bad() {
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let taken = other.local_addr().expect("bound");
+    let place = Place::new(
+        "listeners",
+        &format!("metrics = \"{taken}\"\n[web]\nenabled = true\nbind = \"{taken}\"\n"),
+    );
+    let run = place.doctor(&[]);
+    for (name, key) in [("metrics", "`server.metrics`"), ("page", "`web.bind`")] {
+        let (state, text) = only(&run, name);
+        assert!(state == "bad" && text.contains(&taken.to_string()) && text.contains(key), "{text}");
+    }
+    drop(other);
+    let run = place.doctor(&[]);
+    assert_eq!((run.code, only(&run, "metrics").0.as_str(), only(&run, "page").0.as_str()), (0, "ok", "ok"));
+}
+
+/// The server makes these itself.
+#[test]
+fn directories_of_log_and_capture_need_not_be_there() {
+    let place = Place::new("directories", "");
+    let [log, capture] = ["logs/server.log", "captures/of/game.pcapng"].map(|name| place.0.join(name));
+    let sets = [format!("log.file={}", log.display()), format!("capture.file={}", capture.display())];
+    let run = place.doctor(&["--set", &sets[0], "--set", &sets[1], "--set", "capture.size=1MiB"]);
+    assert_eq!(
+        (only(&run, "log").0.as_str(), only(&run, "capture").0.as_str()),
+        ("ok", "ok"),
+        "{}",
+        run.stdout
+    );
+    assert!(!place.0.join("logs").exists(), "nothing is changed");
+    // More than any disk has.
+    let huge = ["--set", "capture.size=1000000GiB", "--set", "capture.files=1000"];
+    let run = place.doctor(&[&["--set", sets[1].as_str()], &huge[..]].concat());
+    let (state, text) = only(&run, "capture");
+    assert!(state == "warn" && text.contains("make room"), "{text}");
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_told() {
+    let place = Place::new("clock", "");
+    let bans = fs::File::create(place.0.join("bans.toml")).expect("a file");
+    let state = || only(&place.doctor(&[]), "clock");
+    assert!(!state().1.contains("ahead"));
+    let then = UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+    bans.set_modified(then).expect("set");
+    let (state, text) = state();
+    assert!(state == "warn" && text.contains("ahead of it") && text.contains("set the clock"), "{text}");
 }
 
 #[test]
@@ -143,12 +206,7 @@ fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
     let place = Place::new("listed", &format!("masters = [\"{address}\"]\n"));
     let (state, text) = only(&place.doctor(&[]), "list servers");
     assert_eq!((state.as_str(), text), ("ok", format!("{address} answers, with 0 servers")));
-    let serve = command(&["serve", "--config", &place.config()]).stderr(Stdio::null()).spawn();
-    let mut server = Server(serve.expect("bcnet runs"));
-    let mut ready = String::new();
-    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-    let port =
-        ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next()).expect(&ready);
+    let (_server, port) = place.serve(&[]);
     let log = BufReader::new(master.0.stderr.take().expect("piped")).lines();
     assert!(log.map_while(Result::ok).any(|line| line.contains("event=\"listed\"")));
     let (state, text) = only(&place.doctor(&[]), "list servers");
@@ -156,11 +214,8 @@ fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
     assert_eq!((state.as_str(), text), ("ok", listed));
     // Another server with the same port is told that it is not the one.
     let other = Place::new("unlisted", "[[session]]\nname = \"Other\"\n");
-    let flags = ["--bind", "127.0.0.2", "--port", port];
-    let config = other.config();
-    let serve = [&["serve", "--config", &config][..], &flags].concat();
-    let mut server = Server(command(&serve).stderr(Stdio::null()).spawn().expect("bcnet runs"));
-    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("a line");
+    let flags = ["--bind", "127.0.0.2", "--port", &port];
+    let _other = other.serve(&flags);
     let masters = format!("server.masters={address}");
     let (state, text) = only(&other.doctor(&[&flags[..], &["--set", &masters]].concat()), "list servers");
     let unlisted =

@@ -65,15 +65,19 @@ struct Report(Vec<Check>);
 
 impl Report {
     fn ok(&mut self, name: &'static str, text: impl Into<String>) {
-        self.0.push(Check { name, state: State::Ok, text: text.into() });
+        self.add(name, (State::Ok, text.into()));
     }
 
     fn warn(&mut self, name: &'static str, text: impl Into<String>) {
-        self.0.push(Check { name, state: State::Warn, text: text.into() });
+        self.add(name, (State::Warn, text.into()));
     }
 
     fn bad(&mut self, name: &'static str, text: impl Into<String>) {
-        self.0.push(Check { name, state: State::Bad, text: text.into() });
+        self.add(name, (State::Bad, text.into()));
+    }
+
+    fn add(&mut self, name: &'static str, (state, text): (State, String)) {
+        self.0.push(Check { name, state, text });
     }
 
     fn is_bad(&self) -> bool {
@@ -84,17 +88,22 @@ impl Report {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut report = Report::default();
     report.ok("version", format!("bcnet {}", crate::VERSION));
-    machine::clock(&mut report);
     if let Some(loaded) = server::configuration(&args.flags, &mut report) {
         let settings = &loaded.settings;
+        let written = [Some(&settings.server.bans), settings.server.history.as_ref()];
+        machine::clock(written.into_iter().flatten(), &mut report);
         let running = server::running(settings, &mut report);
         let ports = server::ports(settings, running.as_ref(), &mut report);
         machine::addresses(settings.server.bind, &ports, &mut report);
         machine::firewall(&ports, &mut report);
-        server::list_servers(settings, running.as_ref(), &ports, &mut report);
+        server::listeners(settings, running.as_ref(), &mut report);
+        let listed = server::list_servers(settings, running.as_ref(), &ports, &mut report);
         server::joins(settings, running.as_ref(), &mut report);
+        server::joins_from_outside(settings, running.as_ref(), &listed, &mut report);
         machine::files(settings, &mut report);
         machine::limits(settings.sessions.len(), &mut report);
+    } else {
+        machine::clock([], &mut report);
     }
     show(&report, args.json)?;
     Ok(if report.is_bad() { Verdict::Findings } else { Verdict::Clean })

@@ -1,15 +1,17 @@
 //! What the configuration and the server are like.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Report;
+use super::machine::is_private;
 use crate::config::{self, Flags, HostPort, Loaded, Problems, Settings};
+use crate::double_click::local_address;
 use crate::number::counted;
 use crate::query::{FIRST_PORT, LAST_PORT, LIST_PORT, ask_names, fetch_list};
 use crate::{control, ctl, join, lookup, manifest};
@@ -114,8 +116,51 @@ pub(super) fn ports(settings: &Settings, running: Option<&Value>, report: &mut R
     ports
 }
 
-/// Looks at the list servers: do they answer, do they list us.
-pub(super) fn list_servers(settings: &Settings, running: Option<&Value>, ports: &[u16], report: &mut Report) {
+/// Looks at the TCP ports of metrics and page: of a server that runs they answer, else they must be free.
+pub(super) fn listeners(settings: &Settings, running: Option<&Value>, report: &mut Report) {
+    let web = &settings.web;
+    let page = web.enabled.then_some(web.bind);
+    for (name, key, address) in
+        [("metrics", "server.metrics", settings.server.metrics), ("page", "web.bind", page)]
+    {
+        let Some(address) = address else { continue };
+        if running.is_none() {
+            match TcpListener::bind(address) {
+                Ok(_) => report.ok(name, format!("TCP {address} is free")),
+                Err(error) => report.bad(
+                    name,
+                    format!("TCP {address} cannot be had ({error}), and the server does not start without; choose another `{key}`"),
+                ),
+            }
+            continue;
+        }
+        match TcpStream::connect_timeout(&reachable(address).into(), PATIENCE) {
+            Ok(_) => report.ok(name, format!("TCP {address} answers")),
+            Err(error) => report.bad(
+                name,
+                format!("TCP {address} does not answer ({error}); if `{key}` was changed since its start, restart the server"),
+            ),
+        }
+    }
+}
+
+/// Returns the address by which this machine reaches what is bound to one.
+fn reachable(bound: SocketAddrV4) -> SocketAddrV4 {
+    let is_any = bound.ip().is_unspecified();
+    SocketAddrV4::new(if is_any { Ipv4Addr::LOCALHOST } else { *bound.ip() }, bound.port())
+}
+
+/// A server that a list server has, and its name.
+pub(super) type Listed = BTreeMap<SocketAddrV4, String>;
+
+/// Looks at the list servers: do they answer, do they list us. Returns those of ours that they list.
+pub(super) fn list_servers(
+    settings: &Settings,
+    running: Option<&Value>,
+    ports: &[u16],
+    report: &mut Report,
+) -> Listed {
+    let mut ours = Listed::new();
     if settings.server.masters.is_empty() {
         report.ok("list servers", "none in `server.masters`: players elsewhere must know the address");
     }
@@ -133,7 +178,10 @@ pub(super) fn list_servers(settings: &Settings, running: Option<&Value>, ports: 
             }
         };
         match fetch_list(address, PATIENCE) {
-            Err(why) => report.warn("list servers", format!("{host}: {why}")),
+            Err(why) => report.warn(
+                "list servers",
+                format!("{host}: {why}; who looks there does not find us: ask who runs it, or take it out of `server.masters`"),
+            ),
             Ok(listed) if running.is_none() => {
                 report
                     .ok("list servers", format!("{host} answers, with {}", counted(listed.len(), "server")));
@@ -142,28 +190,45 @@ pub(super) fn list_servers(settings: &Settings, running: Option<&Value>, ports: 
                 // Which address it has for the list server, a server behind a router does not know.
                 let advertised =
                     settings.sessions.iter().filter_map(|session| session.advertise_port.fixed());
-                let ours: Vec<u16> = advertised.chain(ports.iter().copied()).collect();
-                let likely = listed.into_iter().filter(|server| ours.contains(&server.port()));
-                is_listed(host, &likely.take(MAX_ASKED).collect(), running, report);
+                let own_ports: Vec<u16> = advertised.chain(ports.iter().copied()).collect();
+                let likely = listed.into_iter().filter(|server| own_ports.contains(&server.port()));
+                ours.extend(find_ours(host, &likely.take(MAX_ASKED).collect(), running, report));
             }
         }
     }
+    ours
 }
 
-/// Tells whether one of the servers that a list server has at our ports is ours: it has the name of one of our sessions.
-fn is_listed(host: &str, likely: &BTreeSet<SocketAddrV4>, running: Option<&Value>, report: &mut Report) {
+/// Tells which of the servers that a list server has at our ports are ours: they have the names of our sessions.
+fn find_ours(
+    host: &str,
+    likely: &BTreeSet<SocketAddrV4>,
+    running: Option<&Value>,
+    report: &mut Report,
+) -> Listed {
     let Some(first) = likely.first() else {
         report.warn(
             "list servers",
             format!("{host} answers and does not list us: it must reach our port from outside; see address and firewall"),
         );
-        return;
+        return Listed::new();
     };
-    let names = ask_names(likely, PATIENCE).unwrap_or_default();
-    let is_ours = |name: &str| sessions(running).any(|session| session["name"] == name);
-    if let Some((address, _)) = names.iter().find(|(_, name)| is_ours(name)) {
+    let mut ours = ask_names(likely, PATIENCE).unwrap_or_default();
+    let have_all_answered = ours.len() == likely.len();
+    ours.retain(|_, name| sessions(running).any(|session| session["name"] == name.as_str()));
+    let is_missing = |name: &&str| !ours.values().any(|listed| listed == name);
+    let missing: Vec<&str> =
+        sessions(running).filter_map(|one| one["name"].as_str()).filter(is_missing).collect();
+    if let Some((address, _)) = ours.first_key_value() {
         report.ok("list servers", format!("{host} lists {address}, which answers by our name"));
-    } else if names.len() == likely.len() {
+        // Of more than are asked nothing is known.
+        if let (Some(name), true) = (missing.first(), likely.len() < MAX_ASKED) {
+            report.warn(
+                "list servers",
+                format!("{host} does not list {name}: each port must be reached from outside; see address and firewall"),
+            );
+        }
+    } else if have_all_answered {
         report.warn(
             "list servers",
             format!("{host} answers and does not list us: whom it has at our port has another name; see address and firewall"),
@@ -177,6 +242,7 @@ fn is_listed(host: &str, likely: &BTreeSet<SocketAddrV4>, running: Option<&Value
             ),
         );
     }
+    ours
 }
 
 /// Joins every session of the running server for a moment.
@@ -187,8 +253,9 @@ pub(super) fn joins(settings: &Settings, running: Option<&Value>, report: &mut R
     for (session, set) in sessions(running).zip(&settings.sessions) {
         let Some(port) = port(session) else { continue };
         let bind = settings.server.bind;
-        let ip = if bind.is_unspecified() { Ipv4Addr::LOCALHOST } else { bind };
-        let address = SocketAddrV4::new(ip, port);
+        // By its address in the network it is as far away as this machine can be.
+        let own = if bind.is_unspecified() { local_address() } else { Some(bind) };
+        let address = SocketAddrV4::new(own.unwrap_or(Ipv4Addr::LOCALHOST), port);
         let state = session["state"].as_str().unwrap_or_default();
         if state != "open" {
             report.warn(
@@ -209,6 +276,30 @@ pub(super) fn joins(settings: &Settings, running: Option<&Value>, report: &mut R
             ),
             Err(error) => report.bad("join", format!("{address}: {error:#}; the server's log tells more")),
         }
+    }
+}
+
+/// Joins a session by the address that list servers tell players, if that is not one of this network: as far as a way out and
+/// back in goes, that is how players come.
+pub(super) fn joins_from_outside(
+    settings: &Settings,
+    running: Option<&Value>,
+    listed: &Listed,
+    report: &mut Report,
+) {
+    let Some((address, name)) = listed.iter().find(|(address, _)| !is_private(*address.ip())) else { return };
+    let named =
+        sessions(running).zip(&settings.sessions).find(|(session, _)| session["name"] == name.as_str());
+    let Some((_, set)) = named else { return };
+    match join::try_join(*address, set.password.get().unwrap_or_default(), set.manifests.first().cloned()) {
+        Ok(_) => report.ok("join outside", format!("{address}, as list servers have it: players can join")),
+        Err(error) => report.warn(
+            "join outside",
+            format!(
+                "{address}, as list servers have it: {error:#}. Many routers do not lead back in; \
+                 a friend elsewhere can tell: `bcnet join {address} --check`"
+            ),
+        ),
     }
 }
 

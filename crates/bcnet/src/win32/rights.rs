@@ -176,7 +176,7 @@ fn read_number(text: &str) -> io::Result<Local> {
     Ok(number)
 }
 
-fn wide_path(path: &Path) -> Vec<u16> {
+pub(super) fn wide_path(path: &Path) -> Vec<u16> {
     path.as_os_str().encode_wide().chain([0]).collect()
 }
 
