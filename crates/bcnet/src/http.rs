@@ -10,11 +10,12 @@ use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
 use crate::connections::{self, read_request};
+use crate::metrics::Page;
 
 /// What monitoring asks of a program. Each question is answered by what the event loop itself says.
 pub(crate) trait Monitored: Clone + Send + 'static {
-    /// Returns all figures in the text format of Prometheus; `None` if nobody answers.
-    fn metrics(&self) -> Option<String>;
+    /// Returns all figures; `None` if nobody answers.
+    fn metrics(&self) -> Option<Page>;
 
     /// Returns whether every loop answers.
     fn is_alive(&self) -> bool;
@@ -87,7 +88,7 @@ fn metrics(monitored: &impl Monitored, latest: &Latest, now: Time) -> Option<Str
     if let Some((_, text)) = latest.as_ref().filter(|(at, _)| now.since(*at) < FRESH) {
         return Some(text.clone());
     }
-    let text = monitored.metrics()?;
+    let text = monitored.metrics()?.finish();
     *latest = Some((now, text.clone()));
     Some(text)
 }

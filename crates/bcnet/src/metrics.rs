@@ -1,42 +1,56 @@
-//! Figures in the text format of Prometheus.
+//! Figures for Prometheus.
+//!
+//! They live in the threads that play and are copied when they are asked for, so each answer has a registry of its own, filled
+//! by collectors: nothing is shared on the way of a datagram.
 
-use std::fmt::{Display, Write as _};
+use std::fmt;
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
 use crate::histogram::Histogram;
+use crate::usage::Usage;
+
+/// What tells the figures of one family apart. The values must be few.
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// A page of figures, all with the same word before their names.
+#[derive(Debug)]
 pub(crate) struct Page {
-    text: String,
+    registry: Registry,
     prefix: &'static str,
 }
 
 impl Page {
     pub(crate) fn new(prefix: &'static str) -> Self {
-        let mut page = Self { text: String::new(), prefix };
-        let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-        page.gauge("build_info", "What runs, in its labels", [(version, 1)]);
+        let mut page = Self { registry: Registry::default(), prefix };
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        page.gauge("build_info", "What runs, in its labels", [(version, 1_u64)]);
         page
     }
 
     /// What only grows. Its name ends in `_total`, which is added.
-    pub(crate) fn counter<L: AsRef<str>>(
+    pub(crate) fn counter(
         &mut self,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = (L, u64)>,
+        values: impl IntoIterator<Item = (Labels, u64)>,
     ) {
-        self.family(&format!("{name}_total"), "counter", help, values);
+        let name = format!("{}_{name}_total", self.prefix);
+        self.family(name, help, MetricType::Counter, values);
     }
 
     /// What may grow and shrink.
-    pub(crate) fn gauge<L: AsRef<str>, V: Display>(
+    pub(crate) fn gauge<V: Into<Value>>(
         &mut self,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = (L, V)>,
+        values: impl IntoIterator<Item = (Labels, V)>,
     ) {
-        self.family(name, "gauge", help, values);
+        self.family(format!("{}_{name}", self.prefix), help, MetricType::Gauge, values);
     }
 
     /// How long things took. Its name ends in `_seconds`, which is added.
@@ -44,40 +58,131 @@ impl Page {
         &mut self,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = (String, Histogram<BITS>)>,
+        values: impl IntoIterator<Item = (Labels, Histogram<BITS>)>,
     ) {
         let name = format!("{}_{name}_seconds", self.prefix);
-        let _ = writeln!(self.text, "# HELP {name} {help}.\n# TYPE {name} histogram");
-        for (labels, times) in values {
-            for bound in BOUNDS {
-                let (count, seconds) = (times.count_up_to(bound), bound.as_secs_f64());
-                let _ = writeln!(self.text, "{name}_bucket{{{labels},le=\"{seconds}\"}} {count}");
-            }
-            let (count, sum) = (times.count(), times.sum().as_secs_f64());
-            let _ = writeln!(self.text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-            let _ = writeln!(self.text, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
-        }
+        let values = values.into_iter().map(|(labels, times)| (labels, Times::of(&times)));
+        self.family(name, help, MetricType::Histogram, values);
     }
 
-    fn family<L: AsRef<str>, V: Display>(
+    fn family<V: Into<Value>>(
         &mut self,
-        name: &str,
-        kind: &str,
+        name: String,
         help: &str,
-        values: impl IntoIterator<Item = (L, V)>,
+        kind: MetricType,
+        values: impl IntoIterator<Item = (Labels, V)>,
     ) {
-        let prefix = self.prefix;
-        let _ = writeln!(self.text, "# HELP {prefix}_{name} {help}.\n# TYPE {prefix}_{name} {kind}");
-        for (labels, value) in values {
-            let _ = match labels.as_ref() {
-                "" => writeln!(self.text, "{prefix}_{name} {value}"),
-                labels => writeln!(self.text, "{prefix}_{name}{{{labels}}} {value}"),
-            };
-        }
+        let values = values.into_iter().map(|(labels, value)| (labels, value.into())).collect();
+        self.registry.register_collector(Box::new(Family { name, help: format!("{help}."), kind, values }));
     }
 
-    pub(crate) fn finish(self) -> String {
-        self.text
+    /// Returns the page as text, with what the process takes of the machine.
+    pub(crate) fn finish(mut self) -> String {
+        let Usage { processor, memory } = Usage::now();
+        let seconds = processor.map(|time| (Labels::new(), time.as_secs_f64()));
+        let bytes = memory.map(|bytes| (Labels::new(), bytes));
+        // By these names every program tells it.
+        let [cpu, resident] = ["process_cpu_seconds_total", "process_resident_memory_bytes"];
+        self.family(cpu.into(), "Processor time that the process has taken", MetricType::Counter, seconds);
+        self.family(resident.into(), "Memory that the process has", MetricType::Gauge, bytes);
+        let mut page = String::new();
+        // A string takes everything.
+        let _ = text::encode_registry(&mut page, &self.registry);
+        page
+    }
+}
+
+/// All figures of one name.
+#[derive(Debug)]
+struct Family {
+    name: String,
+    help: String,
+    kind: MetricType,
+    values: Vec<(Labels, Value)>,
+}
+
+impl Collector for Family {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(&self.name, &self.help, None, self.kind)?;
+        for (labels, value) in &self.values {
+            if labels.is_empty() {
+                value.encode(&mut family)?;
+            } else {
+                value.encode(&mut family.encode_family(labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One figure.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Whole(u64),
+    Real(f64),
+    Times(Times),
+}
+
+impl Value {
+    /// A counter is written as a gauge is: its name has the `_total` already, because `promtool` wants to find the same name
+    /// in what describes it, which OpenMetrics does not.
+    fn encode(&self, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(value) => encoder.encode_gauge(value),
+            Self::Real(value) => encoder.encode_gauge(value),
+            Self::Times(times) => {
+                encoder.encode_histogram::<Labels>(times.sum.as_secs_f64(), times.count, &times.buckets, None)
+            }
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Self::Whole(value)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Self {
+        Self::Whole(value as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Whole(value.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
+}
+
+impl From<Times> for Value {
+    fn from(times: Times) -> Self {
+        Self::Times(times)
+    }
+}
+
+/// How often things took how long.
+#[derive(Debug)]
+pub(crate) struct Times {
+    sum: Duration,
+    count: u64,
+    /// How many took up to so many seconds, and more than those before.
+    buckets: Vec<(f64, u64)>,
+}
+
+impl Times {
+    fn of<const BITS: u32>(times: &Histogram<BITS>) -> Self {
+        let bounds = BOUNDS.map(|bound| (bound.as_secs_f64(), times.count_up_to(bound)));
+        let all = bounds.into_iter().chain([(f64::INFINITY, times.count())]);
+        let mut before = 0;
+        let buckets = all.map(|(bound, count)| (bound, count - std::mem::replace(&mut before, count)));
+        Self { sum: times.sum(), count: times.count(), buckets: buckets.collect() }
     }
 }
 
@@ -94,3 +199,33 @@ const BOUNDS: [Duration; 10] = [
     Duration::from_millis(100),
     Duration::from_millis(250),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_each_figure_under_the_name_that_describes_it() {
+        let mut page = Page::new("bcnet");
+        page.counter("queries", "Questions", [(vec![("from", "a\"\\\nb".to_owned())], 3)]);
+        page.gauge("round", "The round", [(Labels::new(), 0.5)]);
+        let mut times = Histogram::<3>::default();
+        times.add(Duration::from_micros(1_500), 2);
+        times.add(Duration::from_secs(60), 1);
+        page.times("delay", "Delays", [(vec![("port", "1".to_owned())], times)]);
+        let text = page.finish();
+        let expected = [
+            "# HELP bcnet_queries_total Questions.\n# TYPE bcnet_queries_total counter\n",
+            "\nbcnet_queries_total{from=\"a\\\"\\\\\\nb\"} 3\n",
+            "\nbcnet_round 0.5\n",
+            "\nbcnet_delay_seconds_bucket{le=\"0.001\",port=\"1\"} 0\n",
+            "\nbcnet_delay_seconds_bucket{le=\"0.0025\",port=\"1\"} 2\n",
+            "\nbcnet_delay_seconds_bucket{le=\"0.25\",port=\"1\"} 2\n",
+            "\nbcnet_delay_seconds_bucket{le=\"+Inf\",port=\"1\"} 3\n",
+            "\nbcnet_delay_seconds_sum{port=\"1\"} 60.003\nbcnet_delay_seconds_count{port=\"1\"} 3\n",
+        ];
+        for part in expected {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use bcnet_udp::{Batch, Head, Received, Socket};
 use crate::event_loop::{CommandSender, Registrar, Service};
 use crate::http::Monitored;
 use crate::log::LineLimit;
-use crate::metrics::Page;
+use crate::metrics::{Labels, Page};
 use crate::random::unguessable;
 
 /// The list of servers, and the socket at which they announce themselves.
@@ -147,10 +147,10 @@ impl Counts {
 }
 
 impl Monitored for Commands {
-    fn metrics(&self) -> Option<String> {
+    fn metrics(&self) -> Option<Page> {
         self.ask(|server, _| {
             let mut page = Page::new("bcnet_master");
-            page.gauge("servers", "Servers that are listed", [("", server.list.listed().len())]);
+            page.gauge("servers", "Servers that are listed", [(Labels::new(), server.list.listed().len())]);
             let counts = &server.counts;
             for (name, help, value) in [
                 ("received_datagrams", "Datagrams that came", counts.received),
@@ -159,9 +159,9 @@ impl Monitored for Commands {
                 ("dropped_servers", "Servers that left the list", counts.dropped),
                 ("refused_servers", "Servers that were not put on the list", counts.refused),
             ] {
-                page.counter(name, help, [("", value)]);
+                page.counter(name, help, [(Labels::new(), value)]);
             }
-            page.finish()
+            page
         })
     }
 

@@ -5,7 +5,7 @@ use bcnet_proxy::{Bytes, Direction, Healed, Leg, Output, Proxy, Refusal};
 use super::relay::Commands;
 use super::watch::Watch;
 use crate::http::Monitored;
-use crate::metrics::Page;
+use crate::metrics::{Labels, Page};
 
 /// Datagrams and their bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,39 +58,43 @@ impl Metrics {
     }
 }
 
-/// Everything in the text format of Prometheus.
-pub(super) fn render(metrics: &Metrics, proxy: &Proxy, watch: &Watch, unsent: u64) -> String {
+/// Everything for Prometheus.
+pub(super) fn render(metrics: &Metrics, proxy: &Proxy, watch: &Watch, unsent: u64) -> Page {
     let mut page = Page::new("bcnet_proxy");
-    let came = [("from=\"clients\"", metrics.from_clients), ("from=\"server\"", metrics.from_server)];
-    let left = [("to=\"clients\"", metrics.to_clients), ("to=\"server\"", metrics.to_server)];
+    let came = [(("from", "clients"), metrics.from_clients), (("from", "server"), metrics.from_server)];
+    let left = [(("to", "clients"), metrics.to_clients), (("to", "server"), metrics.to_server)];
     volumes(&mut page, "received", "that came", came);
     volumes(&mut page, "sent", "that left", left);
     page.counter(
         "oversized_datagrams",
         "Datagrams over 2048 bytes, which are dropped",
-        [("", metrics.oversized)],
+        [(Labels::new(), metrics.oversized)],
     );
     page.counter(
         "foreign_datagrams",
         "Datagrams to a source that the server did not send",
-        [("", metrics.foreign)],
+        [(Labels::new(), metrics.foreign)],
     );
     page.counter(
         "unanswered_challenges",
         "Challenges of list servers that were too many to be answered",
-        [("", metrics.unanswered)],
+        [(Labels::new(), metrics.unanswered)],
     );
-    page.counter("unsent_datagrams", "Datagrams that the system did not take", [("", unsent)]);
-    page.gauge("players", "Players now", [("", proxy.players().count())]);
-    let refused = Refusal::ALL.map(|why| (format!("reason=\"{}\"", why.name()), proxy.refused(why)));
+    page.counter("unsent_datagrams", "Datagrams that the system did not take", [(Labels::new(), unsent)]);
+    page.gauge("players", "Players now", [(Labels::new(), proxy.players().count())]);
+    let refused = Refusal::ALL.map(|why| (vec![("reason", why.name().to_string())], proxy.refused(why)));
     page.counter("refused_datagrams", "Datagrams that were turned away", refused);
-    let found = watch.found().map(|(kind, count)| (format!("kind=\"{kind}\""), count));
+    let found = watch.found().map(|(kind, count)| (vec![("kind", kind.to_string())], count));
     page.counter("findings", "Faults that were seen in what passed", found);
     let [up, down] = [Direction::Up, Direction::Down].map(|direction| proxy.healed(direction));
     for (name, help, figure) in HEALED {
-        page.counter(name, help, [("from=\"client\"", figure(&up)), ("from=\"server\"", figure(&down))]);
+        page.counter(
+            name,
+            help,
+            [(label(("from", "client")), figure(&up)), (label(("from", "server")), figure(&down))],
+        );
     }
-    page.finish()
+    page
 }
 
 type HealedMetric = (&'static str, &'static str, fn(&Healed) -> u64);
@@ -105,15 +109,21 @@ const HEALED: [HealedMetric; 7] = [
     ("healed_bytes", "Bytes that were not passed on", |healed| healed.bytes),
 ];
 
-fn volumes(page: &mut Page, name: &str, which: &str, volumes: [(&str, Volume); 2]) {
-    let datagrams = volumes.map(|(labels, volume)| (labels, volume.datagrams));
+type Label = (&'static str, &'static str);
+
+fn label((name, value): Label) -> Labels {
+    vec![(name, value.to_owned())]
+}
+
+fn volumes(page: &mut Page, name: &str, which: &str, volumes: [(Label, Volume); 2]) {
+    let datagrams = volumes.map(|(side, volume)| (label(side), volume.datagrams));
     page.counter(&format!("{name}_datagrams"), &format!("Datagrams {which}"), datagrams);
-    let bytes = volumes.map(|(labels, volume)| (labels, volume.bytes));
+    let bytes = volumes.map(|(side, volume)| (label(side), volume.bytes));
     page.counter(&format!("{name}_bytes"), &format!("Bytes of the datagrams {which}"), bytes);
 }
 
 impl Monitored for Commands {
-    fn metrics(&self) -> Option<String> {
+    fn metrics(&self) -> Option<Page> {
         self.ask(|relay, _| relay.render_metrics())
     }
 

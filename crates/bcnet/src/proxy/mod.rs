@@ -110,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST[:PORT]", requires = "advertise", value_parser = Master::from_text)]
     master: Vec<Master>,
 
-    /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics
+    /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics, health at /livez and /readyz
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
 

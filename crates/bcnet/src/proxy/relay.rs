@@ -21,6 +21,7 @@ use super::watch::Watch;
 use crate::event_loop::{CommandSender, EventLoop, Service};
 use crate::log::LineLimit;
 use crate::masters::Resolved;
+use crate::metrics::Page;
 use crate::recorder::Recorder;
 
 /// What a relay is made of.
@@ -341,8 +342,8 @@ impl Relay {
         self.proxy.set_list_servers(self.master_addresses.iter().map(|master| *master.ip()).collect());
     }
 
-    /// Returns what was counted, in the text format of Prometheus.
-    pub(super) fn render_metrics(&self) -> String {
+    /// Returns what was counted, for Prometheus.
+    pub(super) fn render_metrics(&self) -> Page {
         metrics::render(&self.metrics, &self.proxy, &self.watch, self.sockets.unsent())
     }
 }

@@ -1,5 +1,6 @@
 //! The figures of a server for Prometheus, and whether it is well.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::requests::Chosen;
 use super::session_host::SessionHost;
 use super::workers::Workers;
 use crate::http::Monitored;
-use crate::metrics::Page;
+use crate::metrics::{Labels, Page, Value};
 use crate::scores;
 
 /// Asks a running server.
@@ -26,7 +27,7 @@ pub(super) struct Monitor {
 }
 
 impl Monitored for Monitor {
-    fn metrics(&self) -> Option<String> {
+    fn metrics(&self) -> Option<Page> {
         let sessions = Chosen::new(&self.workers, None).each_with(|host, coalescing, now| {
             // Nothing may have happened there for long.
             host.sum_up(now);
@@ -34,28 +35,43 @@ impl Monitored for Monitor {
         });
         sessions.ok().map(|sessions| {
             let mut page = render(&sessions, self.plane.capture_left_out(), self.plane.scores());
+            let there_should_be = [(Labels::new(), self.workers.sessions())];
+            page.gauge(
+                "sessions",
+                "Sessions that there should be, those that do not answer too",
+                there_should_be,
+            );
             self.plane.hooks().add_figures(&mut page);
             if let Some(refused) = &self.refused {
-                let refused = [("", refused.load(Ordering::Relaxed))];
+                let refused = [(Labels::new(), refused.load(Ordering::Relaxed))];
                 page.counter("page_refused_requests", "Requests that the page did not answer", refused);
             }
-            page.finish()
+            page
         })
     }
 
     fn is_alive(&self) -> bool {
-        self.workers.ask_threads(PATIENCE).are_all_well()
+        are_all_well(&self.workers, PATIENCE)
     }
 
     fn is_ready(&self) -> bool {
-        let open = Chosen::new(&self.workers, None).each(|host, _| !host.is_stopped());
-        open.is_ok_and(|open| open.into_iter().any(|is_open| is_open))
+        is_any_open(&self.workers)
     }
+}
+
+/// Returns whether every thread that plays answers in time.
+fn are_all_well(workers: &Workers, patience: Duration) -> bool {
+    workers.ask_threads(patience).are_all_well()
+}
+
+/// Returns whether a session takes players.
+fn is_any_open(workers: &Workers) -> bool {
+    workers.ask_each(|host, _, _| !host.is_stopped()).into_iter().any(|is_open| is_open)
 }
 
 /// What one session says.
 struct Sample {
-    label: String,
+    labels: Labels,
     is_open: bool,
     status: Status,
     traffic: Traffic,
@@ -71,7 +87,7 @@ struct Sample {
 impl Sample {
     fn take(host: &SessionHost, relaying_share: f64, coalescing: Duration, now: Time) -> Self {
         Self {
-            label: format!("port=\"{}\"", host.address.port()),
+            labels: vec![("port", host.address.port().to_string())],
             is_open: !host.is_stopped(),
             status: host.session.status(now),
             traffic: host.traffic,
@@ -89,44 +105,57 @@ impl Sample {
 fn render(sessions: &[Sample], capture_left_out: Option<u64>, scores: Option<&scores::Counts>) -> Page {
     let mut page = Page::new("bcnet");
     let uptime = sessions.iter().map(|one| one.uptime.as_secs()).max().unwrap_or(0);
-    page.gauge("uptime_seconds", "How long the server runs", [("", uptime)]);
+    page.gauge("uptime_seconds", "How long the server runs", [(Labels::new(), uptime)]);
     if let Some(count) = capture_left_out {
-        page.counter("capture_left_out_datagrams", "Datagrams that are not in the capture", [("", count)]);
+        page.counter(
+            "capture_left_out_datagrams",
+            "Datagrams that are not in the capture",
+            [(Labels::new(), count)],
+        );
     }
     if let Some(counts) = scores {
-        page.counter("scores_kept_rounds", "Rounds whose scores were kept", [("", counts.kept())]);
-        page.counter("scores_left_out_rounds", "Rounds whose scores were lost", [("", counts.left_out())]);
+        page.counter("scores_kept_rounds", "Rounds whose scores were kept", [(Labels::new(), counts.kept())]);
+        page.counter(
+            "scores_left_out_rounds",
+            "Rounds whose scores were lost",
+            [(Labels::new(), counts.left_out())],
+        );
     }
     for (name, help, figure) in GAUGES {
-        page.gauge(name, help, sessions.iter().map(|one| (&one.label, figure(one))));
+        page.gauge(name, help, sessions.iter().map(|one| (one.labels.clone(), figure(one))));
     }
     for (name, help, figure) in COUNTERS {
-        page.counter(name, help, sessions.iter().map(|one| (&one.label, figure(one))));
+        page.counter(name, help, sessions.iter().map(|one| (one.labels.clone(), figure(one))));
     }
     let masters = sessions.iter().flat_map(|one| {
         let is_heard = |ago: &Option<Duration>| ago.is_some_and(|ago| ago < bcnet_session::Masters::LOST);
-        let label = |address| format!("{},master=\"{address}\"", one.label);
-        one.status.masters.iter().map(move |(address, ago)| (label(*address), u8::from(is_heard(ago))))
+        let labels =
+            |address: &SocketAddrV4| [one.labels.clone(), vec![("master", address.to_string())]].concat();
+        one.status.masters.iter().map(move |(address, ago)| (labels(address), is_heard(ago)))
     });
     page.gauge("master_heard", "Whether a list server was heard of lately", masters);
-    let delays = sessions.iter().map(|one| (one.label.clone(), one.delay.clone()));
+    let delays = sessions.iter().map(|one| (one.labels.clone(), one.delay.clone()));
     page.times("relay_delay", "How long after its arrival a copy of a message left", delays);
-    let trips = sessions.iter().map(|one| (one.label.clone(), one.round_trip.clone()));
+    let trips = sessions.iter().map(|one| (one.labels.clone(), one.round_trip.clone()));
     page.times("round_trip", "Round trips to players, each looked at once a second", trips);
     page
 }
 
 type Figure<T> = (&'static str, &'static str, fn(&Sample) -> T);
 
-const GAUGES: [Figure<f64>; 8] = [
-    ("session_open", "Whether a session takes players", |one| f64::from(u8::from(one.is_open))),
-    ("players", "Players that have answered", |one| one.status.players as f64),
-    ("players_in_game", "Players that take part", |one| one.status.in_game as f64),
-    ("player_limit", "How many players there can be", |one| one.status.player_limit as f64),
-    ("round", "The number of the round", |one| f64::from(one.status.round)),
-    ("game_time_seconds", "The game clock", |one| one.status.game_time.as_secs_f64()),
-    ("relaying_ratio", "The share of a core that relaying takes in its thread", |one| one.relaying_share),
-    ("coalescing_seconds", "How long state updates wait for company", |one| one.coalescing.as_secs_f64()),
+const GAUGES: [Figure<Value>; 8] = [
+    ("session_open", "Whether a session takes players", |one| one.is_open.into()),
+    ("players", "Players that have answered", |one| one.status.players.into()),
+    ("players_in_game", "Players that take part", |one| one.status.in_game.into()),
+    ("player_limit", "How many players there can be", |one| one.status.player_limit.into()),
+    ("round", "The number of the round", |one| u64::from(one.status.round).into()),
+    ("game_time_seconds", "The game clock", |one| one.status.game_time.as_secs_f64().into()),
+    ("relaying_ratio", "The share of a core that relaying takes in its thread", |one| {
+        one.relaying_share.into()
+    }),
+    ("coalescing_seconds", "How long state updates wait for company", |one| {
+        one.coalescing.as_secs_f64().into()
+    }),
 ];
 
 fn counters(one: &Sample) -> &Counters {
@@ -160,3 +189,32 @@ const COUNTERS: [Figure<u64>; 22] = [
 
 /// How long a thread may take to say that it plays.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::serve::session_group::SessionGroup;
+    use crate::serve::workers;
+
+    /// A process whose loop hangs is there, answers nobody who plays, and must not be called alive.
+    #[test]
+    fn a_thread_that_hangs_is_not_alive_until_it_goes_on() {
+        let (reach, threads) = workers::tests::dealt(2, 2);
+        let running = thread::spawn(move || workers::run(threads));
+        let patience = Duration::from_secs(60);
+        assert!(are_all_well(&reach, patience) && is_any_open(&reach));
+        let (release, held) = mpsc::channel::<()>();
+        reach.give_thread(1, move |_, _| {
+            let _ = held.recv();
+        });
+        assert!(!are_all_well(&reach, Duration::from_millis(50)));
+        drop(release);
+        assert!(are_all_well(&reach, patience));
+        reach.give_all(SessionGroup::stop);
+        running.join().expect("no panic").expect("ended as told");
+        assert!(!are_all_well(&reach, patience) && !is_any_open(&reach), "nobody is left");
+    }
+}

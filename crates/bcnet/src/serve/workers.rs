@@ -24,6 +24,11 @@ pub(super) struct Workers {
 }
 
 impl Workers {
+    /// Returns how many sessions there are, those whose thread is gone too.
+    pub(super) const fn sessions(&self) -> usize {
+        self.sessions
+    }
+
     /// Has something done in every thread, unless the server is over.
     pub(super) fn give_all(&self, command: impl Fn(&mut SessionGroup, Time) + Clone + Send + 'static) {
         for commands in &self.commands {

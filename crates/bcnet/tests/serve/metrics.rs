@@ -1,11 +1,15 @@
 //! What monitoring is told.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+
 use crate::player::join_two;
+use crate::proxy_run::Proxy;
 use crate::server::{Directory, PATIENCE, Server};
 
 /// Asks for something, and returns the first line of the answer and its body.
@@ -19,30 +23,35 @@ pub(crate) fn get(address: &str, request: &str) -> (String, String) {
     (head.lines().next().unwrap_or_default().into(), body.into())
 }
 
-/// Has Prometheus' own tool look at something. Skipped where it is not installed.
+/// Has Prometheus' own tool look at something. Skipped where it is not installed, unless `REQUIRE_PROMTOOL` is set.
 pub(crate) fn promtool(args: &[&str], input: &str) {
     let mut check = Command::new("promtool");
     let check = check.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Ok(mut check) = check.spawn() else { return };
+    let Ok(mut check) = check.spawn() else {
+        assert!(
+            std::env::var_os("REQUIRE_PROMTOOL").is_none(),
+            "promtool is not installed, and it is required"
+        );
+        return;
+    };
     check.stdin.take().expect("piped").write_all(input.as_bytes()).expect("read");
     let output = check.wait_with_output().expect("ended");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [said, complained] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success() && complained.is_empty(), "{said}{complained}");
 }
 
 /// A server that gives out figures, and where.
 fn monitored() -> (Server, String) {
-    let directory = Directory::new();
-    let file = "[[hook]]\nname = \"crew\"\nurl = \"https://127.0.0.1:9/\"\n[scores]\nfile = \"scores.db\"\n";
-    std::fs::write(directory.path("bcnet.toml"), file).expect("written");
-    let server = Server::start_in(
-        directory,
-        &["--set", "server.metrics=127.0.0.1:0", "--set", "server.masters=192.0.2.1"],
-        1,
-    );
+    let server = Server::start(&["--set", "server.metrics=127.0.0.1:0"]);
+    let place = metrics_of(&server);
+    (server, place)
+}
+
+/// Where a server gives out its figures.
+fn metrics_of(server: &Server) -> String {
     let line = server.logged(&["event=\"started\""]);
     let place = line.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
-    let place = place.to_owned();
-    (server, place)
+    place.to_owned()
 }
 
 fn value(page: &str, name: &str) -> f64 {
@@ -65,6 +74,7 @@ fn a_server_gives_out_figures_that_prometheus_takes() {
     assert!((of("players_in_game"), of("player_limit"), of("session_open")) == (2.0, 8.0, 1.0), "{page}");
     assert!(of("received_datagrams_total") > 10.0 && of("sent_bytes_total") > 100.0);
     assert!(of("relay_delay_seconds_count") > 0.0 && of("admitted_players_total") == 2.0);
+    assert!(value(&page, "bcnet_sessions") == 1.0 && value(&page, "process_cpu_seconds_total") > 0.0);
     assert!(!page.contains("script") && !page.contains("Alice"), "players are no labels");
     promtool(&["check", "metrics"], &page);
 }
@@ -85,30 +95,91 @@ fn health_is_what_the_game_loop_says() {
     assert_eq!(get(&place, "GET /etc/passwd").0, "HTTP/1.1 404 Not Found");
 }
 
-/// The board and the alerts ask for nothing that is not there.
+/// The names of all figures of serve, proxy and master, as they are described: of some there is nothing to tell yet.
+fn names() -> BTreeSet<String> {
+    let more =
+        "[[hook]]\nname = \"crew\"\nurl = \"https://hooks.example/\"\n[scores]\nfile = \"scores.db\"\n";
+    let directory = Directory::new();
+    fs::write(directory.path("bcnet.toml"), more).expect("written");
+    let server = Server::start_in(directory, &["--set", "server.metrics=127.0.0.1:0"], 1);
+    let mut pages = get(&metrics_of(&server), "GET /metrics").1;
+    let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
+    pages += &proxy.get("/metrics").1;
+    let (mut master, place) = master(&server.directory);
+    pages += &get(&place, "GET /metrics").1;
+    master.kill().and_then(|()| master.wait()).expect("ended");
+    let described = pages.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let all = described.flat_map(|(name, kind)| match kind {
+        "histogram" => ["_bucket", "_sum", "_count"].map(|part| format!("{name}{part}")).to_vec(),
+        _ => vec![name.to_owned()],
+    });
+    all.collect()
+}
+
+/// A list server that gives out figures, and where.
+fn master(directory: &Directory) -> (std::process::Child, String) {
+    let ports = ["--bind", "127.0.0.1", "--udp", "0", "--tcp", "0", "--metrics", "127.0.0.1:0"];
+    let mut command = directory.bcnet(&[&["master"], &ports[..]].concat());
+    let mut master = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
+    let mut ready = String::new();
+    BufReader::new(master.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+    let place = ready.trim_end().split("metrics=").nth(1).expect(&ready).to_owned();
+    (master, place)
+}
+
+#[test]
+fn a_list_server_gives_out_figures_and_is_well() {
+    let directory = Directory::new();
+    let (mut master, place) = master(&directory);
+    let (status, page) = get(&place, "GET /metrics");
+    assert_eq!((status.as_str(), value(&page, "bcnet_master_servers")), ("HTTP/1.1 200 OK", 0.0));
+    promtool(&["check", "metrics"], &page);
+    for path in ["GET /livez", "GET /readyz"] {
+        assert_eq!(get(&place, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+    }
+    master.kill().and_then(|()| master.wait()).expect("ended");
+}
+
+/// The board and the alerts ask for nothing that is not there, and Prometheus understands what they ask.
 #[test]
 fn every_query_names_figures_that_exist() {
-    let (_server, place) = monitored();
-    let mut page = get(&place, "GET /metrics").1;
-    // Names of list servers are looked up beside all else.
-    while !page.contains("bcnet_master_heard{") {
-        page = get(&place, "GET /metrics").1;
-    }
-    let names: BTreeSet<&str> = page
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split(['{', ' ']).next())
-        .collect();
+    let names = names();
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
-    let read = |name: &str| std::fs::read_to_string(format!("{deploy}/{name}")).expect(name);
-    let (board, alerts) = (read("grafana.json"), read("alerts.yml"));
-    serde_json::from_str::<serde_json::Value>(&board).expect("JSON");
+    let read = |name: &str| fs::read_to_string(format!("{deploy}/{name}")).expect(name);
+    let board: Value = serde_json::from_str(&read("grafana.json")).expect("JSON");
+    let panels = board["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let queries: Vec<&str> = targets.map(|target| target["expr"].as_str().expect("a query")).collect();
+    assert!(queries.len() > 20, "{queries:?}");
+    let alerts = read("alerts.yml");
+    let variables = board["templating"].to_string();
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let asked = board.split(|letter| !is_name(letter)).chain(alerts.split(|letter| !is_name(letter)));
-    let asked: BTreeSet<&str> = asked.filter(|word| word.starts_with("bcnet_")).collect();
-    assert!(asked.len() > 20, "{asked:?}");
-    assert_eq!(asked.difference(&names).collect::<Vec<_>>(), [] as [&&str; 0]);
+    let texts = queries.iter().copied().chain([alerts.as_str(), &variables]);
+    let words = texts.flat_map(|text| text.split(|letter| !is_name(letter)));
+    let asked = words.filter(|word| word.starts_with("bcnet_") || word.starts_with("process_"));
+    let unknown: BTreeSet<&str> = asked.filter(|word| !names.contains(*word)).collect();
+    assert_eq!(unknown, BTreeSet::new());
     promtool(&["check", "rules", &format!("{deploy}/alerts.yml")], "");
+    // It takes queries as rules only.
+    let plain = |query: &str| query.replace("$__rate_interval", "5m").replace("$instance", ".*");
+    let rule = |(query, number)| json!({"record": format!("board:{number}"), "expr": plain(query)});
+    let rules: Vec<Value> = queries.iter().copied().zip(0..).map(rule).collect();
+    let directory = Directory::new();
+    let file = directory.path("board.yml");
+    fs::write(&file, json!({"groups": [{"name": "board", "rules": rules}]}).to_string()).expect("written");
+    promtool(&["check", "rules", file.to_str().expect("a path")], "");
+}
+
+/// Each alert is there when it should be, and not before.
+#[test]
+fn alerts_fire_when_something_is_wrong() {
+    let [played, alerts] = [include_str!("alerts.yml"), include_str!("../../../../deploy/alerts.yml")];
+    for alert in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        let fires = format!("alertname: {alert}\n        exp_alerts:\n");
+        let is_silent = format!("alertname: {alert}, exp_alerts: []");
+        assert!(played.contains(&fires) && played.contains(&is_silent), "{alert} is not tested");
+    }
+    promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/alerts.yml")], "");
 }
 
 #[test]
@@ -119,4 +190,24 @@ fn an_address_that_is_taken_is_told() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("server.metrics: cannot listen at TCP 127.0.0.1:"), "{error}");
+}
+
+/// Without a watchdog, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn systemd_hears_that_it_is_ready_and_who_plays() {
+    use std::os::unix::net::UnixDatagram;
+
+    let directory = Directory::new();
+    let path = directory.path("notify.sock");
+    let systemd = UnixDatagram::bind(&path).expect("a socket");
+    systemd.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let notify = [("NOTIFY_SOCKET", path.to_str().expect("a path"))];
+    let _server = Server::start_with(directory, &[], 1, &notify);
+    let heard = || {
+        let mut buffer = [0; 64];
+        let len = systemd.recv(&mut buffer).expect("told");
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    assert_eq!([heard(), heard()], ["READY=1", "STATUS=0 players in 1 session"]);
 }

@@ -80,8 +80,8 @@ fn check_metrics(proxy: &Proxy) {
     assert_eq!((proxy.get("/livez").1.as_str(), proxy.get("/readyz").1.as_str()), ("ok\n", "ok\n"));
     for line in page.lines() {
         let names = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
-        assert!(names.starts_with("bcnet_proxy_"), "{line}");
-        assert!(line.starts_with('#') || line.rsplit(' ').next().is_some_and(|n| n.parse::<u64>().is_ok()));
+        assert!(names.starts_with("bcnet_proxy_") || names.starts_with("process_"), "{line}");
+        assert!(line.starts_with('#') || line.rsplit(' ').next().is_some_and(|n| n.parse::<f64>().is_ok()));
     }
     assert_eq!(proxy.get("/").0, "HTTP/1.1 404 Not Found");
     promtool(&["check", "metrics"], &page);
@@ -374,8 +374,8 @@ fn what_cannot_run_says_so_in_one_line() {
         (&["--upstream", "127.0.0.1:22101", "--listen", "127.0.0.1:22101"], "the proxy itself listens"),
         (&["--upstream", "127.9.9.9:22101", "--listen", "0.0.0.0:22101"], "the proxy itself listens"),
         (
-            &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--write", "no/such/directory.pcapng"],
-            "no/such/directory.pcapng",
+            &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--write", "bad.toml/game.pcapng"],
+            "bad.toml/game.pcapng",
         ),
     ] {
         let output = directory.bcnet(&[&["proxy"], args].concat()).output().expect("runs");

@@ -158,7 +158,7 @@ impl Hooks {
         }
         for (name, help, figure) in FIGURES {
             let value = |one: &Running| {
-                (format!("hook=\"{}\"", one.hook.name.0), figure(&one.tally).load(Ordering::Relaxed))
+                (vec![("hook", one.hook.name.0.clone())], figure(&one.tally).load(Ordering::Relaxed))
             };
             page.counter(name, help, state.running.iter().map(value));
         }
