@@ -29,15 +29,18 @@ impl ServiceManager {
         Self { socket, watchdog: time.map(Duration::from_micros) }
     }
 
-    /// Tells that all sockets are bound, and from now on, as often as it asks for, that every thread plays.
+    /// Tells that all sockets are bound, and from now on who plays and, as often as it asks for, that every thread does.
     pub(super) fn ready(&self, workers: &Workers) -> anyhow::Result<()> {
+        if self.socket.is_none() {
+            return Ok(());
+        }
         self.tell("READY=1");
-        let (Some(time), Some(_)) = (self.watchdog, &self.socket) else { return Ok(()) };
         let (manager, workers) = (self.clone(), workers.clone());
+        // Twice in that time, as systemd advises, of which an answer may take half.
+        let pause = self.watchdog.map_or(STATUS_EVERY, |time| time / 2);
         let watch = move || {
-            // Every half of the time, as systemd advises, of which an answer may take half.
-            while manager.look(&workers, time / 4) {
-                std::thread::sleep(time / 2);
+            while manager.look(&workers, pause / 2) {
+                std::thread::sleep(pause);
             }
         };
         std::thread::Builder::new().name("watchdog".to_owned()).spawn(watch)?;
@@ -49,11 +52,10 @@ impl ServiceManager {
         let answers = workers.ask_threads(patience);
         if answers.are_all_well() {
             let (players, sessions) = census(workers);
-            self.tell(&format!(
-                "WATCHDOG=1\nSTATUS={} in {}",
-                counted(players, "player"),
-                counted(sessions, "session")
-            ));
+            let status = format!("STATUS={} in {}", counted(players, "player"), counted(sessions, "session"));
+            // Who did not ask for it is not told.
+            let watchdog = if self.watchdog.is_some() { "WATCHDOG=1\n" } else { "" };
+            self.tell(&format!("{watchdog}{status}"));
         }
         !answers.is_over()
     }
@@ -86,6 +88,9 @@ fn census(workers: &Workers) -> (usize, usize) {
     let open: Vec<usize> = open.into_iter().flatten().collect();
     (open.iter().sum(), open.len())
 }
+
+/// How often it is told who plays, if it does not ask for more.
+const STATUS_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -120,12 +125,14 @@ mod tests {
                 systemd.recv(&mut buffer).map(|len| String::from_utf8_lossy(&buffer[..len]).into_owned());
             heard.unwrap_or_default()
         };
-        let manager = ServiceManager::new(path.to_str().map(str::to_owned), None, None);
+        let socket = path.to_str().map(str::to_owned);
+        let manager = ServiceManager::new(socket.clone(), Some("60000000".to_owned()), None);
         let patience = Duration::from_secs(60);
         let (reach, threads) = workers::tests::dealt(3, 3);
         let running = std::thread::spawn(move || workers::run(threads));
-        manager.ready(&reach).expect("no thread is needed");
-        assert_eq!(heard(), "READY=1");
+        let without_watchdog = ServiceManager::new(socket, None, None);
+        assert!(without_watchdog.look(&reach, patience));
+        assert_eq!(heard(), "STATUS=0 players in 3 sessions");
         assert!(manager.look(&reach, patience));
         assert_eq!(heard(), "WATCHDOG=1\nSTATUS=0 players in 3 sessions");
         reach.give_thread(1, |_, _| panic!("on purpose"));
