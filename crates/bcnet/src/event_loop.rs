@@ -89,11 +89,8 @@ impl<S: Service> EventLoop<S> {
         let due = if self.has_commands { Some(Time::ZERO) } else { service.next_timeout() };
         let now = self.look(Duration::ZERO);
         let wait = due.map_or(MAX_WAIT, |due| due.since(now).min(MAX_WAIT));
-        match self.poll.poll(&mut self.events, Some(wait)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            result => result?,
-        }
-        let now = self.look(wait);
+        let waited = self.poll.poll(&mut self.events, Some(wait));
+        let now = self.look_after(waited, wait)?;
         self.turned = now;
         for event in &self.events {
             match event.token() {
@@ -106,6 +103,15 @@ impl<S: Service> EventLoop<S> {
         }
         service.turn(now);
         Ok(())
+    }
+
+    /// Returns the time of the service after a wait of so long at the most. A signal that interrupts it has brought nothing, and
+    /// the time until then was waited all the same.
+    fn look_after(&mut self, waited: io::Result<()>, wait: Duration) -> io::Result<Time> {
+        match waited {
+            Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
+            _ => Ok(self.look(wait)),
+        }
     }
 
     /// Returns the time of the service, if it should be `expected` after the last look at most. When it is much later, the
@@ -302,6 +308,18 @@ mod tests {
             }
         }
         assert!(event_loop.turned >= Time::ZERO + expected);
+    }
+
+    #[test]
+    fn a_wait_that_a_signal_ends_was_no_sleep() {
+        let mut event_loop = EventLoop::<Counter>::new(Clock::start()).expect("a loop");
+        for wait in [MAX_WAIT, MAX_WAIT] {
+            event_loop.look(Duration::ZERO);
+            event_loop.clock.jump(wait / 2);
+            event_loop.look_after(Err(ErrorKind::Interrupted.into()), wait).expect("no error");
+        }
+        assert_eq!(event_loop.slept, Duration::ZERO);
+        assert!(event_loop.look_after(Err(ErrorKind::NotConnected.into()), MAX_WAIT).is_err());
     }
 
     #[test]
