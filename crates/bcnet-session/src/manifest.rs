@@ -75,6 +75,15 @@ impl fmt::Display for Difference {
     }
 }
 
+impl Mismatch {
+    /// S-24: returns what the player reads, in a window of the game: what differs, and what helps.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        let what = if self.kind == Difference::Version { "game version " } else { "" };
+        format!("{what}{} - use the files that this server has", self.entry)
+    }
+}
+
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "round {}: {}: {}", self.round, self.entry, self.kind)

@@ -7,16 +7,20 @@ mod feed;
 mod limit;
 mod nested;
 
+use std::fmt::Debug;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use bcnet_udp::wall_now;
+use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -87,7 +91,18 @@ where
     if json {
         Box::new(layer.json().flatten_event(true).with_writer(Nested(writer)))
     } else {
-        Box::new(layer.with_writer(writer))
+        Box::new(layer.fmt_fields(debug_fn(write_field).delimited(" ")).with_writer(writer))
+    }
+}
+
+/// Writes a field so that it is known where its value ends: in quotes, if it has a space.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let (name, text) = (field.name(), format!("{value:?}"));
+    let is_quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
+    match name {
+        "message" => writer.write_str(&text),
+        _ if !is_quoted && text.contains(char::is_whitespace) => write!(writer, "{name}={text:?}"),
+        _ => write!(writer, "{name}={text}"),
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::capture::{Packet, Writer};
+use crate::file;
 
 /// How much disk a capture may take.
 #[derive(Debug, Clone)]
@@ -103,6 +104,9 @@ impl Drop for Written {
 impl Recorder {
     /// Begins a capture. One that is there becomes the one before.
     pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
+        // As the log does.
+        let name = || ring.path.display().to_string();
+        fs::create_dir_all(file::directory(&ring.path)).with_context(name)?;
         let file = begin(&ring)?;
         let shared = Arc::<Shared>::default();
         let (ended, end) = mpsc::channel();

@@ -293,10 +293,10 @@ impl<E: Engine> Session<E> {
         self.send(peer, &message::GAME_INIT, now);
     }
 
-    /// S-24: a client's files differ: it is told which, then thrown out.
+    /// S-24: a client's files differ: it is told which and what to do, then thrown out.
     fn turn_away(&mut self, peer: PeerId, mismatch: Mismatch, now: Time) {
         let opcode = self.config.refusal_opcode;
-        self.send(peer, &message::checksum_failed(opcode, &message::text(&mismatch.entry)), now);
+        self.send(peer, &message::checksum_failed(opcode, &message::text(&mismatch.advice())), now);
         let Some(member) = self.member_mut(peer) else { return };
         member.answers = Answers::default();
         member.state = State::Refused { until: now + READING };

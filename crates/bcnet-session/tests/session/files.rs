@@ -92,7 +92,9 @@ fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
         assert_eq!(world.clients[client].gone, [(id, Leave::Booted(BootReason::KICKED))]);
         let last = world.take(client).pop().expect("a refusal");
         assert_eq!((last[0], last[1] as usize), (0x22, last.len() - 3));
-        assert!(entry.contains(std::str::from_utf8(&last[3..]).expect("ASCII")));
+        let (file, advice) = std::str::from_utf8(&last[3..]).expect("ASCII").split_once(" - ").expect("both");
+        assert!(entry.contains(file), "{file}");
+        assert_eq!(advice, "use the files that this server has");
         // It is told why before it is thrown out.
         let kicked = |plain: &Vec<u8>| {
             Datagram::parse(plain, None)

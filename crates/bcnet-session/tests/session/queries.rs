@@ -233,6 +233,22 @@ fn a_list_server_is_told_and_answered_and_its_sign_of_life_kept() {
     assert_eq!(world.elsewhere, []);
 }
 
+/// S-09: a host notices, once for each silence.
+#[test]
+fn a_list_server_that_falls_silent_is_told() {
+    let master: SocketAddrV4 = "203.0.113.5:27900".parse().expect("an address");
+    let mut world = World::new(Config { masters: vec![master], ..Config::default() });
+    world.run(299 * SECOND);
+    assert_eq!(world.event_names(), [] as [&str; 0], "it was never heard, and has time");
+    world.run(600 * SECOND);
+    assert_eq!(world.event_names(), ["master_lost"]);
+    world.inject(master, b"\\secure\\VSEQNJ");
+    world.run(299 * SECOND);
+    assert_eq!(world.event_names(), ["master_lost", "master_seen"]);
+    world.run(600 * SECOND);
+    assert_eq!(world.event_names(), ["master_lost", "master_seen", "master_lost"]);
+}
+
 /// S-09: nobody is told without being asked to.
 #[test]
 fn no_datagram_leaves_by_surprise() {

@@ -123,11 +123,12 @@ fn read(
     let mut problems = Vec::new();
     let environment: Vec<_> = environment.into_iter().collect();
     let state = environment.iter().find(|(name, _)| name == "STATE_DIRECTORY").map(|(_, path)| first(path));
-    let variables = variables(environment, &mut problems);
+    let (variables, strange) = variables(environment, &mut problems);
     let mut loaded = match file(flags, &variables) {
         None => Loaded::new(None),
         Some(path) => from_text(&path, &read_file(&path)?, &mut problems),
     };
+    loaded.strange = strange;
     loaded.apply_variables(&variables, &mut problems);
     loaded.apply_flags(flags, &mut problems);
     loaded.check(&mut problems);
@@ -159,22 +160,23 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
             && (value.starts_with("udp://") || value.starts_with("tcp://"))
 }
 
-/// Returns the variables that are meant for this program.
+/// Returns the variables that are meant for this program, and the names of those that others have set for a service of its name.
 fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     problems: &mut Vec<Problem>,
-) -> Vec<(String, String)> {
-    let mut found = Vec::new();
+) -> (Vec<(String, String)>, Vec<String>) {
+    let (mut found, mut strange) = (Vec::new(), Vec::new());
     for (name, value) in environment {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
         match value.into_string() {
-            Ok(value) if is_of_kubernetes(name, &value) => {}
+            Ok(value) if is_of_kubernetes(name, &value) => strange.push(short(name)),
             Ok(value) => found.push((name.to_owned(), value)),
             Err(_) => problems.push(outside(name, "not UTF-8".into())),
         }
     }
     found.sort();
-    found
+    strange.sort();
+    (found, strange)
 }
 
 /// Returns the variable that one of no key was meant to be. Images, panels and packages have variables of their own that

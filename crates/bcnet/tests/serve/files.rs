@@ -61,7 +61,6 @@ fn what_cannot_be_written_is_one_line_and_exit_code_2() {
     let directory = Directory::new();
     for (key, path) in [
         ("server.bans", "absent/bans.toml"),
-        ("capture.file", "absent/game.pcapng"),
         // Nobody can make files there, not even root.
         #[cfg(unix)]
         ("server.control", "/proc/bcnet.sock"),
@@ -69,6 +68,8 @@ fn what_cannot_be_written_is_one_line_and_exit_code_2() {
         ("log.file", "/proc/server.log"),
         #[cfg(unix)]
         ("log.file", "/proc/absent/server.log"),
+        #[cfg(unix)]
+        ("capture.file", "/proc/absent/game.pcapng"),
     ] {
         let set = format!("{key}={path}");
         // The usual port may be taken, which is told too.
@@ -78,6 +79,15 @@ fn what_cannot_be_written_is_one_line_and_exit_code_2() {
         assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{set}: {error}");
         assert!(error.starts_with("bcnet: ") && error.contains(path), "{set}: {error}");
     }
+}
+
+#[test]
+fn directories_of_log_and_capture_are_made() {
+    let files = ["--set", "log.file=logs/server.log", "--set", "capture.file=captures/of/game.pcapng"];
+    let server = Server::start(&files);
+    assert!(
+        server.directory.path("logs").is_dir() && server.directory.path("captures/of/game.pcapng").is_file()
+    );
 }
 
 #[test]

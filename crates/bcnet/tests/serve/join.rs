@@ -291,8 +291,9 @@ fn files_that_differ_are_named_and_a_manifest_helps() {
     let port = server.ports[0];
     let advice =
         "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)";
-    assert_fails(&join(port, &[]), port, &format!("files differ: 60: {advice}"));
-    assert_fails(&join(port, &["--check"]), port, &format!("files: files differ: 60: {advice}"));
+    let told = "files differ: game version 60 - use the files that this server has";
+    assert_fails(&join(port, &[]), port, &format!("{told}: {advice}"));
+    assert_fails(&join(port, &["--check"]), port, &format!("files: {told}: {advice}"));
     assert_eq!(join(port, &["--check", "--manifest", &manifest]).status.code(), Some(0));
 }
 

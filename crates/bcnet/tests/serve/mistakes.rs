@@ -50,6 +50,14 @@ fn a_server_that_is_not_there_is_not_mistaken_for_another() {
 }
 
 /// Without its file a server would lose its password.
+/// In Kubernetes a service called bcnet sets variables that look like ours.
+#[test]
+fn variables_that_others_have_set_are_left_alone_and_told() {
+    let variables = [("BCNET_PORT", "udp://10.0.0.1:22101"), ("BCNET_SERVICE_HOST", "10.0.0.1")];
+    let server = Server::start_with(Directory::new(), &[], 1, &variables);
+    server.logged(&["event=\"unknown_variables\"", "variables=\"BCNET_PORT, BCNET_SERVICE_HOST\""]);
+}
+
 #[test]
 fn a_configuration_that_is_gone_fails_the_reload() {
     let directory = Directory::new();

@@ -102,6 +102,16 @@ fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
 }
 
 #[test]
+fn a_host_sees_list_servers_that_are_silent_or_unknown() {
+    let server = Server::start(&["--set", "server.masters=192.0.2.1,no-such-host.invalid"]);
+    server.logged(&["event=\"master_unknown\"", "host=\"no-such-host.invalid\"", "error=\"unknown host: "]);
+    let status = String::from_utf8(server.directory.ctl(&["status"]).stdout).expect("UTF-8");
+    assert!(status.contains("\nnobody knows the list server no-such-host.invalid\n"), "{status}");
+    let silent = |line: &str| line.contains("192.0.2.1:27900") && line.contains("never heard");
+    assert!(status.lines().any(silent), "{status}");
+}
+
+#[test]
 fn a_reload_takes_masters_over_at_once() {
     let directory = Directory::new();
     let file = directory.path("bcnet.toml");
