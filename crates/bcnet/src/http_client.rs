@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
-    const CERTIFICATE: &[u8] = include_bytes!("../tests/tls/cert.pem");
+    const CERTIFICATE: &[u8] = include_bytes!("../tests/tls/certificate.pem");
     const KEY: &[u8] = include_bytes!("../tests/tls/key.pem");
 
     fn post(client: &Client, address: &str) -> Result<Answer, Failure> {

@@ -246,7 +246,7 @@ fn who_cannot_show_who_it_is_is_told_nothing() {
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
     let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
-    let certificate = CertificateDer::from_pem_file(format!("{tls}/cert.pem")).expect("a certificate");
+    let certificate = CertificateDer::from_pem_file(format!("{tls}/certificate.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(format!("{tls}/key.pem")).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

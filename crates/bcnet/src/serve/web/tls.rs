@@ -102,7 +102,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("bcnet-tls-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         let [certificate, key] = ["certificate", "key"].map(|name| {
-            let from = format!("{}/tests/serve/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+            let from = format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
             let path = directory.join(name);
             fs::copy(from, &path).expect("copied");
             path

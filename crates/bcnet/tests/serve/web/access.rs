@@ -167,7 +167,7 @@ fn behind_a_proxy_everything_needs_the_token() {
 #[test]
 fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
     let directory = Directory::new();
-    let pem = |name: &str| path(&format!("crates/bcnet/tests/serve/tls/{name}.pem"));
+    let pem = |name: &str| path(&format!("crates/bcnet/tests/tls/{name}.pem"));
     let sets = [
         format!("web.certificate={}", pem("certificate").display()),
         format!("web.key={}", pem("key").display()),
