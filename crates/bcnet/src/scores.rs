@@ -5,6 +5,7 @@
 
 mod store;
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -46,6 +47,13 @@ struct Shared {
     is_over: AtomicBool,
 }
 
+impl Shared {
+    fn new() -> Self {
+        let lines = Mutex::new(LineLimit::new(1, LINE_EVERY));
+        Self { counts: Counts::default(), lines, is_over: AtomicBool::new(false) }
+    }
+}
+
 /// How many rounds were kept, and how many were lost because the disk was too slow, or full.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts(Arc<[AtomicU64; 2]>);
@@ -83,14 +91,9 @@ impl Scores {
     pub(crate) fn start(options: Options) -> anyhow::Result<Self> {
         let (rounds, waiting) = mpsc::sync_channel(MAX_WAITING);
         let (ended, end) = mpsc::sync_channel(1);
-        let shared = Arc::new(Shared {
-            counts: Counts::default(),
-            lines: Mutex::new(LineLimit::new(1, LINE_EVERY)),
-            is_over: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new());
         let shortest = options.shortest;
-        let mut writer =
-            Writer { options, store: None, is_failing: false, pruned: None, shared: Arc::clone(&shared) };
+        let mut writer = Writer::new(options, Arc::clone(&shared));
         match writer.open() {
             Err(error) if !store::may_pass(&error) => return Err(error.context("scores.file")),
             Err(error) => writer.failed(&error),
@@ -176,6 +179,10 @@ struct Writer {
 }
 
 impl Writer {
+    const fn new(options: Options, shared: Arc<Shared>) -> Self {
+        Self { options, store: None, is_failing: false, pruned: None, shared }
+    }
+
     /// Keeps rounds until there are no more, and tells if some could not be kept until then.
     fn run(&mut self, waiting: &Receiver<Round>) {
         loop {
@@ -210,11 +217,7 @@ impl Writer {
             thread::sleep(RETRY);
         }
         self.shared.counts.0[0].fetch_add(1, Ordering::Relaxed);
-        if self.is_failing {
-            self.is_failing = false;
-            let left_out = self.shared.counts.left_out();
-            tracing::info!(event = "scores_resumed", left_out);
-        }
+        self.resume();
     }
 
     fn open(&mut self) -> anyhow::Result<&mut Store> {
@@ -240,11 +243,19 @@ impl Writer {
         self.is_failing = true;
     }
 
+    /// It works. Tells so, if it did not before.
+    fn resume(&mut self) {
+        if mem::take(&mut self.is_failing) {
+            let left_out = self.shared.counts.left_out();
+            tracing::info!(event = "scores_resumed", left_out);
+        }
+    }
+
     /// Deletes what is too old, once a day.
     fn prune(&mut self) {
         let Some(keep) = self.options.keep else { return };
         let today = seconds(wall_now()) / DAY;
-        if self.pruned == Some(today) || self.is_failing {
+        if self.pruned == Some(today) {
             return;
         }
         let first = today - seconds(keep) / DAY;
@@ -254,6 +265,7 @@ impl Writer {
             Err(error) => return self.failed(&error),
         }
         self.pruned = Some(today);
+        self.resume();
     }
 }
 
@@ -342,6 +354,25 @@ mod tests {
             Store::read(&options.file).expect("scores").standings(Range::default(), Order::Points);
         let kept = (MAX_WAITING + 2) as u64 - lost;
         assert_eq!((standings.expect("standings")[0].rounds as u64, counts.kept()), (kept, kept));
+    }
+
+    /// Nobody may play for weeks.
+    #[test]
+    fn what_is_too_old_is_deleted_later_if_it_cannot_be_now_whether_rounds_end_or_not() {
+        let file = File::new("writer-prune");
+        let options = Options { keep: Some(Duration::from_secs(DAY.unsigned_abs())), ..options(&file) };
+        let old = round("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Duration::ZERO, 9);
+        let mut writer = Writer::new(options, Arc::new(Shared::new()));
+        writer.keep(&old.expect("kept"));
+        let rounds = || Store::read(&file.0).expect("scores").rounds(Range::default()).expect("rounds").len();
+        let other = rusqlite::Connection::open(&file.0).expect("opened");
+        other.execute_batch("BEGIN EXCLUSIVE").expect("locked");
+        writer.prune();
+        assert!(writer.is_failing && writer.pruned.is_none());
+        other.execute_batch("ROLLBACK").expect("free");
+        assert_eq!(rounds(), 1);
+        writer.prune();
+        assert_eq!((rounds(), writer.is_failing, writer.pruned.is_some()), (0, false, true));
     }
 
     #[test]
