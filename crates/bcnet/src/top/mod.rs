@@ -103,14 +103,18 @@ fn open_terminal() -> anyhow::Result<DefaultTerminal> {
         former(panic);
     }));
     let terminal = ratatui::try_init().context("the terminal cannot be used")?;
-    // What is pasted has lines, which would be keys. A terminal that cannot tell them apart is as it was.
-    drop(execute!(io::stdout(), EnableBracketedPaste));
+    // What is pasted has lines, which would be keys. Windows tells it apart by keys as well, which would be worse.
+    if cfg!(unix) {
+        drop(execute!(io::stdout(), EnableBracketedPaste));
+    }
     Ok(terminal)
 }
 
 /// Has what is pasted come as if it was typed, as terminals do by themselves.
 fn type_pastes() {
-    drop(execute!(io::stdout(), DisableBracketedPaste));
+    if cfg!(unix) {
+        drop(execute!(io::stdout(), DisableBracketedPaste));
+    }
 }
 
 fn is_terminal() -> bool {

@@ -26,6 +26,12 @@ impl Form {
         Some(self.get(name).trim()).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
     }
 
+    /// Returns those whose names `is_kept`, as an address has them, each with a `&` behind it.
+    pub(super) fn kept(&self, is_kept: impl Fn(&str) -> bool) -> String {
+        let kept = self.0.iter().filter(|(name, _)| is_kept(name));
+        kept.map(|(name, value)| format!("{}={}&", encode(name), encode(value))).collect()
+    }
+
     /// Returns a number.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.get(name).parse().ok()
@@ -80,6 +86,7 @@ mod tests {
         let odd = "a&b=<ü> %";
         assert_eq!(Form::parse(&format!("q={}", encode(odd))).get("q"), odd);
         assert_eq!(Form::parse(""), Form::default());
+        assert_eq!(Form::parse("a=1&b=x+y&c").kept(|name| name != "a"), "b=x%20y&c=&");
         assert_eq!(Form::parse(&"a=1&".repeat(1000)).0.len(), MAX_PAIRS);
     }
 }

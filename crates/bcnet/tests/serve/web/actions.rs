@@ -110,7 +110,7 @@ fn an_operator_can_do_by_the_page_what_the_console_can() {
     assert!(operator.act(&format!("action=stop&session={port}")).contains("said goodbye"));
     alice.until_over();
     assert!(operator.get(&format!("/session/{port}")).body.contains("Start this session"));
-    operator.act(&format!("action=start&session={port}"));
+    assert!(operator.act(&format!("action=start&session={port}")).contains("✔ 1 session"));
     assert!(operator.act("action=fly").contains("which player"));
     let log = operator.get("/log").body;
     assert!(log.contains("round_ended") && !log.contains("[{"), "{log}");

@@ -4,8 +4,8 @@ use bcnet_control::Request;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::format::text;
 use super::layout::{Layout, act, save};
-use super::player::text;
 use crate::serve::web::logins::Operator;
 use crate::serve::web::picture::{Picture, ask};
 use crate::serve::web::site::{Site, Visitor};

@@ -1,5 +1,7 @@
 //! Figures as people read them.
 
+use serde_json::Value;
+
 use crate::answers::Player;
 
 /// Returns milliseconds.
@@ -39,6 +41,11 @@ pub(super) fn ship(player: &Player) -> String {
 /// Returns a share in percent.
 pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| NONE.into(), |share| format!("{:.1}", share * 100.0))
+}
+
+/// Returns a text of an answer.
+pub(super) fn text<'a>(answer: &'a Value, key: &str) -> &'a str {
+    answer.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Stands where there is nothing.

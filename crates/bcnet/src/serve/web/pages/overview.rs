@@ -138,6 +138,13 @@ mod tests {
             shown(&picture, "q=<7>%22&ssort=x").contains("?q=%3c7%3e%22&amp;"),
             "links keep what is looked for"
         );
+        let both = shown(&picture, "q=7&ssort=relay&sorder=desc&evil=1");
+        assert!(
+            both.contains("?q=7&amp;ssort=relay&amp;sorder=desc&amp;psort=loss&amp;")
+                && !both.contains("evil"),
+            "{both}"
+        );
+        assert!(shown(&picture, "q=xyz").contains("Nobody has that in the name."));
         assert!(shown(&picture, "spage=20").contains("Session &lt;999&gt;"));
         assert!(shown(&Picture::default(), "").contains("Nobody is here."));
     }

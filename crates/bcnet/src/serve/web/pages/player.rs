@@ -2,7 +2,6 @@
 
 use bcnet_control::{Refusal, Request};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::format::{bytes, duration, millis, percent, ship};
 use super::layout::{Layout, act, tile};
@@ -100,9 +99,4 @@ fn queues(site: &Site, player: &Player) -> Markup {
         Ok([]) => html! { p { "Nothing is known of them." } },
         Err(Refusal(reason)) => html! { p { (reason) } },
     }
-}
-
-/// Returns a text of an answer.
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

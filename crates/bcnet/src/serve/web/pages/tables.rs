@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::format::{NONE, bytes, duration, millis, percent, ship};
 use crate::answers::{Player, Session};
-use crate::serve::web::form::{Form, encode};
+use crate::serve::web::form::Form;
 
 /// How a table is sorted, and which part of it is shown.
 pub(super) struct View {
@@ -17,6 +17,8 @@ pub(super) struct View {
     page: usize,
     /// Only what has this in its name.
     wanted: String,
+    /// What else the address has: what is looked for, and how the other table is sorted.
+    rest: String,
 }
 
 impl View {
@@ -27,15 +29,15 @@ impl View {
             is_descending: query.get(&format!("{prefix}order")) == "desc",
             page: query.number(&format!("{prefix}page")).unwrap_or(1),
             wanted: query.get("q").trim().to_lowercase(),
+            rest: query.kept(|name| name == "q" || (KEYS.contains(&name) && !name.starts_with(prefix))),
         }
     }
 
     /// Returns the address of the same table, sorted otherwise or another part of it.
     fn link(&self, key: &str, is_descending: bool, page: usize) -> String {
-        let Self { prefix, .. } = self;
+        let Self { prefix, rest, .. } = self;
         let order = if is_descending { "desc" } else { "asc" };
-        let wanted = encode(&self.wanted);
-        format!("?q={wanted}&{prefix}sort={key}&{prefix}order={order}&{prefix}page={page}#{prefix}table")
+        format!("?{rest}{prefix}sort={key}&{prefix}order={order}&{prefix}page={page}#{prefix}table")
     }
 
     fn is_wanted(&self, name: &str) -> bool {
@@ -167,7 +169,8 @@ pub(super) fn sessions(view: &View, sessions: &[Session]) -> Markup {
 pub(super) fn players<'a>(view: &View, players: impl Iterator<Item = &'a Player>) -> Markup {
     let players: Vec<_> = players.filter(|one| view.is_wanted(&one.name.0)).collect();
     if players.is_empty() {
-        return html! { p id="nobody" { "Nobody is here." } };
+        let text = if view.wanted.is_empty() { "Nobody is here." } else { "Nobody has that in the name." };
+        return html! { p id="nobody" { (text) } };
     }
     let caption = format!("Players: {}", players.len());
     table(view, &caption, PLAYERS, players, |one| format!("player-{}-{}", one.port, one.peer))
@@ -319,5 +322,7 @@ const PLAYERS: &[Column<Player>] = &[
     },
 ];
 
+/// What addresses say of tables.
+const KEYS: [&str; 6] = ["ssort", "sorder", "spage", "psort", "porder", "ppage"];
 /// How many rows a page has.
 const PER_PAGE: usize = 50;
