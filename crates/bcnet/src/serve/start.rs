@@ -341,6 +341,7 @@ mod tests {
                 ("refusal_opcode", _) => "0x23",
                 ("prove", _) => "ack",
                 ("ids", _) => "sequential",
+                ("credit_kills", _) => "last-shot",
                 ("relay_rate", _) => "7KiB",
                 ("trusted" | "whitelist", _) => "192.0.2.7",
                 (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {
