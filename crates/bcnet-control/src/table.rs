@@ -20,7 +20,8 @@ pub fn show(answer: &Value) -> String {
             .map(|name| format!("nobody knows the list server {}\n", shown(name)))
             .collect();
         let hooks = hooks(list("hooks").unwrap_or_default());
-        return format!("{head}\n{table}{}{masters}{unknown}{mismatches}{hooks}", waiting(sessions));
+        let (waiting, scores) = (waiting(sessions), scores(&answer["scores"]));
+        return format!("{head}\n{table}{waiting}{masters}{unknown}{mismatches}{hooks}{scores}");
     }
     if let Some(events) = list("events") {
         return events.iter().map(|event| shown(&event.to_string()) + "\n").collect();
@@ -110,6 +111,17 @@ fn mismatches(sessions: &[Value]) -> String {
 /// Returns how hooks are doing, if there are any.
 fn hooks(hooks: &[Value]) -> String {
     if hooks.is_empty() { String::new() } else { format!("\nhooks:\n{}", table(HOOKS, hooks, "")) }
+}
+
+/// Returns how many rounds were kept, if any are to be, and what is wrong with that.
+fn scores(scores: &Value) -> String {
+    if scores.is_null() {
+        return String::new();
+    }
+    let [kept, lost] = ["kept", "left_out"].map(|key| cell(scores, key));
+    let problem =
+        scores["problem"].as_str().map(|text| format!("; the file cannot be written: {}", shown(text)));
+    format!("\nscores: {kept} rounds kept, {lost} lost{}\n", problem.unwrap_or_default())
 }
 
 /// Returns what all sessions have of something, below a title; nothing if none has any.

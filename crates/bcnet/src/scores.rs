@@ -54,17 +54,33 @@ impl Shared {
     }
 }
 
-/// How many rounds were kept, and how many were lost because the disk was too slow, or full.
+/// How many rounds were kept, how many were lost because the disk was too slow, or full, and what is wrong now.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Counts(Arc<[AtomicU64; 2]>);
+pub(crate) struct Counts(Arc<Tally>);
+
+#[derive(Debug, Default)]
+struct Tally {
+    kept: AtomicU64,
+    left_out: AtomicU64,
+    problem: Mutex<Option<String>>,
+}
 
 impl Counts {
     pub(crate) fn kept(&self) -> u64 {
-        self.0[0].load(Ordering::Relaxed)
+        self.0.kept.load(Ordering::Relaxed)
     }
 
     pub(crate) fn left_out(&self) -> u64 {
-        self.0[1].load(Ordering::Relaxed)
+        self.0.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Returns why the file cannot be written, if that is so.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.0.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        *self.0.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 }
 
@@ -114,7 +130,7 @@ impl Scores {
         let ended = i64::try_from(wall_now().as_secs()).unwrap_or(i64::MAX);
         let Some(round) = round(session, port, summary, self.shortest, ended) else { return };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.rounds.try_send(round) {
-            self.shared.counts.0[1].fetch_add(1, Ordering::Relaxed);
+            self.shared.counts.0.left_out.fetch_add(1, Ordering::Relaxed);
             let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
             if lines.pass(now).is_some() {
                 let left_out = self.shared.counts.left_out();
@@ -211,12 +227,12 @@ impl Writer {
             let Err(error) = kept else { break };
             self.failed(&error);
             if is_last {
-                self.shared.counts.0[1].fetch_add(1, Ordering::Relaxed);
+                self.shared.counts.0.left_out.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             thread::sleep(RETRY);
         }
-        self.shared.counts.0[0].fetch_add(1, Ordering::Relaxed);
+        self.shared.counts.0.kept.fetch_add(1, Ordering::Relaxed);
         self.resume();
     }
 
@@ -231,8 +247,10 @@ impl Writer {
     /// Tells it once, and tries it again with the file opened anew.
     fn failed(&mut self, error: &anyhow::Error) {
         self.store = None;
+        let error = format!("{error:#}");
+        self.shared.counts.set_problem(Some(error.clone()));
         if !self.is_failing {
-            let (file, error) = (self.options.file.display().to_string(), format!("{error:#}"));
+            let file = self.options.file.display().to_string();
             tracing::error!(
                 event = "scores_failed",
                 file,
@@ -246,6 +264,7 @@ impl Writer {
     /// It works. Tells so, if it did not before.
     fn resume(&mut self) {
         if mem::take(&mut self.is_failing) {
+            self.shared.counts.set_problem(None);
             let left_out = self.shared.counts.left_out();
             tracing::info!(event = "scores_resumed", left_out);
         }
@@ -346,6 +365,9 @@ mod tests {
         let tell = || scores.keep("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Time::ZERO);
         // One is in the hands of the thread, or still in the queue.
         (0..MAX_WAITING + 2).for_each(|_| tell());
+        while counts.problem().is_none() {
+            thread::yield_now();
+        }
         let lost = counts.left_out();
         assert!((1..=2).contains(&lost) && counts.kept() == 0, "{counts:?}");
         other.execute_batch("ROLLBACK").expect("free");
@@ -354,6 +376,7 @@ mod tests {
             Store::read(&options.file).expect("scores").standings(Range::default(), Order::Points);
         let kept = (MAX_WAITING + 2) as u64 - lost;
         assert_eq!((standings.expect("standings")[0].rounds as u64, counts.kept()), (kept, kept));
+        assert_eq!(counts.problem(), None, "it is over");
     }
 
     /// Nobody may play for weeks.

@@ -189,10 +189,16 @@ pub(crate) fn ask(
         Ok(_) => {
             serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))
         }
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            bail!("{}: the server does not answer", path.display())
-        }
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
+        Err(error) => Err(unheard(path, error)),
+    }
+}
+
+/// Returns what to say of a server of which nothing was read.
+pub(crate) fn unheard(path: &Path, error: io::Error) -> anyhow::Error {
+    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+        anyhow!("{}: the server does not answer", path.display())
+    } else {
+        anyhow::Error::new(error).context(path.display().to_string())
     }
 }
 

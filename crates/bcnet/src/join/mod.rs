@@ -26,6 +26,9 @@ use failure::Failure;
 use input::Input;
 use wire::{Goodbye, Wire};
 
+/// What checks are called in a game unless they are told otherwise. Servers tell their hooks nothing of it.
+pub(crate) const CHECK_NAME: &str = "bcnet";
+
 #[derive(clap::Args)]
 #[command(after_help = "\
 Typed lines are chat, longer ones than the game takes in several. Ctrl-C, or the end of the input, leaves the game.
@@ -43,7 +46,7 @@ pub(crate) struct Args {
     host: HostPort<22101>,
 
     /// What to be called in the game
-    #[arg(long, default_value = "bcnet", value_parser = name)]
+    #[arg(long, default_value = CHECK_NAME, value_parser = name)]
     name: String,
 
     /// What the server wants to hear before it lets anyone in
@@ -91,8 +94,16 @@ pub(crate) fn try_join(
 ) -> anyhow::Result<Duration> {
     let host = HostPort { host: server.ip().to_string(), port: server.port() };
     let (timeout, password) = (Duration::from_secs(15), password.to_owned());
-    let args =
-        Args { host, name: "bcnet".into(), password, manifest, timeout, say: None, check: true, json: true };
+    let args = Args {
+        host,
+        name: CHECK_NAME.into(),
+        password,
+        manifest,
+        timeout,
+        say: None,
+        check: true,
+        json: true,
+    };
     Guest::new(&args, server)?.try_join()
 }
 

@@ -39,6 +39,12 @@ fn listen(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane)
         if (&mut input).take(MAX_REQUEST).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
+        if line.len() as u64 == MAX_REQUEST && !line.ends_with(b"\n") {
+            // The rest of it is no command of its own.
+            input.skip_until(b'\n')?;
+            writeln!(output, "a line has less than {} KiB", MAX_REQUEST >> 10)?;
+            continue;
+        }
         let line = String::from_utf8_lossy(&line);
         let command = match parse(&line) {
             None => continue,
@@ -81,7 +87,7 @@ fn explain(error: &clap::Error) -> String {
 /// Splits a line at blanks, but not between double quotes.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
-    for letter in line.chars() {
+    for letter in line.trim_end().chars() {
         match letter {
             '"' => {
                 is_quoted = !is_quoted;
@@ -116,7 +122,7 @@ mod tests {
             ["kick", "Jean Luc", "--reason", "", "don't"]
         );
         assert!(words(" \t\n").is_empty());
-        assert_eq!(words("say \"open"), ["say", "open"]);
+        assert_eq!(words("say \"open\r\n"), ["say", "open"]);
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl ControlPlane {
     /// Returns how all sessions, or one, are doing, and what the server does beside them.
     fn status(&self, chosen: &Chosen<'_>) -> Result<Value, Refusal> {
         let mut answer = chosen.status(self.capture_left_out())?;
-        let counts = |counts: &Counts| json!({ "kept": counts.kept(), "left_out": counts.left_out() });
+        let counts = |counts: &Counts| json!({ "kept": counts.kept(), "left_out": counts.left_out(), "problem": counts.problem() });
         answer["scores"] = self.scores().map_or(Value::Null, counts);
         answer["unknown_masters"] = self.state().unknown_masters.clone().into();
         answer["hooks"] = self.hooks().status().into();

@@ -120,6 +120,12 @@ fn render(sessions: &[Sample], capture_left_out: Option<u64>, scores: Option<&sc
             "Rounds whose scores were lost",
             [(Labels::new(), counts.left_out())],
         );
+        let is_well = u8::from(counts.problem().is_none());
+        page.gauge(
+            "scores_writable",
+            "Whether the file of the scores could be written",
+            [(Labels::new(), is_well)],
+        );
     }
     for (name, help, figure) in GAUGES {
         page.gauge(name, help, sessions.iter().map(|one| (one.labels.clone(), figure(one))));

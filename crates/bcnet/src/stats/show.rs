@@ -53,7 +53,8 @@ fn flattened(value: &Value) -> Value {
 /// spreadsheets know text.
 fn csv_cell(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
-    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@']);
+    // Some take wide letters for narrow ones.
+    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
     let text = format!("{}{text}", if is_formula { "'" } else { "" });
     if text.contains(['"', ',', '\n', '\r', ';', '\t']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -113,10 +114,10 @@ mod tests {
 
     #[test]
     fn a_name_is_no_formula_no_column_and_no_line_of_a_spreadsheet() {
-        let names = ["Kirk", "=1+1", "+1", "-1", "@SUM(A1)", " =1", "a,b", "say \"hi\"", "a;b", "'"];
+        let names = ["Kirk", "=1+1", "+1", "-1", "@SUM(A1)", " =1", "＝1", "a,b", "say \"hi\"", "a;b", "'"];
         let mut out = Vec::new();
         csv(&sheet(&names), &mut out).expect("written");
-        let expected = "name,points\nKirk,-3\n'=1+1,-3\n'+1,-3\n'-1,-3\n'@SUM(A1),-3\n' =1,-3\n\"a,b\",-3\n\
+        let expected = "name,points\nKirk,-3\n'=1+1,-3\n'+1,-3\n'-1,-3\n'@SUM(A1),-3\n' =1,-3\n'＝1,-3\n\"a,b\",-3\n\
                         \"say \"\"hi\"\"\",-3\n\"a;b\",-3\n',-3\n";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
     }

@@ -58,6 +58,10 @@ impl State {
         if key.modifiers.contains(KeyModifiers::CONTROL) && !is_typed {
             return if matches!(key.code, KeyCode::Char('c' | 'C')) { Step::Quit } else { Step::Stay };
         }
+        if self.is_hidden {
+            // Nobody does to players what nobody can see.
+            return if key.code == KeyCode::Char('q') { Step::Quit } else { Step::Stay };
+        }
         match self.dialog.take() {
             None => self.command(key.code),
             Some(Dialog::Help) => Step::Stay,
@@ -68,7 +72,9 @@ impl State {
 
     /// Takes pasted text as a part of the line that is typed. It is no command, whatever lines it has.
     pub(super) fn paste(&mut self, pasted: &str) -> Step {
-        if let Some(Dialog::Text { text, .. }) = &mut self.dialog {
+        if let Some(Dialog::Text { text, .. }) = &mut self.dialog
+            && !self.is_hidden
+        {
             let letters =
                 pasted.trim().chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter });
             let room = MAX_TEXT.saturating_sub(text.chars().count());

@@ -75,7 +75,7 @@ impl Link {
             let mut line = String::new();
             loop {
                 line.clear();
-                if answers.read_line(&mut line)? == 0 {
+                if answers.read_line(&mut line).map_err(|error| ctl::unheard(&self.path, error))? == 0 {
                     bail!("{}: the server has ended, or closed the connection", self.path.display());
                 }
                 // Empty lines are signs of life.

@@ -77,6 +77,8 @@ pub(super) struct State {
     /// How many lines of the log, or of the queues, are scrolled past.
     pub(super) scrolled: usize,
     pub(super) dialog: Option<Dialog>,
+    /// The terminal is too small to show anything.
+    pub(super) is_hidden: bool,
     /// What became of what was asked for last.
     pub(super) notice: Option<Result<String, String>>,
     /// Something was heard of the server.
@@ -103,6 +105,7 @@ impl State {
             first_plot: 0,
             scrolled: 0,
             dialog: None,
+            is_hidden: false,
             notice: None,
             is_known: false,
         }

@@ -142,6 +142,11 @@ fn a_larger_terminal_shows_more_and_a_tiny_one_says_so() {
     assert!(find(&lines, "Alice").contains("192.0.2.2:22101"));
     assert!(find(&lines, "memory/MB 24.0").contains("ACK bytes/s"));
     assert!(drawn(&mut state, 40, 10)[0].contains("60 columns and 16 lines are needed"));
+    assert!(
+        drawn(&mut state, 20, 5).concat().replace(' ', "").contains("linesareneeded;qquits"),
+        "all of it is seen"
+    );
+    assert!(press(&mut state, "thi\n").is_none() && state.dialog.is_none(), "nobody can see what is done");
     for (columns, rows) in [(1, 1), (60, 16), (61, 17), (300, 100)] {
         press(&mut state, "?");
         drawn(&mut state, columns, rows);

@@ -10,7 +10,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span as Part};
-use ratatui::widgets::{Block, Borders, Paragraph};
+use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 use super::plot::{Drawn, PLOTS, Plot, Span, short};
 use super::state::{Panel, State};
@@ -50,9 +50,10 @@ const PICKED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: &Theme) {
     let area = frame.area();
-    if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
+    state.is_hidden = area.width < MIN_WIDTH || area.height < MIN_HEIGHT;
+    if state.is_hidden {
         let text = format!("{MIN_WIDTH} columns and {MIN_HEIGHT} lines are needed; q quits");
-        frame.render_widget(Paragraph::new(text), area);
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
     let rooms = Rooms::of(area, state);

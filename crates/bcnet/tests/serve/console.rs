@@ -262,12 +262,14 @@ fn standard_input_is_a_console() {
     let mut input = server.stdin.take().expect("piped");
     let next = || output.recv_timeout(PATIENCE).expect("a line");
     assert!(next().starts_with("server ready port="));
+    let too_long = "say all of it ".repeat(5_000);
     for (line, answer) in [
         ("players", "nobody is here"),
         ("", ""),
         ("say don't panic", "said in 1 session"),
         ("kick Bob", "no player Bob; `bcnet ctl players` lists them"),
         ("fly", "unrecognized subcommand 'fly'; `help` lists what there is"),
+        (&too_long, "a line has less than 16 KiB"),
         ("history kick", "TIME"),
     ] {
         writeln!(input, "{line}").expect("written");

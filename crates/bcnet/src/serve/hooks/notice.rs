@@ -11,6 +11,7 @@ use bcnet_udp::wall_now;
 
 use crate::bans::Moment;
 use crate::config::HookEvent;
+use crate::join::CHECK_NAME;
 use crate::serve::event_log::why;
 
 /// Something that happened in a session.
@@ -113,6 +114,8 @@ impl Notifier {
     pub(in crate::serve) fn see(&mut self, event: &Event, session: &Session, port: u16) {
         let limit = usize::from(session.config().player_limit);
         match event {
+            // A monitor looks whether players can join, day and night.
+            Event::InGame { name, .. } if name == CHECK_NAME => {}
             Event::InGame { peer, name } => {
                 self.inside.push(*peer);
                 self.tell(What::Joined { player: name.clone() }, session, port);
@@ -129,7 +132,7 @@ impl Notifier {
                 }
             }
             // A round in which nobody took part is of interest to nobody.
-            Event::RoundEnded { summary } if summary.players.is_empty() => {}
+            Event::RoundEnded { summary } if summary.players.iter().all(|one| one.name == CHECK_NAME) => {}
             Event::RoundEnded { summary } => self.tell(What::RoundEnded(summary.clone()), session, port),
             Event::MasterLost { master } => {
                 self.tell(What::MasterLost { master: *master }, session, port);
@@ -168,8 +171,9 @@ impl Notifier {
 mod tests {
     use std::net::Ipv4Addr;
     use std::sync::mpsc;
+    use std::time::Duration;
 
-    use bcnet_session::Config;
+    use bcnet_session::{Config, EndReason, Participant, Score, System};
     use bcnet_transport::Leave;
 
     use super::*;
@@ -196,6 +200,34 @@ mod tests {
             notifier.see(&left, &session, 22101);
             let expected = [HookEvent::Joined, HookEvent::Left];
             assert_eq!(told(&queue), expected[..if is_anew { 1 } else { 2 }]);
+        }
+    }
+
+    #[test]
+    fn a_check_whether_players_can_join_is_told_to_nobody() {
+        let (notices, queue) = mpsc::sync_channel(9);
+        let way = Way { wanted: Wanted::default(), notices, dropped: Dropped::default() };
+        way.wanted.set(HookEvent::ALL.into_iter());
+        let (mut notifier, session) = (Notifier::new(way), Session::new(Config::default(), 1));
+        let participant = |name: &str| Participant {
+            name: name.into(),
+            score: Score::default(),
+            played: Duration::from_secs(1),
+        };
+        for (name, expected) in [("bcnet", vec![]), ("Bcnet", HookEvent::ALL[..3].to_vec())] {
+            let (peer, address) = (PeerId(2), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+            let summary = Summary {
+                round: 1,
+                system: System::default(),
+                duration: Duration::from_secs(1),
+                reason: EndReason::Empty,
+                players: vec![participant(name)],
+            };
+            let name = name.to_owned();
+            notifier.see(&Event::InGame { peer, name: name.clone() }, &session, 22101);
+            notifier.see(&Event::Left { peer, name, address, reason: Leave::Disconnected }, &session, 22101);
+            notifier.see(&Event::RoundEnded { summary }, &session, 22101);
+            assert_eq!(told(&queue), expected);
         }
     }
 
