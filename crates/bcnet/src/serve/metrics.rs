@@ -120,7 +120,7 @@ fn render(sessions: &[Sample], capture_left_out: Option<u64>, scores: Option<&sc
             "Rounds whose scores were lost",
             [(Labels::new(), counts.left_out())],
         );
-        let is_well = u8::from(counts.problem().is_none());
+        let is_well = u64::from(counts.problem().is_none());
         page.gauge(
             "scores_writable",
             "Whether the file of the scores could be written",
