@@ -115,6 +115,17 @@ fn a_port_that_another_program_has_is_bad() {
     assert_eq!((run.code, only(&run, "port").0.as_str()), (0, "ok"), "{}", run.stdout);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_server_that_is_there_and_does_not_answer_is_bad() {
+    let place = Place::new("silent", "");
+    let socket = std::os::unix::net::UnixListener::bind(place.0.join("ctl.sock")).expect("a socket");
+    let silent = std::thread::spawn(move || drop(socket.accept()));
+    let (state, text) = only(&place.doctor(&[]), "control");
+    silent.join().expect("somebody asked");
+    assert!(state == "bad" && text.contains("ctl.sock") && text.contains("restart it"), "{text}");
+}
+
 #[test]
 fn ports_of_metrics_and_page_that_another_program_has_are_bad() {
     let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");

@@ -57,11 +57,16 @@ pub(super) fn running(settings: &Settings, report: &mut Report) -> Option<Value>
             Some(status)
         }
         Err(error) => {
-            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-            if let Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) = kind {
-                report.ok("control", "no server runs with this configuration");
-            } else {
-                report.warn("control", format!("whether the server runs cannot be told: {error:#}"));
+            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                    report.ok("control", "no server runs with this configuration");
+                }
+                Some(ErrorKind::PermissionDenied) => report.warn(
+                    "control",
+                    format!("whether the server runs cannot be told: {error:#}; run this as its user"),
+                ),
+                // Somebody is there who says nothing, or nonsense.
+                _ => report.bad("control", format!("{error:#}; if its log tells nothing, restart it")),
             }
             None
         }
@@ -221,8 +226,8 @@ fn find_ours(
         sessions(running).filter_map(|one| one["name"].as_str()).filter(is_missing).collect();
     if let Some((address, _)) = ours.first_key_value() {
         report.ok("list servers", format!("{host} lists {address}, which answers by our name"));
-        // Of more than are asked nothing is known.
-        if let (Some(name), true) = (missing.first(), likely.len() < MAX_ASKED) {
+        // Of those who do not answer, and of more than are asked, nothing is known.
+        if let (Some(name), true) = (missing.first(), have_all_answered && likely.len() < MAX_ASKED) {
             report.warn(
                 "list servers",
                 format!("{host} does not list {name}: each port must be reached from outside; see address and firewall"),
