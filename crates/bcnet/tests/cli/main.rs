@@ -370,6 +370,27 @@ fn help_explains_the_input_and_the_exit_codes() {
     assert!(bcnet(&["--version"], "").stdout.starts_with("bcnet "));
 }
 
+/// What is copied from a terminal of 80 columns is whole: a line goes on only behind a backslash.
+#[test]
+fn examples_in_help_do_not_break_in_the_middle_of_a_command() {
+    let commands =
+        ["serve", "ctl", "top", "doctor", "stats", "query", "join", "proxy", "master", "inspect", "swarm"];
+    let mut examples = 0;
+    for name in commands {
+        let output = command(&[name, "--help"]).env("COLUMNS", "80").output().expect("bcnet runs");
+        let help = String::from_utf8(output.stdout).expect("UTF-8");
+        let Some((_, lines)) = help.split_once("\nExamples:\n") else { continue };
+        let mut goes_on = false;
+        for line in lines.lines().filter(|line| line.starts_with("  ")) {
+            assert!(goes_on || line.contains(" bcnet "), "{name}: {line}");
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+            goes_on = line.ends_with('\\');
+            examples += 1;
+        }
+    }
+    assert!(examples > 10, "{examples}");
+}
+
 fn inspect(input: &str, flags: &[&str]) -> Run {
     bcnet(&[&["inspect", "--hex", "-"], flags].concat(), input)
 }

@@ -225,6 +225,21 @@ fn what_was_done_and_by_whom_is_known_after_a_restart() {
     assert!(server.directory.path("history.jsonl").exists());
 }
 
+/// Where no variable tells who it is, as in cron and containers, the number of the user does.
+#[cfg(unix)]
+#[test]
+fn a_command_has_an_author_without_the_name_of_a_user() {
+    let server = Server::start(&[]);
+    let mut restart = server.directory.bcnet(&["ctl", "restart"]);
+    for name in ["SUDO_USER", "USER", "LOGNAME", "USERNAME"] {
+        restart.env_remove(name);
+    }
+    assert!(restart.output().expect("runs").status.success());
+    let by = server.ask(&["history"])["history"][0]["by"].clone();
+    assert!(by.as_str().is_some_and(|by| by.starts_with("user ")), "{by}");
+    server.logged(&["event=\"command\"", "by=\"user ", "what=\"restart\""]);
+}
+
 #[test]
 fn events_are_followed_as_they_come() {
     let server = Server::start(&[]);

@@ -110,7 +110,7 @@ fn wrong_bans_are_refused_in_one_line() {
     for (args, part) in [
         (&["ban", "10.0.0.1/24"][..], "did you mean 10.0.0.0/24?"),
         (&["ban", "10.0.0.0/0"], "1 to 32 bits"),
-        (&["ban", "10.0.0.1", "--expiry", "soon"], "expiry: "),
+        (&["ban", "10.0.0.1", "--expiry", "forever"], "not \"forever\", or `never`"),
         (&["ban", "10.0.0.1", "--expiry", "0s"], "over at once"),
         (&["ban", "10.0.0.1", "--by", "x\ny"], "by: "),
         (&["ban", "fe80::1"], "IPv4 addresses only"),
