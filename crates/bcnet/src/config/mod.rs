@@ -1,6 +1,6 @@
 //! The configuration: what can be set, where it comes from, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load()`] reads file, environment and flags, and [`check`] looks whether they fit; [`keep()`] writes single
+//! [`settings`] names every key once; [`load()`] reads file, environment and flags, and [`check()`] looks whether they fit; [`keep()`] writes single
 //! values into the file; [`sample`] writes them all for people.
 
 mod check;
