@@ -16,6 +16,7 @@ use std::{io, thread};
 
 use bcnet_control::did_you_mean;
 use bcnet_session::{Bucket, EndReason, Rate, Summary};
+use bcnet_transport::Time;
 use bcnet_udp::{Clock, wall_now};
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ impl Hooks {
         let teller = Arc::clone(&shared);
         let tell = move || {
             let _alive = alive;
-            to_tell.iter().for_each(|notice| teller.tell(&notice));
+            to_tell.iter().for_each(|notice| teller.tell(&notice, teller.clock.now()));
             teller.close();
         };
         thread::Builder::new().name("hooks".into()).spawn(tell)?;
@@ -210,13 +211,13 @@ impl Shared {
             sender.run();
         };
         thread::Builder::new().name(format!("hook {}", hook.name.0)).spawn(post)?;
-        let buckets = [Bucket::new(AT_WILL, self.clock.now()); 2];
+        let buckets = [Bucket::new(AT_WILL, Time::ZERO); 2];
         Ok(Running { hook: hook.clone(), queue, tally, buckets })
     }
 
     /// Hands a notice to every hook that wants it.
-    fn tell(&self, notice: &Notice) {
-        let (event, now) = (notice.what.event(), self.clock.now());
+    fn tell(&self, notice: &Notice, now: Time) {
+        let event = notice.what.event();
         let mut state = self.state();
         let on_the_way = self.dropped.take(event);
         let mut dropped = 0;
@@ -309,6 +310,10 @@ mod tests {
         notice(What::MasterLost { master: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900) })
     }
 
+    fn joined() -> Notice {
+        notice(What::Joined { player: "Alice".into() })
+    }
+
     fn ended(reason: EndReason) -> Notice {
         let (system, duration, players) = (System::default(), Duration::ZERO, Vec::new());
         notice(What::RoundEnded(Summary { round: 1, system, duration, reason, players }))
@@ -318,14 +323,14 @@ mod tests {
     fn what_is_too_much_for_a_hook_is_dropped_and_counted() {
         let (hook, listener) = silent();
         let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
-        hooks.shared.tell(&lost());
+        hooks.shared.tell(&lost(), Time::ZERO);
         // The thread has taken the first, and waits for its answer.
         let _connection = listener.accept().expect("a connection");
-        (0..250).for_each(|_| hooks.shared.tell(&lost()));
+        (0..250).for_each(|_| hooks.shared.tell(&lost(), Time::ZERO));
         let status = &hooks.status()[0];
         assert_eq!((&status["dropped"], &status["waiting"]), (&json!(150), &json!(100)), "{status}");
         // What players can do at will is dropped before it pushes anything else out.
-        (0..100).for_each(|_| hooks.shared.tell(&notice(What::Joined { player: "Alice".into() })));
+        (0..100).for_each(|_| hooks.shared.tell(&joined(), Time::ZERO));
         let dropped = hooks.status()[0]["dropped"].as_u64().expect("a number");
         assert_eq!(dropped, 150 + 100, "40 pushed others out, 60 came too fast");
         let mut page = Page::new("bcnet");
@@ -338,19 +343,23 @@ mod tests {
     fn rounds_that_players_end_at_will_are_told_so_often_and_no_flood_of_others_takes_their_place() {
         let (hook, listener) = silent();
         let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
-        hooks.shared.tell(&lost());
+        hooks.shared.tell(&lost(), Time::ZERO);
         let _connection = listener.accept().expect("a connection");
-        // Every two seconds there is room for one more, and the machine may be slow.
-        let dropped = |count: u64, told: &Notice| {
+        let dropped = |count: u64, told: &Notice, now: Time| {
             let all = || hooks.status()[0]["dropped"].as_u64().expect("a number");
             let before = all();
-            (0..count).for_each(|_| hooks.shared.tell(told));
+            (0..count).for_each(|_| hooks.shared.tell(told, now));
             all() - before
         };
-        assert!((5..=10).contains(&dropped(50, &notice(What::Full))));
-        assert!((5..=10).contains(&dropped(50, &ended(EndReason::Empty))));
-        assert_eq!(dropped(10, &ended(EndReason::Time)), 0);
-        assert!(hooks.status()[0]["waiting"].as_u64() >= Some(90), "none has pushed another out");
+        assert_eq!(dropped(50, &notice(What::Full), Time::ZERO), 10);
+        assert_eq!(dropped(50, &ended(EndReason::Empty), Time::ZERO), 10);
+        assert_eq!(dropped(10, &ended(EndReason::Time), Time::ZERO), 0);
+        assert_eq!(hooks.status()[0]["waiting"], 90, "none has pushed another out");
+        // Every two seconds there is room for one more.
+        for told in [notice(What::Full), ended(EndReason::Empty)] {
+            assert_eq!(dropped(1, &told, Time::from_micros(1_999_999)), 1);
+            assert_eq!(dropped(2, &told, Time::from_micros(2_000_000)), 1);
+        }
     }
 
     #[test]
@@ -360,9 +369,9 @@ mod tests {
         let (hooks, _notifier) = Hooks::start(&[first, second], Clock::start()).expect("threads");
         let dropped = || hooks.status().iter().map(|one| one["dropped"].as_u64()).collect::<Vec<_>>();
         (0..3).for_each(|_| hooks.shared.dropped.add(HookEvent::Full));
-        hooks.shared.tell(&lost());
+        hooks.shared.tell(&lost(), Time::ZERO);
         assert_eq!(dropped(), [Some(0), Some(0)]);
-        hooks.shared.tell(&notice(What::Full));
+        hooks.shared.tell(&notice(What::Full), Time::ZERO);
         assert_eq!(dropped(), [Some(0), Some(3)]);
     }
 
@@ -370,10 +379,9 @@ mod tests {
     fn each_hook_counts_what_it_was_not_told_and_no_other_does() {
         let [(one, _here), (two, _there), (three, _elsewhere)] = [silent(), silent(), silent()];
         let (hooks, _notifier) = Hooks::start(&[one, two, three], Clock::start()).expect("threads");
-        (0..140).for_each(|_| hooks.shared.tell(&notice(What::Joined { player: "Alice".into() })));
+        (0..140).for_each(|_| hooks.shared.tell(&joined(), Time::ZERO));
         for status in hooks.status() {
-            let dropped = status["dropped"].as_u64().expect("a number");
-            assert!((90..=100).contains(&dropped), "there is room for one more every two seconds: {status}");
+            assert_eq!(status["dropped"], 100, "{status}");
         }
     }
 
@@ -383,7 +391,7 @@ mod tests {
         let (hooks, notifier) = Hooks::start(&[], Clock::start()).expect("threads");
         assert!(hooks.status().is_empty());
         hooks.set(std::slice::from_ref(&hook));
-        (0..150).for_each(|_| hooks.shared.tell(&lost()));
+        (0..150).for_each(|_| hooks.shared.tell(&lost(), Time::ZERO));
         let before = hooks.status();
         hooks.set(std::slice::from_ref(&hook));
         assert_eq!(hooks.status()[0]["dropped"], before[0]["dropped"], "and what waits is not lost");
