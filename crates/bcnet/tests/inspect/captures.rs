@@ -3,6 +3,8 @@
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::process::Command;
 
 use bcnet_transport::cipher;
 use serde_json::Value;
@@ -157,19 +159,26 @@ pub(crate) fn inspect(capture: &[u8], flags: &[&str]) -> Run {
     bcnet(&[&["inspect", "-"], flags].concat(), capture)
 }
 
+/// What is shown of a file or directory within a limit of the shell.
+#[cfg(unix)]
+pub(crate) fn inspect_within(limit: &str, path: &Path) -> Run {
+    let program = env!("CARGO_BIN_EXE_bcnet");
+    let limited = format!("ulimit {limit}; exec '{program}' inspect '{}' --json", text(path));
+    Command::new("sh").args(["-c", &limited]).output().expect("a shell").into()
+}
+
 /// Without findings and what is told at the end: what nothing has explained by the end of a capture is told there.
 pub(crate) fn datagrams(run: &Run) -> Vec<Value> {
     let is_datagram = |entry: &Value| entry.get("finding").is_none() && entry.get("packet").is_some();
     run.json().into_iter().filter(is_datagram).collect()
 }
 
-/// Formats have their packets in different places, and not all have comments.
-pub(crate) fn without_offsets(run: &Run) -> Vec<Value> {
+/// Without what tells where in which file something is, and without comments, which not all formats have.
+pub(crate) fn without_places(run: &Run) -> Vec<Value> {
     let mut lines = run.json();
     for entry in &mut lines {
         let entry = entry.as_object_mut().expect("an object");
-        entry.remove("offset");
-        entry.remove("comment");
+        entry.retain(|name, _| !["file", "offset", "comment"].contains(&name.as_str()));
     }
     lines
 }
@@ -184,4 +193,8 @@ pub(crate) fn directory(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).expect("a directory");
     directory
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
 }

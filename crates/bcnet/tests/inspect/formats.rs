@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::captures::{
     COOKED, COOKED_2, ETHERNET, HOST, IPV4, LOOP, NULL, Packet, RAW, VLAN, datagrams, directory, inspect, ip,
-    messages, pcap, pcap_with, pcapng, record, session, without_offsets,
+    messages, pcap, pcap_with, pcapng, record, session, without_places,
 };
 use crate::run::{bcnet, path};
 
@@ -20,11 +20,11 @@ fn every_link_type_and_both_formats_show_the_same() {
         for capture in [pcap(&session(), link), pcapng(&session(), link)] {
             let run = inspect(&capture, &["--json"]);
             assert_eq!((run.code, run.stderr.as_str()), (0, ""), "link {link:?}");
-            assert_eq!(without_offsets(&run), without_offsets(&expected), "link {link:?}");
+            assert_eq!(without_places(&run), without_places(&expected), "link {link:?}");
         }
     }
     let swapped = pcap_with(&session(), RAW, &u32::to_be_bytes);
-    assert_eq!(without_offsets(&inspect(&swapped, &["--json"])), without_offsets(&expected));
+    assert_eq!(without_places(&inspect(&swapped, &["--json"])), without_places(&expected));
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn what_is_not_the_games_is_counted_and_nothing_else() {
     record(&mut capture, 10.0, &fragment, &u32::to_le_bytes);
     record(&mut capture, 10.0, &ip(&packets[0])[..40], &u32::to_le_bytes);
     let run = inspect(&capture, &["--json"]);
-    let mut lines = without_offsets(&run);
+    let mut lines = without_places(&run);
     let told = lines.pop().expect("a last line");
-    assert_eq!(lines, without_offsets(&inspect(&pcap(&session(), RAW), &["--json"])));
+    assert_eq!(lines, without_places(&inspect(&pcap(&session(), RAW), &["--json"])));
     let skipped = "1 IPv4 fragments, which the game does not make, 1 packets cut short by the capture, 1 UDP datagrams of something else";
     assert_eq!(told, json!({"not_looked_at": skipped, "fragments": 1, "cut": 1, "foreign": 1}));
     let said = format!("bcnet: standard input: not looked at: {skipped}\n");

@@ -2,6 +2,7 @@
 
 mod captures;
 mod dump_logs;
+mod dumps;
 mod findings;
 mod follow;
 mod formats;
@@ -10,6 +11,8 @@ mod joining;
 #[cfg(unix)]
 mod live;
 mod many;
+mod merge;
+mod packed;
 mod places;
 mod reading;
 mod report;

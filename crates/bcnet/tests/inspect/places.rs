@@ -9,7 +9,7 @@ use bcnet_lab::{Options, Scenario, World, capture};
 use bcnet_transport::cipher;
 use serde_json::Value;
 
-use crate::captures::{Packet, RAW, datagrams, directory, inspect, pcap, session, without_offsets};
+use crate::captures::{Packet, RAW, datagrams, directory, inspect, pcap, session, without_places};
 use crate::run::{Run, bcnet};
 
 /// What was found, by packet; under 0 what no packet shows.
@@ -173,7 +173,7 @@ fn every_finding_stands_at_its_datagram_in_every_form() {
     };
     assert!(comments(&copy) == remarks(&json), "{:?}", &comments(&copy)[..20]);
     // Datagrams and findings are the same, and remarks do not pile up.
-    assert!(without_offsets(&copy) == without_offsets(&inspect(&bytes, &["--json"])));
+    assert!(without_places(&copy) == without_places(&inspect(&bytes, &["--json"])));
     let again = written.with_file_name("again.pcapng");
     bcnet(&["inspect", out, "--write", again.to_str().expect("UTF-8")], b"");
     assert!(fs::read(&again).expect("written") == fs::read(&written).expect("written"));
@@ -262,7 +262,7 @@ fn a_capture_with_remarks_is_of_what_was_chosen_and_never_of_itself() {
     assert!(summary.stdout.contains("retransmissions, no ACK sent"), "{}", summary.stdout);
     let copy = bcnet(&["inspect", out, "--json"], b"");
     // GameSpy text is not ciphered.
-    assert!(without_offsets(&copy) == without_offsets(&json(&[])), "{}", copy.stdout);
+    assert!(without_places(&copy) == without_places(&json(&[])), "{}", copy.stdout);
     for (flags, said) in [
         (&["--write", input][..], "is the input; name another file for --write"),
         (

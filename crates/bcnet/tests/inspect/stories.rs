@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::captures::{RAW, chat, directory, inspect, packet, pcap, session};
+use crate::captures::{RAW, chat, directory, inspect, packet, pcap, session, text};
 use crate::run::{Run, bcnet};
 
 /// Runs a scenario: its capture at one node, and what it printed.
@@ -14,10 +14,6 @@ fn lab(name: &str, scenario: &str, node: &str) -> (PathBuf, String) {
     let run = bcnet(&["lab", "run", scenario, "--trace", "--write", text(&capture), "--at", node], "");
     assert_eq!(run.code, 0, "{}", run.stderr);
     (capture, run.stdout)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
 }
 
 fn told(capture: &Path, flags: &[&str]) -> Run {
