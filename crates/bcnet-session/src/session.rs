@@ -212,6 +212,9 @@ impl<E: Engine> Session<E> {
                 self.masters.hurry();
             }
         }
+        if self.config.credit_last_shot && !config.credit_last_shot {
+            self.forget_all_shots();
+        }
         self.config = config;
         self.take_over();
         self.arm_at(now);
@@ -253,12 +256,6 @@ impl<E: Engine> Session<E> {
         self.masters.set(&[]);
         self.endpoint.leave(now);
         self.pump(now);
-    }
-
-    /// Returns whether [`shutdown`](Self::shutdown) was called.
-    #[must_use]
-    pub const fn is_closing(&self) -> bool {
-        self.closing
     }
 
     /// Returns whether everyone has heard the goodbye of [`shutdown`](Self::shutdown), or was given up.

@@ -50,9 +50,20 @@ impl<E: Engine> Session<E> {
     }
 
     /// Whoever gets the id of a player that has left has fired at nobody.
-    pub(super) fn forget_shots(&mut self, by: PeerId) {
+    pub(super) fn forget_shots_of(&mut self, by: PeerId) {
+        if self.config.credit_last_shot {
+            self.forget_shots(|shot| shot.by == by);
+        }
+    }
+
+    /// No shots are kept while none counts, so that nobody has to look for them.
+    pub(super) fn forget_all_shots(&mut self) {
+        self.forget_shots(|_| true);
+    }
+
+    fn forget_shots(&mut self, is_meant: impl Fn(&Shot) -> bool) {
         for member in self.members.iter_mut().flatten() {
-            member.ship.shot.take_if(|shot| shot.by == by);
+            member.ship.shot.take_if(|shot| is_meant(shot));
         }
     }
 }

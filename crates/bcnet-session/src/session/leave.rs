@@ -36,7 +36,7 @@ impl<E: Engine> Session<E> {
             self.tell_left(&member, now);
         }
         self.forget_name(peer);
-        self.forget_shots(peer);
+        self.forget_shots_of(peer);
         self.remember(&member, now);
         if reason == Leave::Booted(BootReason::KICKED) {
             self.keep_out(&member, now);

@@ -104,18 +104,20 @@ fn a_ship_that_is_replaced_was_destroyed_by_who_fired_at_it_last() {
     assert_eq!(scores(&world), [(0, 0); 4]);
 }
 
-/// S-45: unless somebody wants it, when the shot is fired and when it counts, what is sent is what was sent without it.
+/// S-45: unless somebody wants it, from when the shot is fired to when it counts, what is sent is what was sent without it.
 #[test]
 fn nobody_is_credited_unless_the_settings_say_so() {
     assert!(!Config::default().credit_last_shot);
-    for (at_shot, at_end) in [(false, false), (false, true), (true, false)] {
+    for settings in [[false; 3], [false, true, true], [true, false, false], [true, false, true]] {
         let mut world = fighting(Config::default());
         let set = |world: &mut World, credit_last_shot| {
             let config = Config { credit_last_shot, ..world.session.config().clone() };
             world.session.reconfigure(config, world.now);
         };
+        let [at_shot, later, at_end] = settings;
         set(&mut world, at_shot);
         fire(&mut world, 0, SHIPS[1]);
+        set(&mut world, later);
         set(&mut world, at_end);
         let next = new_ship(1, SHIPS[1] + NEXT);
         world.send(1, &next);

@@ -45,6 +45,25 @@ pub(super) struct Misfit {
     pub(super) at: Time,
 }
 
+/// Why a session tells its players goodbye.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goodbye {
+    ServerEnds,
+    /// The server may have others, which go on.
+    GameClosed,
+    GameFailed,
+}
+
+impl Goodbye {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::ServerEnds => "the server ends",
+            Self::GameClosed => "this game was closed",
+            Self::GameFailed => "this game has failed",
+        }
+    }
+}
+
 impl EventLog {
     pub(super) const fn new(port: u16) -> Self {
         let (lines, floods) = (LineLimit::new(LINES_AT_ONCE, LINE_EVERY), LineLimit::new(1, FLOOD_EVERY));
@@ -52,13 +71,13 @@ impl EventLog {
     }
 
     /// Writes an event down, if not too many are.
-    pub(super) fn write(&mut self, event: Event, now: Time) {
+    pub(super) fn write(&mut self, event: Event, goodbye: Goodbye, now: Time) {
         if self.has_line(&event, now) {
-            self.log(&event);
+            self.log(&event, goodbye);
         }
         match event {
             Event::Left { name, address, reason, .. } => {
-                let leaver = Leaver { name, address, reason: why(reason), at: now };
+                let leaver = Leaver { name, address, reason: why(reason, goodbye), at: now };
                 if !leaver.name.is_empty() {
                     keep(&mut self.leavers, LEAVERS, leaver);
                 }
@@ -100,7 +119,7 @@ impl EventLog {
         is_due.then(|| mem::take(&mut self.held_back))
     }
 
-    fn log(&self, event: &Event) {
+    fn log(&self, event: &Event, goodbye: Goodbye) {
         let (port, name) = (self.port, event.name());
         match event {
             Event::Joining { peer, address } => {
@@ -113,7 +132,7 @@ impl EventLog {
                 tracing::info!(event = name, port, peer = peer.0, player);
             }
             Event::Left { peer, name: player, address, reason } => {
-                let reason = why(*reason);
+                let reason = why(*reason, goodbye);
                 tracing::info!(event = name, port, peer = peer.0, player, %address, reason);
             }
             Event::Chat { peer, name: player, text, team } => {
@@ -158,9 +177,9 @@ fn keep<T>(list: &mut VecDeque<T>, most: usize, latest: T) {
     list.push_back(latest);
 }
 
-/// Returns why a player has left. All are gone when the server itself leaves.
-pub(super) fn why(reason: Leave) -> String {
-    if reason == Leave::Local { "the server ends".into() } else { reason.to_string() }
+/// Returns why a player has left. All are gone when the session itself leaves.
+pub(super) fn why(reason: Leave, goodbye: Goodbye) -> String {
+    if reason == Leave::Local { goodbye.words().into() } else { reason.to_string() }
 }
 
 /// Who left is remembered as long as this many have not left since.

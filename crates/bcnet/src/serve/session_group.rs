@@ -257,7 +257,7 @@ impl SessionGroup {
     fn try_serve(&mut self, index: u32, now: Time) {
         let Some(host) = self.hosts.get_mut(index as usize) else { return };
         if host.is_to_renew(now) {
-            host.renew();
+            host.renew(now);
         }
         host.session.handle_timeout(now);
         if let Some(until) = host.hold(self.coalescing.window(), now) {

@@ -11,7 +11,7 @@ use bcnet_transport::{Counters, Time};
 use bcnet_udp::{Batch, Head, Socket, Unsent};
 
 use super::containment::contain;
-use super::event_log::EventLog;
+use super::event_log::{EventLog, Goodbye};
 use super::figures::{Figures, Traffic};
 use super::hooks::Notifier;
 use super::overload::Overload;
@@ -27,10 +27,9 @@ pub(super) struct SessionHost {
     /// Which of all sessions it is, from 0.
     pub(super) number: usize,
     pub(super) session: Session,
-    /// The session has failed and says goodbye; when it is over, another begins.
+    /// The session has failed and says goodbye; when it is over, another takes its place.
     failed: Option<Time>,
-    /// The session was stopped, and another begins when all have heard the goodbye.
-    is_to_start: bool,
+    wish: Wish,
     pub(super) socket: Socket,
     /// Where the socket is bound.
     pub(super) address: SocketAddrV4,
@@ -63,6 +62,19 @@ pub(super) struct SessionHost {
     /// What the socket said last of datagrams that were dropped.
     dropped: u32,
     strangers_recorded: Bucket,
+}
+
+/// What is wanted of a session, whatever becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// To take players.
+    Open,
+    /// To answer nobody, until it is started again.
+    Stopped,
+    /// To begin again when all have heard the goodbye.
+    Starting,
+    /// To answer nobody any more: the server ends.
+    Ended,
 }
 
 /// When a session that was stopped begins again.
@@ -105,7 +117,7 @@ impl SessionHost {
             number,
             session: Session::new(config, seed),
             failed: None,
-            is_to_start: false,
+            wish: Wish::Open,
             socket,
             address,
             public_port: address.port(),
@@ -147,23 +159,19 @@ impl SessionHost {
     }
 
     /// The session has panicked, and said this. Its players are told goodbye as far as it still can, and then a new session
-    /// begins in its place.
+    /// takes its place, which is stopped if this one was.
     pub(super) fn fail(&mut self, panic: &str, now: Time) {
         let port = self.address.port();
-        tracing::error!(
-            event = "session_failed",
-            port,
-            panic,
-            "its players are told goodbye, and it begins anew"
-        );
+        let then = if self.is_to_open() { "begins anew" } else { "stays stopped" };
+        tracing::error!(event = "session_failed", port, panic, "its players are told goodbye, and it {then}");
         if self.failed.is_none() && contain(|| self.session.shutdown(now)).is_ok() {
             self.failed = Some(now + GOODBYE);
         } else {
-            self.renew();
+            self.renew(now);
         }
     }
 
-    /// Returns whether another session is to begin: this one has failed or was stopped, and its players have heard so, or had
+    /// Returns whether another session is to take its place: this one has failed or was stopped, and its players have heard so, or had
     /// the time to.
     pub(super) fn is_to_renew(&self, now: Time) -> bool {
         let is_over = |end: Time| now >= end || self.session.is_closed();
@@ -171,61 +179,83 @@ impl SessionHost {
     }
 
     fn starts_now(&self) -> bool {
-        self.is_to_start && self.session.is_closed()
+        self.wish == Wish::Starting && self.session.is_closed()
     }
 
     /// Says goodbye to the players, and answers nobody until [`start`](Self::start). Returns `false` if that is so already.
     pub(super) fn stop(&mut self, now: Time) -> bool {
-        if self.is_stopped() {
-            return std::mem::take(&mut self.is_to_start);
+        let before = self.wish;
+        if !self.is_to_open() {
+            return false;
         }
-        tracing::info!(event = "session_stopped", port = self.address.port());
-        self.session.shutdown(now);
+        self.wish = Wish::Stopped;
+        if before == Wish::Open {
+            tracing::info!(event = "session_stopped", port = self.address.port());
+            self.session.shutdown(now);
+        }
         true
     }
 
     /// Begins again with nobody in it, as soon as all have heard the goodbye. Returns `None` if it was not stopped.
     pub(super) fn start(&mut self, now: Time) -> Option<Begins> {
-        if !self.is_stopped() {
+        if !matches!(self.wish, Wish::Stopped | Wish::Starting) {
             return None;
         }
-        self.is_to_start = true;
+        self.wish = Wish::Starting;
         if !self.starts_now() {
             return Some(Begins::WhenAllHaveLeft);
         }
-        self.renew();
+        self.renew(now);
         self.session.handle_timeout(now);
         Some(Begins::Now)
     }
 
     /// Says goodbye to the players, for good.
     pub(super) fn end(&mut self, now: Time) {
-        self.is_to_start = false;
+        self.wish = Wish::Ended;
         self.session.shutdown(now);
     }
 
     /// Returns whether it answers nobody.
     pub(super) fn is_stopped(&self) -> bool {
-        self.failed.is_none() && self.session.is_closing()
+        self.wish != Wish::Open
+    }
+
+    /// Returns whether it takes players, or will.
+    fn is_to_open(&self) -> bool {
+        matches!(self.wish, Wish::Open | Wish::Starting)
     }
 
     /// Returns how it is called for operators.
     pub(super) fn state(&self) -> &'static str {
-        match (self.is_stopped(), self.is_to_start, self.session.is_closed()) {
-            (false, ..) => "open",
-            (true, true, _) => "starting",
-            (true, false, false) => "stopping",
-            (true, false, true) => "stopped",
+        match self.wish {
+            Wish::Open => "open",
+            Wish::Starting => "starting",
+            Wish::Stopped | Wish::Ended if self.session.is_closed() => "stopped",
+            Wish::Stopped | Wish::Ended => "stopping",
         }
     }
 
-    /// Begins a new session, with the settings of the old one and nobody in it.
-    pub(super) fn renew(&mut self) {
-        if std::mem::take(&mut self.is_to_start) {
+    /// Returns why its players are told goodbye.
+    fn goodbye(&self) -> Goodbye {
+        match self.wish {
+            Wish::Ended => Goodbye::ServerEnds,
+            Wish::Open if self.failed.is_some() => Goodbye::GameFailed,
+            Wish::Open | Wish::Stopped | Wish::Starting => Goodbye::GameClosed,
+        }
+    }
+
+    /// Has a new session, with the settings of the old one and nobody in it, which is open unless it is to be stopped.
+    pub(super) fn renew(&mut self, now: Time) {
+        if self.wish == Wish::Starting {
+            self.wish = Wish::Open;
             tracing::info!(event = "session_started", port = self.address.port());
         }
         let mut session = Session::new(self.session.config().clone(), unguessable());
         session.set_bans(self.session.bans().to_vec(), Time::ZERO);
+        if self.is_stopped() {
+            session.shutdown(now);
+        }
         self.session = session;
         self.notifier.begin_anew();
         self.failed = None;
@@ -401,14 +431,14 @@ impl SessionHost {
 
     /// Logs what has happened.
     pub(super) fn report(&mut self, now: Time) {
-        let mut moved = false;
+        let (mut moved, goodbye) = (false, self.goodbye());
         while let Some(event) = self.session.poll_event() {
             moved |= matches!(event, Event::Joining { .. } | Event::Left { .. });
-            self.notifier.see(&event, &self.session, self.address.port());
+            self.notifier.see(&event, goodbye, &self.session, self.address.port());
             if let (Event::RoundEnded { summary }, Some(scores)) = (&event, &self.scores) {
                 scores.keep(&self.session.config().name, self.address.port(), summary, now);
             }
-            self.event_log.write(event, now);
+            self.event_log.write(event, goodbye, now);
         }
         if let (true, Some(reply_addresses)) = (moved, &mut self.reply_addresses) {
             reply_addresses.keep(self.session.players().map(|player| player.address));

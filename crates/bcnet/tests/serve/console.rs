@@ -178,6 +178,7 @@ fn one_session_is_stopped_and_started_while_the_other_plays() {
     assert_eq!(done["done"], "1 session said goodbye; `bcnet ctl start` begins again");
     assert_eq!(bob.until_over(), End::HostLeft, "it hears the goodbye");
     server.logged(&["event=\"session_stopped\""]);
+    server.logged(&["event=\"left\"", "player=\"Bob\"", "reason=\"this game was closed\""]);
     let states = |server: &Server| -> Vec<Value> {
         let sessions = server.ask(&["status"])["sessions"].clone();
         sessions.as_array().expect("a list").iter().map(|one| one["state"].clone()).collect()

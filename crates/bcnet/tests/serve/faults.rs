@@ -27,6 +27,7 @@ fn a_session_that_panics_ends_alone_and_the_log_says_where() {
     assert!(panic.contains("location=\"") && panic.contains(".rs:"), "{panic}");
     server.logged(&["event=\"session_failed\"", &format!("port={}", server.ports[0]), "asked for"]);
     assert_eq!(alice.until_over(), End::HostLeft);
+    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=\"this game has failed\""]);
 
     let line = bob.chat_of("what was that?");
     bob.chat("what was that?");

@@ -12,7 +12,7 @@ use bcnet_udp::wall_now;
 use crate::bans::Moment;
 use crate::config::HookEvent;
 use crate::join::CHECK_NAME;
-use crate::serve::event_log::why;
+use crate::serve::event_log::{Goodbye, why};
 
 /// Something that happened in a session.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Notifier {
     }
 
     /// Looks at an event before it is logged.
-    pub(in crate::serve) fn see(&mut self, event: &Event, session: &Session, port: u16) {
+    pub(in crate::serve) fn see(&mut self, event: &Event, goodbye: Goodbye, session: &Session, port: u16) {
         let limit = usize::from(session.config().player_limit);
         match event {
             // A monitor looks whether players can join, day and night.
@@ -128,7 +128,8 @@ impl Notifier {
                 // Who never got in was never told of.
                 if let Some(at) = self.inside.iter().position(|inside| inside == peer) {
                     self.inside.swap_remove(at);
-                    self.tell(What::Left { player: name.clone(), reason: why(*reason) }, session, port);
+                    let reason = why(*reason, goodbye);
+                    self.tell(What::Left { player: name.clone(), reason }, session, port);
                 }
             }
             // A round in which nobody took part is of interest to nobody.
@@ -193,11 +194,11 @@ mod tests {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
         let left = Event::Left { peer, name: name.clone(), address, reason: Leave::Disconnected };
         for is_anew in [false, true] {
-            notifier.see(&Event::InGame { peer, name: name.clone() }, &session, 22101);
+            notifier.see(&Event::InGame { peer, name: name.clone() }, Goodbye::ServerEnds, &session, 22101);
             if is_anew {
                 notifier.begin_anew();
             }
-            notifier.see(&left, &session, 22101);
+            notifier.see(&left, Goodbye::ServerEnds, &session, 22101);
             let expected = [HookEvent::Joined, HookEvent::Left];
             assert_eq!(told(&queue), expected[..if is_anew { 1 } else { 2 }]);
         }
@@ -224,9 +225,14 @@ mod tests {
                 players: vec![participant(name)],
             };
             let name = name.to_owned();
-            notifier.see(&Event::InGame { peer, name: name.clone() }, &session, 22101);
-            notifier.see(&Event::Left { peer, name, address, reason: Leave::Disconnected }, &session, 22101);
-            notifier.see(&Event::RoundEnded { summary }, &session, 22101);
+            notifier.see(&Event::InGame { peer, name: name.clone() }, Goodbye::ServerEnds, &session, 22101);
+            notifier.see(
+                &Event::Left { peer, name, address, reason: Leave::Disconnected },
+                Goodbye::ServerEnds,
+                &session,
+                22101,
+            );
+            notifier.see(&Event::RoundEnded { summary }, Goodbye::ServerEnds, &session, 22101);
             assert_eq!(told(&queue), expected);
         }
     }
@@ -240,9 +246,14 @@ mod tests {
         let (mut notifier, session) = (Notifier::new(way), Session::new(Config::default(), 1));
         let master = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900);
         for _ in 0..3 {
-            notifier.see(&Event::MasterLost { master }, &session, 22101);
+            notifier.see(&Event::MasterLost { master }, Goodbye::ServerEnds, &session, 22101);
         }
-        notifier.see(&Event::InGame { peer: PeerId(2), name: "Alice".into() }, &session, 22101);
+        notifier.see(
+            &Event::InGame { peer: PeerId(2), name: "Alice".into() },
+            Goodbye::ServerEnds,
+            &session,
+            22101,
+        );
         assert_eq!(told(&queue), [HookEvent::MasterLost]);
         assert_eq!(HookEvent::ALL.map(|event| dropped.take(event)), [1, 0, 0, 0, 2]);
         assert_eq!(dropped.take(HookEvent::MasterLost), 0, "they are told once");
