@@ -4,6 +4,8 @@
 //! One thread asks the threads that play and tells the sidecar. What the sidecar does not take is told again a second later.
 
 use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use crate::log::LineLimit;
 pub(super) struct Agones {
     stop: Sender<()>,
     ended: Receiver<()>,
+    failed: Arc<AtomicU64>,
 }
 
 impl Agones {
@@ -35,12 +38,14 @@ impl Agones {
         let port: u16 = port.parse().context("AGONES_SDK_HTTP_PORT is no port")?;
         let (stop, stopped) = mpsc::channel();
         let (ending, ended) = mpsc::channel();
+        let failed = Arc::new(AtomicU64::new(0));
         let teller = Teller {
             base: format!("http://localhost:{port}"),
             client: Client::new(),
             workers: workers.clone(),
             clock,
             keeper: Keeper::new(fleet.clone()),
+            failed: Arc::clone(&failed),
             lines: LineLimit::new(LINES_AT_ONCE, LINE_EVERY),
             has_ports: false,
             has_complained: false,
@@ -50,12 +55,17 @@ impl Agones {
             teller.run(&stopped);
         };
         thread::Builder::new().name("agones".into()).spawn(run)?;
-        Ok(Some(Self { stop, ended }))
+        Ok(Some(Self { stop, ended, failed }))
+    }
+
+    /// Returns what counts the calls that have failed.
+    pub(super) fn failed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.failed)
     }
 
     /// Has the sidecar be told that the server is over.
     pub(super) fn stop(self) -> Ending {
-        let Self { stop, ended } = self;
+        let Self { stop, ended, .. } = self;
         drop(stop);
         Ending(ended)
     }
@@ -173,6 +183,7 @@ struct Teller {
     workers: Workers,
     clock: Clock,
     keeper: Keeper,
+    failed: Arc<AtomicU64>,
     lines: LineLimit,
     /// It is known by which ports players reach the sessions.
     has_ports: bool,
@@ -256,7 +267,7 @@ impl Teller {
         format!("{}{path}", self.base).parse().map_err(|_| "no address".to_owned())
     }
 
-    /// Logs what went wrong, but not each time.
+    /// Counts what went wrong, and logs it, but not each time.
     fn note<T>(&mut self, path: &str, outcome: Result<T, String>) -> Option<T> {
         match outcome {
             Ok(value) => {
@@ -266,6 +277,7 @@ impl Teller {
                 Some(value)
             }
             Err(error) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
                 if let Some(held_back) = self.lines.pass(self.clock.now()) {
                     tracing::warn!(event = "agones_failed", path, error, held_back, "it is told again");
                     self.has_complained = true;

@@ -24,6 +24,8 @@ pub(super) struct Monitor {
     pub(super) plane: Arc<ControlPlane>,
     /// How often the page has turned somebody away, if there is a page.
     pub(super) refused: Option<Arc<AtomicU64>>,
+    /// How often the sidecar of a fleet did not take something, if there is one.
+    pub(super) agones_failed: Option<Arc<AtomicU64>>,
 }
 
 impl Monitored for Monitor {
@@ -42,9 +44,14 @@ impl Monitored for Monitor {
                 there_should_be,
             );
             self.plane.hooks().add_figures(&mut page);
-            if let Some(refused) = &self.refused {
-                let refused = [(Labels::new(), refused.load(Ordering::Relaxed))];
-                page.counter("page_refused_requests", "Requests that the page did not answer", refused);
+            let counts = [
+                ("page_refused_requests", "Requests that the page did not answer", &self.refused),
+                ("agones_failed_calls", "Calls that the sidecar of Agones did not take", &self.agones_failed),
+            ];
+            for (name, help, count) in counts {
+                if let Some(count) = count {
+                    page.counter(name, help, [(Labels::new(), count.load(Ordering::Relaxed))]);
+                }
             }
             page
         })

@@ -147,6 +147,7 @@ fn serve(args: &Args, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
         workers: threads_of.clone(),
         plane: Arc::clone(&plane),
         refused: page.as_ref().map(web::Page::refused),
+        agones_failed: agones.as_ref().map(Agones::failed),
     };
     let metrics = metrics.map(|listener| http::start(listener, clock, monitor())).transpose()?;
     let metrics = metrics.map(|address| address.to_string());

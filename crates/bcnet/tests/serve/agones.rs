@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::http_stub::{HttpStub, Request};
+use crate::metrics::{get, metrics_of, value};
 use crate::player::Player;
 use crate::server::{Directory, PATIENCE, Server};
 
@@ -114,7 +115,8 @@ fn without_a_sidecar_there_is_a_game_and_it_is_told_when_it_comes() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("bound").port();
     drop(free);
-    let server = start(port, &[]);
+    let server = start(port, &["server.metrics=127.0.0.1:0"]);
+    let metrics = metrics_of(&server);
     server.logged(&["event=\"agones_failed\"", "path=\"/gameserver\""]);
     let _alice = Player::join(server.address(), "Alice");
     let sidecar = sidecar(port, &[("/gameserver", 1), ("/ready", 2), ("/health", 1)]);
@@ -123,6 +125,8 @@ fn without_a_sidecar_there_is_a_game_and_it_is_told_when_it_comes() {
     assert_eq!(told, expected);
     assert_eq!(next(&sidecar), "POST /allocate");
     server.logged(&["event=\"agones_works\""]);
+    // Once without a sidecar, and what that did not take.
+    assert!(value(&get(&metrics, "GET /metrics").1, "bcnet_agones_failed_calls_total") >= 1.0 + 4.0);
 }
 
 #[test]

@@ -48,13 +48,13 @@ fn monitored() -> (Server, String) {
 }
 
 /// Where a server gives out its figures.
-fn metrics_of(server: &Server) -> String {
+pub(crate) fn metrics_of(server: &Server) -> String {
     let line = server.logged(&["event=\"started\""]);
     let place = line.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
     place.to_owned()
 }
 
-fn value(page: &str, name: &str) -> f64 {
+pub(crate) fn value(page: &str, name: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {page}"))
 }
@@ -101,7 +101,11 @@ fn names() -> BTreeSet<String> {
         "[[hook]]\nname = \"crew\"\nurl = \"https://hooks.example/\"\n[scores]\nfile = \"scores.db\"\n";
     let directory = Directory::new();
     fs::write(directory.path("bcnet.toml"), more).expect("written");
-    let server = Server::start_in(directory, &["--set", "server.metrics=127.0.0.1:0"], 1);
+    let args =
+        ["--set", "server.metrics=127.0.0.1:0", "--set", "fleet.agones=true", "--set", "web.enabled=true"];
+    let args = [&args[..], &["--set", "web.bind=127.0.0.1:0"]].concat();
+    // Nobody is there.
+    let server = Server::start_with(directory, &args, 1, &[("AGONES_SDK_HTTP_PORT", "1")]);
     let mut pages = get(&metrics_of(&server), "GET /metrics").1;
     let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
     pages += &proxy.get("/metrics").1;

@@ -48,7 +48,6 @@ struct State {
     running: Vec<Running>,
     /// What each thread has one of as long as it runs; `None` when no more may begin.
     alive: Option<mpsc::Sender<()>>,
-    lines: LineLimit,
 }
 
 /// A hook with a thread.
@@ -58,6 +57,25 @@ struct Running {
     tally: Arc<Tally>,
     /// How much of what players can do at will is told: those who come and go, and rounds that all have left.
     buckets: [Bucket; 2],
+    /// How often it is told that something was dropped.
+    lines: LineLimit,
+}
+
+impl Running {
+    /// Hands a notice to the hook, before which others got lost `on_the_way`.
+    fn tell(&mut self, notice: &Notice, on_the_way: u64, now: Time) {
+        let bucket = at_will(&notice.what).and_then(|number| self.buckets.get_mut(number));
+        let is_flood = bucket.is_some_and(|bucket| !bucket.take(1, AT_WILL, now));
+        let is_dropped = is_flood || !self.queue.push(text(&self.hook, notice));
+        let dropped = on_the_way + u64::from(is_dropped);
+        self.tally.dropped.fetch_add(dropped, Ordering::Relaxed);
+        if dropped > 0
+            && let Some(held_back) = self.lines.pass(now)
+        {
+            let hook = &self.hook.name.0;
+            tracing::warn!(event = "hook_dropped", hook, dropped, held_back, "more happens than it takes");
+        }
+    }
 }
 
 impl Hooks {
@@ -65,13 +83,12 @@ impl Hooks {
     pub(super) fn start(hooks: &[Hook], clock: Clock) -> io::Result<(Self, impl Fn() -> Notifier + use<>)> {
         let (notices, to_tell) = mpsc::sync_channel(MAX_NOTICES);
         let (alive, ended) = mpsc::channel();
-        let lines = LineLimit::new(LINES_AT_ONCE, LINE_EVERY);
         let shared = Arc::new(Shared {
             client: Client::new(),
             clock,
             wanted: Wanted::default(),
             dropped: Dropped::default(),
-            state: Mutex::new(State { running: Vec::new(), alive: Some(alive.clone()), lines }),
+            state: Mutex::new(State { running: Vec::new(), alive: Some(alive.clone()) }),
         });
         shared.set(hooks);
         let teller = Arc::clone(&shared);
@@ -212,7 +229,8 @@ impl Shared {
         };
         thread::Builder::new().name(format!("hook {}", hook.name.0)).spawn(post)?;
         let buckets = [Bucket::new(AT_WILL, Time::ZERO); 2];
-        Ok(Running { hook: hook.clone(), queue, tally, buckets })
+        let lines = LineLimit::new(LINES_AT_ONCE, LINE_EVERY);
+        Ok(Running { hook: hook.clone(), queue, tally, buckets, lines })
     }
 
     /// Hands a notice to every hook that wants it.
@@ -220,19 +238,8 @@ impl Shared {
         let event = notice.what.event();
         let mut state = self.state();
         let on_the_way = self.dropped.take(event);
-        let mut dropped = 0;
         for one in state.running.iter_mut().filter(|one| one.hook.events.contains(&event)) {
-            let bucket = at_will(&notice.what).and_then(|number| one.buckets.get_mut(number));
-            let is_flood = bucket.is_some_and(|bucket| !bucket.take(1, AT_WILL, now));
-            let is_dropped = is_flood || !one.queue.push(text(&one.hook, notice));
-            let lost = on_the_way + u64::from(is_dropped);
-            one.tally.dropped.fetch_add(lost, Ordering::Relaxed);
-            dropped += lost;
-        }
-        if dropped > 0
-            && let Some(held_back) = state.lines.pass(now)
-        {
-            tracing::warn!(event = "hook_dropped", dropped, held_back, "more happens than hooks take");
+            one.tell(notice, on_the_way, now);
         }
     }
 
@@ -284,6 +291,7 @@ mod tests {
     use super::*;
     use crate::config::table::Given;
     use crate::config::{HookEvent, HookName, Table as _};
+    use crate::log::Feed;
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -369,10 +377,17 @@ mod tests {
         let (hooks, _notifier) = Hooks::start(&[first, second], Clock::start()).expect("threads");
         let dropped = || hooks.status().iter().map(|one| one["dropped"].as_u64()).collect::<Vec<_>>();
         (0..3).for_each(|_| hooks.shared.dropped.add(HookEvent::Full));
-        hooks.shared.tell(&lost(), Time::ZERO);
-        assert_eq!(dropped(), [Some(0), Some(0)]);
-        hooks.shared.tell(&notice(What::Full), Time::ZERO);
-        assert_eq!(dropped(), [Some(0), Some(3)]);
+        let log = Feed::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            hooks.shared.tell(&lost(), Time::ZERO);
+            assert_eq!(dropped(), [Some(0), Some(0)]);
+            hooks.shared.tell(&notice(What::Full), Time::ZERO);
+            assert_eq!(dropped(), [Some(0), Some(3)]);
+        });
+        let lines = log.last(9).lines;
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("event=\"hook_dropped\" hook=\"second\" dropped=3"), "{}", lines[0]);
     }
 
     #[test]
