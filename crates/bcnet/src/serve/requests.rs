@@ -70,6 +70,9 @@ impl<'a> Chosen<'a> {
         }
         let answers: Vec<T> = answers.into_iter().flatten().collect();
         match &self.session {
+            Some(wanted) if answers.is_empty() && wanted.trim().is_empty() => {
+                Err(Refusal("which session? `bcnet ctl status` lists names and ports".into()))
+            }
             Some(wanted) if answers.is_empty() => {
                 Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
             }
@@ -94,6 +97,10 @@ impl<'a> Chosen<'a> {
     /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
     /// themselves.
     pub(super) fn find(&self, player: &str) -> Result<Found, Refusal> {
+        // Who has only begun to join has no name either.
+        if player.trim().is_empty() {
+            return Err(Refusal("which player? `bcnet ctl players` lists them".into()));
+        }
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
         let wanted = player.to_owned();

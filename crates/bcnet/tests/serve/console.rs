@@ -166,6 +166,15 @@ fn a_whitelist_keeps_strangers_out() {
     assert_eq!(listed["whitelist"][1]["network"], "127.0.0.1");
     assert_eq!(server.ask(&["status"])["sessions"][0]["players"], 1);
     assert!(refusal(&server, &["whitelist", "--add", "10.0.0.1/8"]).contains("did you mean"));
+    // Who is not on it cannot be taken off; 127.0.0.1 is, and its network is not any more.
+    for target in ["127.0.0.0/8", "192.0.2.1"] {
+        let told = refusal(&server, &["whitelist", "--remove", target]);
+        assert!(told.contains(&format!("{target} is not on the whitelist as such;")), "{told}");
+    }
+    let told = refusal(&server, &["whitelist", "--remove", "192.0.2.1", "--save"]);
+    assert!(told.contains("`whitelist --save` alone keeps that"), "{told}");
+    server.ask(&["whitelist", "--remove", "Alice"]);
+    assert!(refusal(&server, &["whitelist", "--remove", "Alice"]).contains("127.0.0.1 is not on"));
 }
 
 #[test]

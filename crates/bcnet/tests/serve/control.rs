@@ -43,6 +43,29 @@ fn a_kick_hits_its_player_only() {
     assert_eq!(found["players"], json!([]));
 }
 
+/// Who has only begun to join has no name, and is not meant by none.
+#[test]
+fn nobody_is_meant_by_no_name() {
+    let server = Server::start(&[]);
+    let mut nameless = Player::connect(server.address(), "");
+    nameless.until(|_| !server.ask(&["players"])["players"].as_array().expect("a list").is_empty());
+    for name in ["", " "] {
+        for command in [&["kick"][..], &["mute"], &["unmute"], &["ban"], &["queues"], &["whitelist", "--add"]]
+        {
+            let output = server.directory.ctl(&[command, &[name]].concat());
+            let error = "bcnet: which player? `bcnet ctl players` lists them\n";
+            assert_eq!(
+                (text(&output.stderr).as_str(), output.status.code()),
+                (error, Some(1)),
+                "{command:?}"
+            );
+        }
+        let output = server.directory.ctl(&["--session", name, "players"]);
+        assert!(text(&output.stderr).starts_with("bcnet: which session?"), "{output:?}");
+    }
+    assert_eq!(server.ask(&["players"])["players"].as_array().map(Vec::len), Some(1));
+}
+
 /// Nobody can hide behind a number.
 #[test]
 fn a_player_who_is_called_like_a_peer_id_shields_nobody() {

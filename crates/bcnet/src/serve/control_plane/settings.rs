@@ -109,7 +109,7 @@ impl ControlPlane {
             return Err(Refusal(problem + ", and start the server again"));
         }
         let kept =
-            self.change(save, |_| paths.iter().map(|path| (path.clone(), value.to_owned())).collect())?;
+            self.change(save, |_| Ok(paths.iter().map(|path| (path.clone(), value.to_owned())).collect()))?;
         let shown = if is_secret(name) { SECRET } else { value };
         let rest = if save {
             format!("kept in {}", kept.join("; "))
@@ -137,15 +137,22 @@ impl ControlPlane {
         let (add, remove) = (add.map(network).transpose()?, remove.map(network).transpose()?);
         let mut kept = Vec::new();
         if add.is_some() || remove.is_some() || save {
-            let change = |number: &usize, session: &Session| {
+            let change = |(number, session): (usize, &Session)| {
                 let kept =
                     session.whitelist.iter().copied().filter(|one| ![add, remove].contains(&Some(*one)));
                 let list: Vec<_> = kept.chain(add).map(|network| network.to_string()).collect();
                 (format!("session.{}.whitelist", number + 1), list.join(","))
             };
             kept = self.change(save, |settings| {
-                let of = |number: &usize| Some(change(number, settings.sessions.get(*number)?));
-                sessions.iter().filter_map(of).collect()
+                let named =
+                    sessions.iter().filter_map(|number| Some((*number, settings.sessions.get(*number)?)));
+                let is_missing = |network: &Network| {
+                    !named.clone().any(|(_, session)| session.whitelist.contains(network))
+                };
+                match remove.filter(is_missing) {
+                    Some(network) => Err(not_listed(network, save)),
+                    None => Ok(named.map(change).collect()),
+                }
             })?;
         }
         let state = self.state();
@@ -162,12 +169,12 @@ impl ControlPlane {
     fn change(
         &self,
         save: bool,
-        changes: impl FnOnce(&Settings) -> Vec<(String, String)>,
+        changes: impl FnOnce(&Settings) -> Result<Vec<(String, String)>, Refusal>,
     ) -> Result<Vec<String>, Refusal> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
         let loaded = self.state().loaded.clone();
-        let changes = changes(&loaded.settings);
+        let changes = changes(&loaded.settings)?;
         let loaded = loaded.with(&changes).map_err(|problems| refuse(problems.into()))?;
         let configs = configs(&loaded).map_err(refuse)?;
         let mut kept = Vec::new();
@@ -185,6 +192,12 @@ impl ControlPlane {
         let config = loaded.file.clone().or_else(|| self.flags.config.clone());
         Flags { config, ..self.flags.clone() }
     }
+}
+
+/// Returns what to tell who takes somebody off a whitelist that does not have it.
+fn not_listed(network: Network, save: bool) -> Refusal {
+    let keep = if save { "; `whitelist --save` alone keeps that" } else { "" };
+    Refusal(format!("{network} is not on the whitelist as such; `bcnet ctl whitelist` shows what is{keep}"))
 }
 
 fn configs(loaded: &Loaded) -> anyhow::Result<Vec<Config>> {
