@@ -162,6 +162,12 @@ pub(crate) fn is_for_all(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
+/// Returns whether every user of the machine can get at a file: directories above it may keep them away.
+pub(crate) fn is_in_reach_of_all(path: &Path) -> io::Result<bool> {
+    let path = path.canonicalize()?;
+    Ok(is_for_all(&path)? && path.ancestors().skip(1).all(|above| is_for_all(above).unwrap_or(true)))
+}
+
 /// Returns how many bytes this user can still write into a directory, if the system tells.
 #[cfg(unix)]
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {

@@ -5,6 +5,8 @@ mod run;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
@@ -203,6 +205,45 @@ fn a_broken_configuration_is_told_with_its_line() {
     assert!(text.contains("line 4") && text.contains("server.threads"), "{text}");
     let shown = bcnet(&["doctor", "--config", &place.config()], "");
     assert!(shown.stdout.lines().any(|line| line.starts_with("bad   configuration  ")), "{}", shown.stdout);
+}
+
+/// Neither what is empty nor what a variable tells is in the file.
+#[cfg(unix)]
+#[test]
+fn secrets_that_everyone_can_read_are_told_with_what_to_do() {
+    let hook = "[[hook]]\nurl = \"https://hooks.example/s3cret\"\n";
+    let sessions = "[[session]]\nname = \"One\"\n[[session]]\nname = \"Two\"\npassword = ";
+    let place = Place::new("secrets", &format!("{sessions}\"engage\"\n{hook}"));
+    let set = |path: &str, mode| {
+        fs::set_permissions(place.0.join(path), fs::Permissions::from_mode(mode)).expect("set");
+    };
+    // Nobody gets through to a directory of one's own; that for temporary files may be one.
+    let above = std::env::temp_dir().canonicalize().expect("a directory");
+    if !above.ancestors().all(|above| fs::metadata(above).is_ok_and(|it| it.permissions().mode() & 7 != 0)) {
+        return;
+    }
+    let told = |modes: [u32; 2]| {
+        set("", modes[0]);
+        set("bcnet.toml", modes[1]);
+        checks(&place.doctor(&[]), "secrets")
+    };
+    let found = told([0o755, 0o644]);
+    assert_eq!((found.len(), found[0].0.as_str()), (1, "warn"), "{found:?}");
+    let text = &found[0].1;
+    let command = format!("it has `session.2.password`, `hook.1.url`; `chmod 640 {}`", place.config());
+    assert!(text.contains(&command) && !text.contains("s3cret") && !text.contains("engage"), "{text}");
+    assert!(told([0o755, 0o640]).is_empty() && told([0o750, 0o644]).is_empty());
+    // Without secrets everyone may read it.
+    let place = Place::new("no-secrets", &format!("{sessions}\"\"\n"));
+    fs::set_permissions(place.config(), fs::Permissions::from_mode(0o644)).expect("set");
+    assert!(checks(&place.doctor(&["--set", "session.password=engage"]), "secrets").is_empty());
+    // With a token that everyone may read there is no server.
+    let token = place.0.join("web-token");
+    fs::write(&token, "x".repeat(32)).expect("written");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).expect("set");
+    let run = place.doctor(&["--set", "web.enabled=true", "--set", "web.bind=127.0.0.1:0"]);
+    let (state, text) = only(&run, "secrets");
+    assert!(run.code == 1 && state == "bad" && text.contains("`chmod 600 "), "{text}");
 }
 
 /// Lists are at a fixed port, so the list server has a loopback address of its own.

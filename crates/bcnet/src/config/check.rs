@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bcnet_control::is_secret;
+
 use super::document::Problem;
 use super::load::{Loaded, Origin};
 use super::settings::{Checksums, Session};
-use super::value::Value as _;
+use super::table::Key;
+use super::value::{Value as _, quoted};
 
 impl Loaded {
     /// What no key can know alone.
@@ -90,6 +93,19 @@ impl Loaded {
                 problems.push(self.at(&table, "name", format!("hook {first} has this name, too")));
             }
         }
+    }
+
+    /// Returns the keys with which the file tells what is nobody else's business.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let tables = self.settings.tables().into_iter().chain(self.settings.file_tables());
+        let secrets = tables.flat_map(|(table, keys)| {
+            let is_told = |key: &&Key| {
+                let is_of_file = matches!(self.origin(&table, key.name), Origin::File { .. });
+                is_secret(key.name) && is_of_file && keys.show(key.name) != quoted("")
+            };
+            keys.keys().iter().filter(is_told).map(|key| format!("{table}.{}", key.name)).collect::<Vec<_>>()
+        });
+        secrets.collect()
     }
 
     fn file_name(&self) -> String {

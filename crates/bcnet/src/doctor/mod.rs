@@ -89,6 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut report = Report::default();
     report.ok("version", format!("bcnet {}", crate::VERSION));
     if let Some(loaded) = server::configuration(&args.flags, &mut report) {
+        server::secrets(&loaded, &mut report);
         let settings = &loaded.settings;
         let written = [Some(&settings.server.bans), settings.server.history.as_ref()];
         machine::clock(written.into_iter().flatten(), &mut report);

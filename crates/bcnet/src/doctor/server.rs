@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::config::{self, Flags, HostPort, Loaded, Problems, Settings};
 use crate::double_click::local_address;
 use crate::number::counted;
 use crate::query::{FIRST_PORT, LAST_PORT, LIST_PORT, ask_names, fetch_list};
-use crate::{control, ctl, join, lookup, manifest};
+use crate::{control, ctl, file, join, lookup, manifest};
 
 /// Reads the configuration.
 pub(super) fn configuration(flags: &Flags, report: &mut Report) -> Option<Loaded> {
@@ -41,6 +42,44 @@ pub(super) fn configuration(flags: &Flags, report: &mut Report) -> Option<Loaded
         }
     }
     Some(loaded)
+}
+
+/// Looks whether others on this machine can read what is for the server alone, as far as the system tells.
+pub(super) fn secrets(loaded: &Loaded, report: &mut Report) {
+    let is_open = |path: &Path| file::is_in_reach_of_all(path).unwrap_or(false);
+    let (keys, web) = (loaded.secrets(), &loaded.settings.web);
+    if let Some(path) = loaded.file.as_deref().filter(|path| !keys.is_empty() && is_open(path)) {
+        let (path, keys) = (path.display(), some_of(&keys));
+        report.warn(
+            "secrets",
+            format!(
+                "{path}: every user of this machine can read it, and it has {keys}; `chmod 640 {path}`, after a `chgrp` to \
+                 the group of the server's user if it belongs to another"
+            ),
+        );
+    }
+    if let Some(key) = web.key.as_deref().filter(|key| web.enabled && is_open(key)) {
+        let key = key.display();
+        report.warn(
+            "secrets",
+            format!("{key}: every user of this machine can read the key of the page's certificate; `chmod 640 {key}`"),
+        );
+    }
+    // The server looks at the file alone.
+    if web.enabled && file::is_for_all(&web.token_file).unwrap_or(false) {
+        let token = web.token_file.display();
+        report.bad(
+            "secrets",
+            format!("{token}: the server does not start while every user of this machine may read it; `chmod 600 {token}`"),
+        );
+    }
+}
+
+/// Names some keys.
+fn some_of(keys: &[String]) -> String {
+    let shown: Vec<String> = keys.iter().take(MAX_KEYS).map(|key| format!("`{key}`")).collect();
+    let more = if keys.len() > MAX_KEYS { ", …" } else { "" };
+    shown.join(", ") + more
 }
 
 /// Asks the server that runs with this configuration how it is, if one does.
@@ -308,6 +347,8 @@ pub(super) fn joins_from_outside(
     }
 }
 
+/// How many keys a line names.
+const MAX_KEYS: usize = 4;
 /// How many servers at our port are asked for their names. A list may have any number.
 const MAX_ASKED: usize = 16;
 /// How long a list server, or those whom it lists, may take.
