@@ -34,6 +34,7 @@ mod metrics;
 mod number;
 #[cfg(feature = "parquet")]
 mod parquet_file;
+mod plots;
 mod proxy;
 mod query;
 mod queue_dump;

@@ -5,8 +5,8 @@ use bcnet_transport::wire::is_shown;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::link::Wish;
-use super::plot::PLOTS;
 use super::state::{Order, Panel, State};
+use crate::plots::PLOTS;
 
 /// What comes after something has happened.
 pub(super) enum Step {

@@ -8,62 +8,29 @@ use ratatui::style::Style;
 use ratatui::widgets::Widget;
 
 use crate::answers::Sample;
-
-/// What can be drawn.
-pub(super) struct Plot {
-    title: &'static str,
-    /// One or two values of a sample.
-    values: fn(&Sample) -> [Option<f64>; 2],
-    show: fn(f64) -> String,
-}
-
-pub(super) const PLOTS: [Plot; 8] = [
-    Plot { title: "players", values: |one| [Some(one.players), None], show: short },
-    Plot {
-        title: "datagrams/s",
-        values: |one| [Some(one.datagrams_in_per_second), Some(one.datagrams_out_per_second)],
-        show: short,
-    },
-    Plot {
-        title: "RTT/ms",
-        values: |one| [one.round_trip_p50_ms, one.round_trip_p99_ms],
-        show: |value| millis(Some(value)),
-    },
-    Plot {
-        title: "relay/ms",
-        values: |one| [one.relay_p50_ms, one.relay_p99_ms],
-        show: |value| millis(Some(value)),
-    },
-    Plot { title: "ACK bytes/s", values: |one| [Some(one.ack_bytes_per_second), None], show: short },
-    Plot { title: "sent again/s", values: |one| [Some(one.retransmissions_per_second), None], show: short },
-    Plot {
-        title: "% of a core",
-        values: |one| [one.core_share.map(|share| 100.0 * share), None],
-        show: |value| format!("{value:.1}"),
-    },
-    Plot {
-        title: "memory/MB",
-        values: |one| [one.memory_bytes.map(|bytes| bytes / 1e6), None],
-        show: |value| format!("{value:.1}"),
-    },
-];
+use crate::plots::{Plot, Unit};
 
 impl Plot {
     /// Returns what it is about, with the latest values and, if there is room, the largest.
     pub(super) fn head(&self, samples: &VecDeque<Sample>, columns: usize) -> String {
-        let latest = samples.back().map(self.values).unwrap_or_default();
-        let shown: Vec<String> = latest.into_iter().flatten().map(self.show).collect();
-        let head = format!("{} {}", self.title, shown.join(" "));
-        let most = samples.iter().flat_map(self.values).flatten().reduce(f64::max);
-        let most = most.map(|most| format!(", most {}", (self.show)(most)));
+        let latest = samples.back().map(|sample| self.values(sample)).unwrap_or_default();
+        let shown: Vec<String> = latest.into_iter().flatten().map(|value| show(self.unit, value)).collect();
+        let head = format!("{} {}", self.short_name, shown.join(" "));
+        let most = samples.iter().flat_map(|sample| self.values(sample)).flatten().reduce(f64::max);
+        let most = most.map(|most| format!(", most {}", show(self.unit, most)));
         match most.filter(|most| head.len() + most.len() <= columns) {
             Some(most) => head + &most,
             None => head,
         }
     }
 
+    /// Returns the values of its lines, two at the most.
+    fn values(&self, sample: &Sample) -> [Option<f64>; 2] {
+        [0, 1].map(|line| self.lines.get(line).and_then(|(_, value)| value(sample)))
+    }
+
     /// Returns its lines for an area that is so many dots wide, of so many seconds up to the last sample.
-    fn lines(&self, samples: &VecDeque<Sample>, span: Span, dots: usize) -> [Vec<Option<f64>>; 2] {
+    fn drawn(&self, samples: &VecDeque<Sample>, span: Span, dots: usize) -> [Vec<Option<f64>>; 2] {
         let mut lines = [vec![None; dots], vec![None; dots]];
         let (Some(last), true) = (samples.back(), dots > 0) else { return lines };
         for dot in 0..dots {
@@ -73,13 +40,13 @@ impl Plot {
             let age = |sample: &Sample| last.time.saturating_sub(sample.time) as f64;
             let before = |edge: f64| samples.partition_point(|sample| age(sample) >= edge);
             let until = before(to).max(if dot + 1 == dots { samples.len() } else { 0 });
-            let within = samples.range(before(from).min(until)..until).map(self.values);
+            let within = samples.range(before(from).min(until)..until).map(|sample| self.values(sample));
             // Where samples are farther apart than dots, each stands until the next.
             let held = samples
                 .get(until.wrapping_sub(1))
                 .filter(|sample| age(sample) < to + 2.0 * span.interval as f64);
             let largest = within.reduce(|a, b| [larger(a[0], b[0]), larger(a[1], b[1])]);
-            let values = largest.or_else(|| held.map(self.values)).unwrap_or_default();
+            let values = largest.or_else(|| held.map(|sample| self.values(sample))).unwrap_or_default();
             for (line, value) in lines.iter_mut().zip(values) {
                 line[dot] = value;
             }
@@ -122,7 +89,7 @@ impl Widget for Drawn<'_> {
         if columns == 0 || rows == 0 {
             return;
         }
-        let lines = self.plot.lines(self.samples, self.span, 2 * columns);
+        let lines = self.plot.drawn(self.samples, self.span, 2 * columns);
         let all = lines.iter().flatten().flatten();
         let most = all.copied().fold(0.0, f64::max);
         let highest = 4 * rows - 1;
@@ -162,6 +129,15 @@ const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x
 
 fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
+}
+
+fn show(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Number | Unit::Bytes => short(value),
+        Unit::Millis => millis(Some(value)),
+        Unit::Percent => format!("{value:.1}"),
+        Unit::Memory => format!("{:.1}", value / 1e6),
+    }
 }
 
 /// Returns a number in four or five letters.

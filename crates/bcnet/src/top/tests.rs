@@ -14,10 +14,11 @@ use ratatui::widgets::Widget;
 use super::keys::{Dialog, Step};
 use super::link::Wish;
 use super::picture::Picture;
-use super::plot::{Drawn, PLOTS, Span};
+use super::plot::{Drawn, Span};
 use super::state::{Panel, State};
 use super::view::{self, Theme};
 use crate::answers::{Player, Queues, Sample, Samples, Session, Shown, Status};
+use crate::plots::PLOTS;
 
 fn player(peer: u8, name: &str, loss: f64) -> Player {
     Player {

@@ -12,9 +12,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span as Part};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
-use super::plot::{Drawn, PLOTS, Plot, Span, short};
+use super::plot::{Drawn, Span, short};
 use super::state::{Panel, State};
 use crate::number::counted;
+use crate::plots::{PLOTS, Plot};
 
 /// How things look. Nothing is told by colour alone.
 pub(super) struct Theme {

@@ -7,6 +7,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::format::{NONE, bytes};
 use crate::answers::{Sample, Samples, read};
+use crate::plots::{PLOTS, Plot, Unit, Value};
 use crate::serve::web::picture::ask;
 use crate::serve::web::site::{Site, Visitor};
 
@@ -22,21 +23,19 @@ pub(super) fn section(site: &Site, port: Option<u16>, visitor: &Visitor) -> Mark
         section id="plots" data-live="" aria-label="The last hour" {
             div.plots data-until=(latest) {
                 @if samples.is_empty() { p { "The plots begin in a few seconds." } }
-                @for plot in PLOTS { (draw(plot, &samples)) }
+                @for plot in &PLOTS { (draw(plot, &samples)) }
             }
         }
     }
 }
 
-type Value = fn(&Sample) -> Option<f64>;
-
-/// A plot with one line or two.
-struct Plot {
-    name: &'static str,
-    id: &'static str,
-    /// The name of each, and what it shows.
-    lines: &'static [(&'static str, Value)],
-    show: fn(f64) -> String,
+fn show(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Number => number(value),
+        Unit::Millis => time(value),
+        Unit::Percent => format!("{value:.1} %"),
+        Unit::Bytes | Unit::Memory => bytes(value as u64),
+    }
 }
 
 fn number(value: f64) -> String {
@@ -47,55 +46,6 @@ fn time(value: f64) -> String {
     if value < 10.0 { format!("{value:.2} ms") } else { format!("{value:.0} ms") }
 }
 
-const PLOTS: &[Plot] = &[
-    Plot { name: "Players", id: "plot-players", lines: &[("", |one| Some(one.players))], show: number },
-    Plot {
-        name: "Datagrams per second",
-        id: "plot-datagrams",
-        lines: &[
-            ("in", |one| Some(one.datagrams_in_per_second)),
-            ("out", |one| Some(one.datagrams_out_per_second)),
-        ],
-        show: number,
-    },
-    Plot {
-        name: "Round trip",
-        id: "plot-round-trip",
-        lines: &[("p50", |one| one.round_trip_p50_ms), ("p99", |one| one.round_trip_p99_ms)],
-        show: time,
-    },
-    Plot {
-        name: "Relay delay",
-        id: "plot-relay",
-        lines: &[("p50", |one| one.relay_p50_ms), ("p99", |one| one.relay_p99_ms)],
-        show: time,
-    },
-    Plot {
-        name: "Sent again per second",
-        id: "plot-retransmissions",
-        lines: &[("", |one| Some(one.retransmissions_per_second))],
-        show: number,
-    },
-    Plot {
-        name: "ACK bytes per second",
-        id: "plot-acks",
-        lines: &[("", |one| Some(one.ack_bytes_per_second))],
-        show: |value| bytes(value as u64),
-    },
-    Plot {
-        name: "Share of a core",
-        id: "plot-core",
-        lines: &[("", |one| one.core_share.map(|share| share * 100.0))],
-        show: |value| format!("{value:.1} %"),
-    },
-    Plot {
-        name: "Memory",
-        id: "plot-memory",
-        lines: &[("", |one| one.memory_bytes)],
-        show: |value| bytes(value as u64),
-    },
-];
-
 fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
     let all = || plot.lines.iter().flat_map(|(_, value)| samples.iter().filter_map(value));
     let Some(most) = all().max_by(f64::total_cmp) else {
@@ -105,18 +55,18 @@ fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
     let span = Span::of(samples);
     let now = plot.lines.iter().map(|(name, value)| {
         let last = samples.last().and_then(value);
-        let last = last.map_or_else(|| NONE.into(), plot.show);
+        let last = last.map_or_else(|| NONE.into(), |last| show(plot.unit, last));
         if name.is_empty() { last } else { format!("{name} {last}") }
     });
     let now = now.collect::<Vec<_>>().join(", ");
-    let label =
-        format!("{}, the last {} minutes: now {now}, most {}", plot.name, span.minutes(), (plot.show)(most));
+    let highest = show(plot.unit, most);
+    let label = format!("{}, the last {} minutes: now {now}, most {highest}", plot.name, span.minutes());
     html! {
         figure id=(plot.id) {
             figcaption { strong { (plot.name) } " " span.now { (now) } }
             svg viewBox="0 0 300 132" role="img" aria-label=(label) {
                 path.axis d="M0 104.5H300M0 24.5H300" {}
-                text x="0" y="18" { ((plot.show)(most)) }
+                text x="0" y="18" { (highest) }
                 text x="0" y="124" { "−" (span.minutes()) " min" }
                 text x="300" y="124" text-anchor="end" {
                     @if let [(one, _), (two, _)] = plot.lines { "— " (one) "  ╌ " (two) } @else { "now" }
