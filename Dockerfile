@@ -6,10 +6,11 @@ COPY . .
 # The image has gcc, by which SQLite and the code of ring in C are built.
 # Version, date and commit for `bcnet --version`; without it, the version alone.
 ARG BCNET_VERSION
-RUN cargo build --release --locked --package bcnet
+RUN cargo build --release --locked --package bcnet && .ci/third-party >THIRD-PARTY.txt
 
 FROM debian:bookworm-slim
 COPY --from=build /src/target/release/bcnet /usr/bin/
+COPY --from=build /src/THIRD-PARTY.txt /usr/share/doc/bcnet/
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/bcnet/
 RUN install -d -o 10001 -g 10001 -m 750 /data
 USER 10001:10001
