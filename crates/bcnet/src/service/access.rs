@@ -2,6 +2,8 @@
 //!
 //! What is not understood counts as a right to write: a directory is refused too often rather than too seldom.
 
+use std::path::{Path, PathBuf};
+
 /// The owner of something, and what others may do with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptor<'a> {
@@ -28,6 +30,31 @@ pub(super) enum Place {
     Above,
 }
 
+/// Somebody who may change what is not theirs to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stranger<'a> {
+    /// By number, or by the two letters that the system has for it.
+    pub(super) who: &'a str,
+    is_owner: bool,
+}
+
+impl Stranger<'_> {
+    /// Returns the commands that take the right away. What is above must be safe already, for a file has what it passes on.
+    pub(super) fn remedy(self, path: &str, is_directory: bool) -> String {
+        if self.is_owner {
+            format!("icacls \"{path}\" /setowner \"*{ADMINISTRATORS}\"")
+        } else if is_directory {
+            // What is inherited is cut off by the second, what is not by the first. PowerShell needs the quotes.
+            format!(
+                "icacls \"{path}\" /reset, and then icacls \"{path}\" /inheritance:r /grant \
+                 \"*{ADMINISTRATORS}:(OI)(CI)F\" \"*{SYSTEM}:(OI)(CI)F\""
+            )
+        } else {
+            format!("icacls \"{path}\" /reset")
+        }
+    }
+}
+
 impl<'a> Descriptor<'a> {
     /// Reads a descriptor, for example `O:BAD:PAI(A;OICI;FA;;;SY)(A;;0x1200a9;;;BU)`.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
@@ -44,14 +71,14 @@ impl<'a> Descriptor<'a> {
         Some(Self { owner: owner.filter(|owner| !owner.is_empty()), entries })
     }
 
-    /// Returns somebody who may change it and is not trusted, by number or by the two letters that the system has for it.
-    pub(super) fn stranger(&self, place: Place, is_trusted: impl Fn(&str) -> bool) -> Option<&'a str> {
+    /// Returns somebody who may change it and is not trusted.
+    pub(super) fn stranger(&self, place: Place, is_trusted: impl Fn(&str) -> bool) -> Option<Stranger<'a>> {
         // The owner may always give itself any right.
-        let Some(owner) = self.owner else { return Some(EVERYONE) };
+        let owner = self.owner.unwrap_or(EVERYONE);
         if !is_trusted(owner) {
-            return Some(owner);
+            return Some(Stranger { who: owner, is_owner: true });
         }
-        let Some(entries) = &self.entries else { return Some(EVERYONE) };
+        let Some(entries) = &self.entries else { return Some(Stranger { who: EVERYONE, is_owner: false }) };
         let harm = match place {
             Place::Own => ADD_FILE | ADD_DIRECTORY | DELETE_CHILD | CHANGE | GENERIC_WRITE,
             Place::Above => DELETE_CHILD | CHANGE,
@@ -59,7 +86,8 @@ impl<'a> Descriptor<'a> {
         let counts =
             |entry: &&Entry<'_>| entry.rights & harm != 0 && !(entry.is_for_others && place == Place::Above);
         let stranger = |entry: &&Entry<'_>| !is_trusted(entry.who) && !IS_THE_OWNER.contains(&entry.who);
-        entries.iter().filter(counts).find(stranger).map(|entry| entry.who)
+        let found = entries.iter().filter(counts).find(stranger)?;
+        Some(Stranger { who: found.who, is_owner: false })
     }
 
     /// Returns whether a service whose account has this number may run it, if it is a program.
@@ -77,8 +105,14 @@ impl<'a> Descriptor<'a> {
 /// Returns whether nobody but an administrator can act for this user: the system, administrators, and Windows' own installer.
 pub(super) fn is_of_administrators(user: &str) -> bool {
     let is_one = |ends: &[&str]| user.starts_with("S-1-5-21-") && ends.iter().any(|end| user.ends_with(end));
-    ["SY", "BA", "LA", "DA", "EA", "S-1-5-18", "S-1-5-32-544", INSTALLER].contains(&user)
+    ["SY", "BA", "LA", "DA", "EA", SYSTEM, ADMINISTRATORS, INSTALLER].contains(&user)
         || is_one(&["-500", "-512", "-519"])
+}
+
+/// Returns whether a file is in a directory or below it. Both are whole and without links; small letters are as good as large.
+pub(super) fn is_within(file: &Path, directory: &Path) -> bool {
+    let small = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
+    small(file).starts_with(small(directory))
 }
 
 /// Returns what the list allows. What it forbids does not count, since something else may allow it to the same person.
@@ -167,6 +201,8 @@ const GENERIC_READ: u32 = 0x8000_0000;
 const CHANGE: u32 = 0x1_0000 | 0x4_0000 | 0x8_0000 | GENERIC_ALL;
 
 const EVERYONE: &str = "S-1-1-0";
+const SYSTEM: &str = "S-1-5-18";
+const ADMINISTRATORS: &str = "S-1-5-32-544";
 /// `NT SERVICE\TrustedInstaller`, whose the system's own directories are.
 const INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
 /// Whoever makes or has something, who was judged already.
@@ -184,7 +220,7 @@ mod tests {
 
     fn judge(text: &str, place: Place) -> Option<&str> {
         let is_trusted = |user: &str| user == BOB || is_of_administrators(user);
-        Descriptor::parse(text).expect(text).stranger(place, is_trusted)
+        Descriptor::parse(text).expect(text).stranger(place, is_trusted).map(|stranger| stranger.who)
     }
 
     /// As Windows 10 has them.
@@ -229,6 +265,42 @@ mod tests {
         }
         for broken in ["O:BAD:(A;;FA", "O:BAD:(A;;FA;;)", "O:BAD:(A;;FA;;;BA)x", "O:BAD:()"] {
             assert_eq!(Descriptor::parse(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_commands_against_a_stranger_are_about_the_place_at_fault() {
+        let remedy = |text: &str, is_directory| {
+            let descriptor = Descriptor::parse(text).expect(text);
+            let stranger = descriptor.stranger(Place::Own, is_of_administrators).expect("a stranger");
+            stranger.remedy(r"D:\bcnet", is_directory)
+        };
+        for of_a_stranger in [format!("O:{BOB}D:(A;;FA;;;BA)"), format!("O:{BOB}D:(A;;FA;;;{BOB})")] {
+            let expected = r#"icacls "D:\bcnet" /setowner "*S-1-5-32-544""#;
+            assert_eq!([true, false].map(|is| remedy(&of_a_stranger, is)), [expected; 2]);
+        }
+        let for_all = "O:BAD:(A;OICI;FA;;;BU)";
+        assert_eq!(remedy(for_all, false), r#"icacls "D:\bcnet" /reset"#);
+        assert_eq!(
+            remedy(for_all, true),
+            r#"icacls "D:\bcnet" /reset, and then icacls "D:\bcnet" /inheritance:r /grant "*S-1-5-32-544:(OI)(CI)F" "*S-1-5-18:(OI)(CI)F""#
+        );
+    }
+
+    #[test]
+    fn what_is_in_a_directory_is_found_however_it_is_written() {
+        let programs = Path::new("C:").join("Program Files");
+        let own = programs.join("bcnet");
+        for (directory, expected) in [
+            (own.clone(), true),
+            (Path::new("c:").join("PROGRAM FILES").join("BCnet"), true),
+            (programs.clone(), true),
+            (programs.join("bcnet-files"), false),
+            (programs.join("bc"), false),
+            (own.join("files"), false),
+            (Path::new("D:").join("Program Files").join("bcnet"), false),
+        ] {
+            assert_eq!(is_within(&own.join("bcnet.exe"), &directory), expected, "{}", directory.display());
         }
     }
 

@@ -14,7 +14,7 @@ use windows_service::service::{
 use windows_service::service_manager::{ServiceManager, ServiceManagerAccess};
 
 use super::names::{ACCOUNT, ACCOUNT_NUMBER, NAME, arguments, config_of, failure_beside};
-use super::safety::{check_config, check_program};
+use super::safety::{check_apart, check_config, check_program, real};
 use crate::config::{self, Flags};
 use crate::file::directory;
 use crate::{Verdict, win32};
@@ -30,13 +30,15 @@ pub(super) fn install(config: Option<&Path>) -> Result<Verdict> {
     check_program(&program)?;
     let config = match config {
         Some(path) => {
-            let path = std::path::absolute(path)?;
             let hint = "there is no such file; `bcnet config default` prints one to begin with";
             ensure!(path.is_file(), "{}: {hint}", path.display());
-            path
+            path.to_owned()
         }
         None => make_usual()?,
     };
+    // Nobody can lead elsewhere later what is not a link.
+    let config = real(&config)?;
+    check_apart(&program, &config)?;
     check_config(&config)?;
     config::load(&Flags { config: Some(config.clone()), ..Flags::default() }, [])?;
     win32::grant(directory(&config), ACCOUNT_NUMBER)
@@ -200,6 +202,9 @@ fn make_usual() -> Result<PathBuf> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         made => made.with_context(|| directory.display().to_string())?,
     }
+    // Everyone may make directories there, and links to what is not theirs.
+    let is_link = fs::symlink_metadata(&directory)?.is_symlink();
+    ensure!(!is_link, "{}: leads elsewhere; delete it, and find out who made it", directory.display());
     if !config.try_exists()? {
         crate::file::replace(&config, config::sample::sample().as_bytes())
             .with_context(|| format!("{}: cannot be written", config.display()))?;

@@ -28,7 +28,7 @@ Exit codes: 0 done, or the service runs; 1 it does not run; 2 could not be done.
 
 Examples:
   bcnet service install
-  bcnet service install --config D:\\Games\\bcnet\\bcnet.toml
+  bcnet service install --config C:\\ProgramData\\bcnet\\league.toml
   bcnet service status")]
 pub(crate) struct Args {
     #[command(subcommand)]
