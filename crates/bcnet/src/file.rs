@@ -127,10 +127,22 @@ fn create_like(path: &Path, old: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The directory says who may read what is new in it.
+/// Creates a file that the same people may read as an old one, if there is one: it may have a password in it. What is new is as
+/// the directory says.
 #[cfg(windows)]
-fn create_like(path: &Path, _: &Path) -> io::Result<File> {
-    File::create(path)
+fn create_like(path: &Path, old: &Path) -> io::Result<File> {
+    if !old.try_exists()? {
+        return File::create(path);
+    }
+    // One that is left of a try before has the rights of another.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = crate::win32::create_private_file(path)?;
+    // Where there are no such rights, nobody minds; else only its user and administrators may read it.
+    drop(crate::win32::copy_rights(old, &file));
+    Ok(file)
 }
 
 /// Writes a new file that only its user may read.
@@ -192,4 +204,33 @@ pub(crate) fn ensure_no_input(out: &Path, inputs: &[PathBuf], option: &str) -> a
         |input: &PathBuf| matches!((input.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
     ensure!(!inputs.iter().any(is_it), "{}: is the input; name another file for {option}", out.display());
     Ok(())
+}
+
+#[cfg(all(test, windows))]
+mod tests {
+    use super::*;
+    use crate::win32::descriptor;
+
+    #[test]
+    fn whoever_may_read_a_file_is_the_same_after_it_was_replaced() {
+        let directory = std::env::temp_dir().join(format!("bcnet-replace-{}", std::process::id()));
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).expect("a directory");
+        let [private, usual] = ["private", "usual"].map(|name| directory.join(name));
+        create_private(&private, b"old").expect("written");
+        replace(&usual, b"old").expect("written");
+        let rights = |path: &Path| descriptor(path).expect("told");
+        let before = [rights(&private), rights(&usual)];
+        assert_ne!(before[0], before[1]);
+        // As a crash leaves it, for all who may read what is in the directory.
+        fs::write(new_beside(&private).expect("a name"), b"half").expect("written");
+        for path in [&private, &usual] {
+            replace(path, b"new").expect("replaced");
+            assert_eq!(fs::read(path).expect("read"), b"new");
+        }
+        let after = [rights(&private), rights(&usual)];
+        let left = fs::read_dir(&directory).expect("read").count();
+        drop(fs::remove_dir_all(&directory));
+        assert_eq!((after, left), (before, 2));
+    }
 }

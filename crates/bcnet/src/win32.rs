@@ -36,6 +36,7 @@ use windows_sys::Win32::System::Console::{
     CTRL_BREAK_EVENT, CTRL_C_EVENT, ENABLE_EXTENDED_FLAGS, ENABLE_QUICK_EDIT_MODE, GetConsoleMode,
     GetConsoleProcessList, GetStdHandle, STD_INPUT_HANDLE, SetConsoleCtrlHandler, SetConsoleMode,
 };
+use windows_sys::Win32::System::IO::CancelIoEx;
 use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
     PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
@@ -45,7 +46,7 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes, 
 use windows_sys::core::{BOOL, PWSTR};
 
 use crate::usage::Usage;
-pub(crate) use rights::{account, create_directory, create_private_file, descriptor, grant};
+pub(crate) use rights::{account, copy_rights, create_directory, create_private_file, descriptor, grant};
 
 /// Opens a pipe so that one can wait for it.
 pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;
@@ -146,10 +147,10 @@ pub(crate) fn wait_precisely() {
     unsafe { timeBeginPeriod(1) };
 }
 
-/// Makes a pipe for clients of this machine to come to, for those whom `descriptor` allows.
-pub(crate) fn create_pipe(name: &str, descriptor: &str, is_first: bool) -> io::Result<NamedPipe> {
+/// Makes a pipe for clients of this machine to come to: for this user, administrators and the system.
+pub(crate) fn create_pipe(name: &str, is_first: bool) -> io::Result<NamedPipe> {
     let name = wide(name);
-    let security = read_descriptor(descriptor)?;
+    let security = read_descriptor(&rights::private()?)?;
     let attributes = attributes(&security);
     let first = if is_first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
     // SAFETY: the name ends with a zero, and the attributes are those of a variable and of what the system has made.
@@ -176,6 +177,12 @@ pub(crate) fn create_pipe(name: &str, descriptor: &str, is_first: bool) -> io::R
 pub(crate) fn pipe(file: File) -> NamedPipe {
     // SAFETY: the handle is open and nobody else's.
     unsafe { NamedPipe::from_raw_handle(file.into_raw_handle()) }
+}
+
+/// Gives up what was begun with a pipe and is not done yet.
+pub(crate) fn cancel(pipe: &NamedPipe) {
+    // SAFETY: the handle is open, and null stands for all that was begun with it. That there is nothing is no harm.
+    unsafe { CancelIoEx(pipe.as_raw_handle(), ptr::null()) };
 }
 
 /// Returns whether an error says that all instances of a pipe have their client.

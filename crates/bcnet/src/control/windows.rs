@@ -113,7 +113,7 @@ impl Stream {
     }
 
     fn listening(name: &str, is_first: bool) -> io::Result<Self> {
-        Self::new(win32::create_pipe(name, &descriptor(&win32::user()?), is_first)?)
+        Self::new(win32::create_pipe(name, is_first)?)
     }
 
     fn wait_for_client(&self) -> io::Result<()> {
@@ -145,6 +145,14 @@ impl Stream {
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.write_timeout.set(timeout);
         Ok(())
+    }
+}
+
+impl Drop for Stream {
+    /// What the other end has not read would keep this one open until it does, and nobody would close it then. It reads what is
+    /// there, and sees the end.
+    fn drop(&mut self) {
+        win32::cancel(&self.pipe);
     }
 }
 
@@ -196,12 +204,6 @@ fn name(path: &Path) -> io::Result<String> {
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-}
-
-/// Returns who may do what with a pipe, in the words of the system: all for its owner, administrators and the system itself,
-/// nothing for all others.
-fn descriptor(user: &str) -> String {
-    format!("O:{user}D:P(A;;GA;;;{user})(A;;GA;;;BA)(A;;GA;;;SY)")
 }
 
 /// Returns whether nobody but an administrator can have had a program run as this user: the system, administrators, services.
@@ -297,6 +299,29 @@ mod tests {
         drop(client);
         stream.set_read_timeout(None).expect("none");
         assert_eq!((&stream).read(&mut [0; 9]).expect("the end"), 0);
+    }
+
+    #[test]
+    fn who_reads_too_late_sees_the_end() {
+        let path = place("late");
+        let listener = Listener::bind(&path).expect("a pipe");
+        let client = Stream::connect(&path).expect("a server");
+        let stream = listener.accept().expect("a client");
+        stream.set_write_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+        let mut written = 0;
+        let error = loop {
+            match (&stream).write(&[b'x'; 5000]) {
+                Ok(len) => written += len,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        drop(stream);
+        // Only who never sees it waits so long.
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let mut read = Vec::new();
+        (&client).read_to_end(&mut read).expect("the end");
+        assert!(!read.is_empty() && read.len() <= written, "{} of {written}", read.len());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::windows::ffi::OsStrExt;
-use std::os::windows::io::FromRawHandle;
+use std::os::windows::io::{AsRawHandle, FromRawHandle};
 use std::path::Path;
 use std::ptr;
 
@@ -14,15 +14,16 @@ use windows_sys::Win32::Security::Authorization::{
     SetEntriesInAclW, SetNamedSecurityInfoW, TRUSTEE_IS_SID, TRUSTEE_IS_UNKNOWN, TRUSTEE_W,
 };
 use windows_sys::Win32::Security::{
-    ACL, DACL_SECURITY_INFORMATION, LookupAccountSidW, OWNER_SECURITY_INFORMATION,
-    SUB_CONTAINERS_AND_OBJECTS_INHERIT,
+    ACL, DACL_SECURITY_INFORMATION, GetSecurityDescriptorControl, LookupAccountSidW,
+    OWNER_SECURITY_INFORMATION, SE_DACL_AUTO_INHERIT_REQ, SE_DACL_AUTO_INHERITED,
+    SUB_CONTAINERS_AND_OBJECTS_INHERIT, SetKernelObjectSecurity, SetSecurityDescriptorControl,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     CREATE_NEW, CreateDirectoryW, CreateFileW, DELETE, FILE_ATTRIBUTE_NORMAL, FILE_GENERIC_EXECUTE,
-    FILE_GENERIC_READ, FILE_GENERIC_WRITE,
+    FILE_GENERIC_READ, FILE_GENERIC_WRITE, WRITE_DAC,
 };
 
-use super::{Local, attributes, check, read_descriptor, text_of, wide};
+use super::{Local, attributes, check, read_descriptor, text_of, user, wide};
 
 /// Returns the owner of a file or directory, and who may do what with it, in the words of the system.
 pub(crate) fn descriptor(path: &Path) -> io::Result<String> {
@@ -60,21 +61,7 @@ pub(crate) fn descriptor(path: &Path) -> io::Result<String> {
 pub(crate) fn grant(directory: &Path, who: &str) -> io::Result<()> {
     let path = wide_path(directory);
     let number = read_number(who)?;
-    let (mut security, mut old, mut new) =
-        (Local(ptr::null_mut()), ptr::null_mut::<ACL>(), Local(ptr::null_mut()));
-    // SAFETY: the path ends with a zero, and the pointers are to variables of this function.
-    succeed(unsafe {
-        GetNamedSecurityInfoW(
-            path.as_ptr(),
-            SE_FILE_OBJECT,
-            DACL_SECURITY_INFORMATION,
-            ptr::null_mut(),
-            ptr::null_mut(),
-            &raw mut old,
-            ptr::null_mut(),
-            &raw mut security.0,
-        )
-    })?;
+    let (old, mut new) = (List::of(directory)?, Local(ptr::null_mut()));
     let access = EXPLICIT_ACCESS_W {
         grfAccessPermissions: FILE_GENERIC_READ | FILE_GENERIC_WRITE | FILE_GENERIC_EXECUTE | DELETE,
         grfAccessMode: GRANT_ACCESS,
@@ -90,7 +77,7 @@ pub(crate) fn grant(directory: &Path, who: &str) -> io::Result<()> {
     let made: *mut *mut ACL = (&raw mut new.0).cast();
     // SAFETY: the old list is part of what the system has made, which is still there; the other pointers are to variables of
     // this function.
-    succeed(unsafe { SetEntriesInAclW(1, &raw const access, old, made) })?;
+    succeed(unsafe { SetEntriesInAclW(1, &raw const access, old.entries, made) })?;
     // SAFETY: the path ends with a zero, and the list is what the system has made.
     succeed(unsafe {
         SetNamedSecurityInfoW(
@@ -105,6 +92,50 @@ pub(crate) fn grant(directory: &Path, who: &str) -> io::Result<()> {
     })
 }
 
+/// Has the same people do the same with a file as with another, which may be one of those that [`create_private_file`] makes.
+pub(crate) fn copy_rights(from: &Path, to: &File) -> io::Result<()> {
+    let list = List::of(from)?;
+    let (mut control, mut revision) = (0, 0);
+    // SAFETY: the first pointer is to what the system has made, and the others to variables of this function.
+    check(unsafe { GetSecurityDescriptorControl(list.security.0, &raw mut control, &raw mut revision) })?;
+    if control & SE_DACL_AUTO_INHERITED != 0 {
+        // Only so does the system keep that the directory has passed some of it on.
+        let wish = SE_DACL_AUTO_INHERIT_REQ;
+        // SAFETY: the pointer is to what the system has made, of which nobody else knows.
+        check(unsafe { SetSecurityDescriptorControl(list.security.0, wish, wish) })?;
+    }
+    // SAFETY: the handle is open, and the pointer is to what the system has made.
+    check(unsafe { SetKernelObjectSecurity(to.as_raw_handle(), DACL_SECURITY_INFORMATION, list.security.0) })
+}
+
+/// Who may do what with a file or directory, as the system has it.
+struct List {
+    /// Part of the descriptor; null, if all may do all.
+    entries: *const ACL,
+    security: Local,
+}
+
+impl List {
+    fn of(path: &Path) -> io::Result<Self> {
+        let path = wide_path(path);
+        let (mut entries, mut security) = (ptr::null_mut(), Local(ptr::null_mut()));
+        // SAFETY: the path ends with a zero, and the pointers are to variables of this function.
+        succeed(unsafe {
+            GetNamedSecurityInfoW(
+                path.as_ptr(),
+                SE_FILE_OBJECT,
+                DACL_SECURITY_INFORMATION,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &raw mut entries,
+                ptr::null_mut(),
+                &raw mut security.0,
+            )
+        })?;
+        Ok(Self { entries, security })
+    }
+}
+
 /// Makes a directory for those whom `descriptor` allows.
 pub(crate) fn create_directory(path: &Path, descriptor: &str) -> io::Result<()> {
     let path = wide_path(path);
@@ -114,16 +145,23 @@ pub(crate) fn create_directory(path: &Path, descriptor: &str) -> io::Result<()> 
     check(unsafe { CreateDirectoryW(path.as_ptr(), &raw const attributes) })
 }
 
-/// Makes a file for its owner, administrators and the system. There must be none yet.
+/// Returns the descriptor of what is for this user, administrators and the system alone. The user is named: what an administrator
+/// makes may belong to all of them, of whom the same user is none without `Run as administrator`.
+pub(super) fn private() -> io::Result<String> {
+    let user = user()?;
+    Ok(format!("O:{user}D:P(A;;FA;;;{user})(A;;FA;;;BA)(A;;FA;;;SY)"))
+}
+
+/// Makes a file for this user, administrators and the system. There must be none yet.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     let path = wide_path(path);
-    let security = read_descriptor("D:P(A;;FA;;;OW)(A;;FA;;;BA)(A;;FA;;;SY)")?;
+    let security = read_descriptor(&private()?)?;
     let attributes = attributes(&security);
     // SAFETY: the path ends with a zero, and the attributes are those of a variable and of what the system has made.
     let handle = unsafe {
         CreateFileW(
             path.as_ptr(),
-            FILE_GENERIC_READ | FILE_GENERIC_WRITE,
+            FILE_GENERIC_READ | FILE_GENERIC_WRITE | WRITE_DAC,
             0,
             &raw const attributes,
             CREATE_NEW,
