@@ -247,7 +247,7 @@ fn secrets_that_everyone_can_read_are_told_with_what_to_do() {
 }
 
 /// Lists are at a fixed port, so the list server has a loopback address of its own.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 #[test]
 fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
     let [high, low] = [std::process::id() >> 8, std::process::id()].map(|part| part & 0xFF);

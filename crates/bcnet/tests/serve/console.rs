@@ -308,3 +308,13 @@ fn standard_input_is_a_console() {
     assert!(next().starts_with("the server says goodbye and ends"));
     assert_eq!(server.wait().expect("ends").code(), Some(0));
 }
+
+#[test]
+fn without_a_terminal_it_names_what_programs_read() {
+    let server = Server::start(&[]);
+    let mut top = server.directory.bcnet(&["top"]);
+    let output = top.stdin(Stdio::null()).output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
+    assert!(error.lines().count() == 1 && error.contains("`bcnet ctl players --json`"), "{error}");
+}

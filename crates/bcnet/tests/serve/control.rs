@@ -1,16 +1,13 @@
 //! `bcnet ctl` and its socket.
 
-#[cfg(unix)]
 use std::io::{BufRead, BufReader, Read, Write};
-#[cfg(unix)]
-use std::os::unix::{fs::PermissionsExt, net::UnixStream};
-#[cfg(unix)]
 use std::thread;
 
 use bcnet_session::client::End;
 use bcnet_transport::wire::BootReason;
 use serde_json::json;
 
+use crate::connection::{Connection, connect, reachable};
 use crate::player::{Player, join_two};
 use crate::server::{Directory, Server};
 
@@ -224,36 +221,38 @@ fn a_wrong_configuration_leads_to_no_other_server() {
 
 #[cfg(unix)]
 #[test]
-fn the_socket_is_for_its_user_only_and_an_old_one_is_no_obstacle() {
+fn the_socket_is_for_its_user_only() {
+    use std::os::unix::fs::PermissionsExt;
     let server = Server::start(&[]);
-    let path = server.directory.path("bcnet.sock");
-    let mode = |path| std::fs::metadata(path).expect("a socket").permissions().mode() & 0o777;
-    assert_eq!(mode(&path), 0o600);
-    // A second server there keeps its hands off, but plays.
+    let socket = std::fs::metadata(server.directory.path("bcnet.sock")).expect("a socket");
+    assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_server_that_listens_is_left_alone_and_one_that_was_killed_is_no_obstacle() {
+    let server = Server::start(&[]);
     let mut second =
         server.directory.bcnet(&["serve", "--bind", "127.0.0.1", "--set", "server.control=./bcnet.sock"]);
     let output = second.output().expect("runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("another server listens there"), "{}", text(&output.stderr));
+    server.ask(&["status"]);
 
-    server.signal("KILL");
-    let (_, directory) = server.end();
-    assert!(directory.path("bcnet.sock").exists());
+    let directory = server.kill();
+    // A pipe is gone with its process.
+    assert_eq!(directory.path("bcnet.sock").exists(), cfg!(unix));
     let server = Server::start_in(directory, &[], 1);
     server.ask(&["status"]);
 }
 
-#[cfg(unix)]
-fn connect(server: &Server) -> UnixStream {
-    let stream = UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
-    stream.set_read_timeout(Some(crate::server::PATIENCE)).expect("a timeout");
-    stream
+/// A server, for connections of others than `bcnet ctl`.
+fn reached() -> Server {
+    Server::start_in(reachable(), &[], 1)
 }
 
-#[cfg(unix)]
 #[test]
 fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
-    let server = Server::start(&[]);
+    let server = reached();
     let mut stream = connect(&server);
     stream
         .write_all(b"{\"command\":\"players\"}\nnonsense\n{\"command\":\"kick\"}\n{\"command\":\"bans\"}\n")
@@ -273,10 +272,9 @@ fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
 }
 
 /// Nobody who holds a control connection can hold up the game, or the other connections.
-#[cfg(unix)]
 #[test]
 fn slow_greedy_and_endless_clients_hold_up_nobody() {
-    let server = Server::start(&[]);
+    let server = reached();
     let mut alice = Player::join(server.address(), "Alice");
     // Says nothing; says half a line; says one line that never ends; asks and never reads.
     let _silent = connect(&server);
@@ -286,9 +284,8 @@ fn slow_greedy_and_endless_clients_hold_up_nobody() {
     let mut answer = String::new();
     drop(endless.read_to_string(&mut answer));
     assert!(answer.is_empty() || answer.contains("a request has less than 16384 bytes"), "{answer}");
-    let greedy = connect(&server);
-    greedy.set_nonblocking(true).expect("nonblocking");
-    while (&greedy).write(b"{\"command\":\"status\"}\n").is_ok() {}
+    let mut greedy = connect(&server);
+    ask_more_than_fits(&mut greedy);
 
     assert_eq!(server.ask(&["players"])["players"][0]["name"], "Alice");
     let line = alice.chat_of("undisturbed");
@@ -302,11 +299,23 @@ fn slow_greedy_and_endless_clients_hold_up_nobody() {
     assert!(told.contains("control connections are open already"), "{told}");
 }
 
-/// A view that is left open for days keeps nobody from asking.
+/// Asks until nothing more is taken, for nobody reads the answers.
 #[cfg(unix)]
+fn ask_more_than_fits(connection: &mut Connection) {
+    connection.set_nonblocking(true).expect("nonblocking");
+    while connection.write(b"{\"command\":\"status\"}\n").is_ok() {}
+}
+
+/// Asks as much as a pipe takes at once. The answers are more than that.
+#[cfg(windows)]
+fn ask_more_than_fits(connection: &mut Connection) {
+    connection.write_all(&b"{\"command\":\"status\"}\n".repeat(2000)).expect("written");
+}
+
+/// A view that is left open for days keeps nobody from asking.
 #[test]
 fn those_who_follow_events_shut_out_nobody_who_asks() {
-    let server = Server::start(&[]);
+    let server = reached();
     let follow = || {
         let mut stream = connect(&server);
         stream.write_all(b"{\"command\":\"events\",\"count\":0,\"follow\":true}\n").expect("written");
@@ -329,10 +338,9 @@ fn those_who_follow_events_shut_out_nobody_who_asks() {
 }
 
 /// What one adds is not lost because another adds something in the same moment.
-#[cfg(unix)]
 #[test]
 fn several_operators_change_the_whitelist_at_once() {
-    let server = Server::start(&[]);
+    let server = reached();
     let streams: Vec<_> = (0..8).map(|_| connect(&server)).collect();
     thread::scope(|scope| {
         for (operator, stream) in streams.iter().enumerate() {

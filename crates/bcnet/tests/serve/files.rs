@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-#[cfg(unix)]
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
@@ -10,22 +9,21 @@ use bcnet_session::Anomaly;
 use bcnet_transport::Cause;
 use serde_json::Value;
 
+use crate::connection::{connect, reachable};
 use crate::player::Player;
 use crate::server::{Directory, Server};
 
 /// The server is killed in the middle of writing bans, again and again, and the file is always whole.
-#[cfg(unix)]
 #[test]
 fn kill_9_during_a_ban_write_leaves_a_whole_file() {
-    let mut directory = Directory::new();
+    let mut directory = reachable();
     let mut least = 0;
     for round in 0..10_u8 {
         let server = Server::start_in(directory, &[], 1);
         // Whatever the last one wrote can be read, and nothing that was confirmed is lost.
         let bans = server.ask(&["bans"])["bans"].as_array().expect("a list").len();
         assert!(bans >= least, "{bans} of {least} bans");
-        let mut stream =
-            std::os::unix::net::UnixStream::connect(server.directory.path("bcnet.sock")).expect("a server");
+        let mut stream = connect(&server);
         for n in 0..200 {
             let reason = "x".repeat(100);
             let line =
@@ -39,8 +37,7 @@ fn kill_9_during_a_ban_write_leaves_a_whole_file() {
             assert!(line.starts_with("{\"ok\""), "{line}");
         }
         least = bans + confirmed;
-        server.signal("KILL");
-        directory = server.end().1;
+        directory = server.kill();
     }
     let server = Server::start_in(directory, &[], 1);
     assert!(server.ask(&["bans"])["bans"].as_array().expect("a list").len() >= least);

@@ -301,10 +301,16 @@ fn files_that_differ_are_named_and_a_manifest_helps() {
 fn silence_is_no_answer() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
-    let quick = ["--timeout", "400ms"];
-    assert_fails(&join(port, &quick), port, "no answer within 400ms");
+    assert_fails(&join(port, &["--timeout", "400ms"]), port, "no answer within 400ms");
+}
+
+#[test]
+fn where_nobody_listens_that_is_told() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = socket.local_addr().expect("bound").port();
     drop(socket);
-    assert_fails(&join(port, &quick), port, "no answer within 400ms: nobody listens there");
+    let output = join(port, &["--timeout", "400ms"]);
+    assert_fails(&output, port, "no answer within 400ms: nobody listens there");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! virtual time; here it is about sockets, signals, files and exit codes.
 
 mod agones;
+mod connection;
 mod console;
 mod control;
 mod faults;
@@ -14,7 +15,6 @@ mod life;
 mod manifest;
 mod metrics;
 mod mistakes;
-#[cfg(unix)]
 mod panel;
 mod player;
 mod proxy;

@@ -12,7 +12,6 @@ use bcnet_transport::{Config, Connect, Endpoint, Engine, Time};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-#[cfg(unix)]
 use crate::metrics::promtool;
 use crate::player::{Player, join_two, together};
 use crate::proxy_run::Proxy;
@@ -30,7 +29,6 @@ fn local_address(socket: &UdpSocket) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().expect("bound").port())
 }
 
-#[cfg(unix)]
 #[test]
 fn two_players_talk_through_a_healing_proxy() {
     let server = Server::start(&["--name", "Behind"]);
@@ -47,22 +45,28 @@ fn two_players_talk_through_a_healing_proxy() {
     let query = proxy.directory.bcnet(&["query", &proxy.address.to_string()]).output().expect("runs");
     assert!(String::from_utf8_lossy(&query.stdout).contains("  Behind  "), "{query:?}");
 
-    // The queues of both sides of both conversations, as dumps of the original show them.
+    check_metrics(&proxy);
+    #[cfg(unix)]
+    {
+        check_queues(&proxy, &server.address().to_string());
+        proxy.stop();
+    }
+    assert_eq!((alice.over, bob.over), (None, None));
+}
+
+/// The queues of both sides of both conversations, as dumps of the original show them.
+#[cfg(unix)]
+fn check_queues(proxy: &Proxy, server: &str) {
     proxy.signal("USR1");
     for _ in 0..4 {
         let whose = Proxy::said(&proxy.output, &["# ", " to "]);
-        assert!(whose.contains(&server.address().to_string()), "{whose}");
+        assert!(whose.contains(server), "{whose}");
         let dump = Proxy::said(&proxy.output, &["peer=", " retxQ=", " ackOutQ="]);
         let (time, _) = dump.strip_prefix('[').and_then(|rest| rest.split_once("] peer=")).expect(&dump);
         assert_eq!(time.bytes().filter(|byte| *byte == b':').count(), 2, "{dump}");
     }
-
-    check_metrics(&proxy);
-    proxy.stop();
-    assert_eq!((alice.over, bob.over), (None, None));
 }
 
-#[cfg(unix)]
 fn check_metrics(proxy: &Proxy) {
     let (status, page) = proxy.get("/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
@@ -88,22 +92,34 @@ fn check_metrics(proxy: &Proxy) {
 }
 
 #[test]
-fn what_is_wrong_is_in_the_log_and_beside_its_datagram_in_the_capture() {
+fn what_is_wrong_is_in_the_log_and_passes() {
     let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng", "--queues", "1"]);
+    let proxy = Proxy::start(server.address(), &["--observe", "--queues", "1"]);
     let mut alice = Player::join(proxy.address, "Alice");
-    let wrong = unreadable(alice.client.id());
-    alice.socket.send_to(&wrong, proxy.address).expect("sent");
-    let from = format!("from={}", local_address(&alice.socket));
-    proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
+    say_something_wrong(&proxy, &alice);
     // They are printed by themselves.
     Proxy::said(&proxy.output, &["] peer=", " retxQ="]);
     let line = alice.chat_of("still here");
     alice.chat("still here");
     alice.until(|alice| alice.has(&line));
-    let directory = proxy.stop();
+}
 
-    let datagrams = captured(&directory, "game.pcapng");
+/// Has a player say what nobody can read, and waits until the log has it.
+fn say_something_wrong(proxy: &Proxy, player: &Player) -> [u8; 5] {
+    let wrong = unreadable(player.client.id());
+    player.socket.send_to(&wrong, proxy.address).expect("sent");
+    let from = format!("from={}", local_address(&player.socket));
+    proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
+    wrong
+}
+
+#[test]
+fn what_is_wrong_is_beside_its_datagram_in_the_capture() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng"]);
+    let alice = Player::join(proxy.address, "Alice");
+    let wrong = say_something_wrong(&proxy, &alice);
+    let datagrams = captured(&proxy.stop(), "game.pcapng");
     let remark = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.remarks);
     assert!(remark.is_some_and(|texts| texts.iter().any(|text| text.starts_with("unknown "))), "{remark:?}");
 }
@@ -167,7 +183,7 @@ fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
 #[test]
 fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
     let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--write", "game.pcapng", "--metrics", "127.0.0.1:0"]);
+    let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
     let mut alice = Player::join(proxy.address, "Alice");
     let mut bob = Player::connect(proxy.address, "Bob");
     assert_eq!(bob.until_over(), End::Booted(BootReason::FULL));
@@ -181,6 +197,15 @@ fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
     // Nothing of him reached the server, so he has no part in what is seen.
     let page = proxy.get("/metrics").1;
     assert!(!page.contains("kind=\"unknown_type\""), "{page}");
+}
+
+#[test]
+fn who_is_refused_is_not_in_the_capture() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.address(), &["--write", "game.pcapng"]);
+    let alice = Player::join(proxy.address, "Alice");
+    let mut bob = Player::connect(proxy.address, "Bob");
+    assert_eq!(bob.until_over(), End::Booted(BootReason::FULL));
     let datagrams = captured(&proxy.stop(), "game.pcapng");
     let from = |socket| datagrams.iter().filter(|found| found.from == local_address(socket).port()).count();
     assert!(from(&alice.socket) > 0 && from(&bob.socket) == 0);
@@ -220,6 +245,8 @@ fn slow_connections_do_not_delay_the_metrics() {
     }
     assert_eq!(proxy.get("/metrics").0, "HTTP/1.1 200 OK");
     drop(slow);
+    // Without a console it can only be killed there.
+    #[cfg(unix)]
     proxy.stop();
 }
 

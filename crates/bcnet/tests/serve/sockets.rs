@@ -23,8 +23,8 @@ fn a_browser_gets_its_answer() {
     assert_eq!(from, server.address().into());
 }
 
-/// All of 127.0.0.0/8 is ours on Linux, so the server has many addresses here.
-#[cfg(target_os = "linux")]
+/// All of 127.0.0.0/8 is ours on Linux and Windows, so the server has many addresses here.
+#[cfg(any(target_os = "linux", windows))]
 #[test]
 fn answers_leave_from_the_address_that_was_asked() {
     let server = Server::start(&["--bind", "0.0.0.0"]);

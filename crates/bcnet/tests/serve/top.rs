@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
-use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -205,14 +204,4 @@ fn the_terminal_is_put_back_whatever_ends_it() {
     let (code, left) = top.end();
     assert_eq!(code, 1, "{left}");
     assert!(left.contains("bcnet: ") && left.contains("bcnet.sock: the server "), "{left}");
-}
-
-#[test]
-fn without_a_terminal_it_names_what_programs_read() {
-    let server = Server::start(&[]);
-    let mut top = server.directory.bcnet(&["top"]);
-    let output = top.stdin(Stdio::null()).output().expect("runs");
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
-    assert!(error.lines().count() == 1 && error.contains("`bcnet ctl players --json`"), "{error}");
 }

@@ -1,0 +1,49 @@
+//! Connections to the control socket of a server, or to its pipe, of programs that are not `bcnet ctl`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::server::{Directory, Server};
+
+#[cfg(unix)]
+pub(crate) type Connection = std::os::unix::net::UnixStream;
+#[cfg(windows)]
+pub(crate) type Connection = fs::File;
+
+/// Returns a directory whose servers listen where [`connect`] looks for them.
+pub(crate) fn reachable() -> Directory {
+    let directory = Directory::new();
+    let configuration = format!("[server]\ncontrol = '{}'\n", place(&directory).display());
+    fs::write(directory.path("bcnet.toml"), configuration).expect("written");
+    directory
+}
+
+fn place(directory: &Directory) -> PathBuf {
+    #[cfg(unix)]
+    return directory.path("bcnet.sock");
+    #[cfg(windows)]
+    return PathBuf::from(r"\\.\pipe").join(directory.0.file_name().expect("a name"));
+}
+
+/// Connects to a server that was started in a [`reachable`] directory.
+#[cfg(unix)]
+pub(crate) fn connect(server: &Server) -> Connection {
+    let stream = Connection::connect(place(&server.directory)).expect("a server");
+    stream.set_read_timeout(Some(crate::server::PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// Connects to a server that was started in a [`reachable`] directory.
+#[cfg(windows)]
+pub(crate) fn connect(server: &Server) -> Connection {
+    use windows_sys::Win32::Foundation::ERROR_PIPE_BUSY;
+    loop {
+        match fs::File::options().read(true).write(true).open(place(&server.directory)) {
+            // Another has just come in, and the next pipe is not made yet.
+            Err(error) if error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed()) => {
+                std::thread::yield_now();
+            }
+            pipe => return pipe.expect("a server"),
+        }
+    }
+}
