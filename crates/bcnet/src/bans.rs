@@ -184,7 +184,7 @@ fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
 
 fn write(bans: &Bans) -> String {
     let mut text = String::from(
-        "# Bans of `bcnet serve`, which writes this file. After editing it, reload the server (SIGHUP).\n",
+        "# Bans of `bcnet serve`, which writes this file. After editing it: `bcnet ctl reload`.\n",
     );
     for ban in bans.0.values() {
         text.push_str("\n[[ban]]\n");

@@ -140,7 +140,7 @@ With several sessions, a variable or flag for `session` counts for all of them; 
 Unknown keys and bad values are errors, and so are variables that are spelt almost like those below, so that a typing error
 cannot leave a server without its password. Other variables that begin with `BCNET_`, of an image or a panel, are ignored; the
 log names them (`unknown_variables`). Paths are relative to the directory in which bcnet runs, but for `bans` and `control`, which belong to the
-file: in it they are relative to the directory of the file. SIGHUP or `bcnet ctl reload` makes a running server read all
+file: in it they are relative to the directory of the file. `bcnet ctl reload` makes a running server read all
 of it again; the answer says what needs a restart. A file that is gone is an error then, not a server without settings.
 ";
 
@@ -160,7 +160,7 @@ const BANS: &str = "
 ## The file of bans
 
 `bcnet ctl ban` and `unban` write it (`server.bans`), and `bcnet proxy --bans` reads it too. It can be edited by hand while
-the server runs; SIGHUP or `bcnet ctl reload` puts that in force. The server reads the file again before it writes it, so
+the server runs; `bcnet ctl reload` puts that in force. The server reads the file again before it writes it, so
 nothing of that is lost but comments. It never writes over a file that it cannot read: a ban then counts all the same, the
 answer says that it is not in the file yet, and it gets there when the file can be read and written again.
 

@@ -18,8 +18,8 @@ Exit codes: 0 done, 1 the server refused, 2 no server could be asked.
 
 Examples:
   bcnet ctl players
-  bcnet ctl ban 192.0.2.0/24 --expiry 7d --reason 'team killing'
-  bcnet ctl --session 22102 say 'restart in five minutes'
+  bcnet ctl ban 192.0.2.0/24 --expiry 7d --reason \"team killing\"
+  bcnet ctl --session 22102 say \"restart in five minutes\"
   bcnet ctl status --json | jq .sessions")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -22,7 +22,7 @@ Exit codes: 0 nothing is bad, 1 something is, 2 it could not look.
 Examples:
   bcnet doctor
   bcnet doctor --config /etc/bcnet/bcnet.toml
-  bcnet doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .text'")]
+  bcnet doctor --json | jq -r \".checks[].text\"")]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: config::Flags,

@@ -45,7 +45,7 @@ Examples:
   bcnet inspect game.pcapng --report game.html
   bcnet inspect game.pcapng --write remarks.pcapng
   bcnet inspect game.pcapng --opcode Chat --json
-  bcnet inspect game.pcapng --opcode '!StateUpdate' --packet 100-200 --explain
+  bcnet inspect game.pcapng --opcode Chat --packet 100-200 --explain
   bcnet inspect game.pcapng --queues --every 5 --peer 2
   bcnet inspect game.pcapng --handle-acks --from 11:37:54 --to 11:37:56
   bcnet inspect game.pcapng --follow-message 0x0002 --sent-by client
@@ -57,8 +57,8 @@ Examples:
   bcnet inspect captures-of-today/ --report today.html
   xxd datagram.bin | bcnet inspect --hex -
   bcnet inspect --hex captures/join.hex
-  echo '01 D7 33 68 C3 BF 76 DB' | bcnet inspect --hex - --explain
-  bcnet inspect --hex captures/join.hex --json | jq '.messages[]?.kind'")]
+  echo 01 D7 33 68 C3 BF 76 DB | bcnet inspect --hex - --explain
+  bcnet inspect --hex captures/join.hex --json | jq \".messages[]?.kind\"")]
 pub(crate) struct Args {
     /// Captures, packet logs or dumps, packed or not, or a directory; `-` is standard input. Two are joined, more are read as one
     #[arg(value_name = "FILE", num_args = 1.., required_unless_present_any = ["hex", "interface"], conflicts_with = "hex")]

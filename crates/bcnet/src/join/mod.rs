@@ -37,9 +37,9 @@ Exit codes: 0 it was in the game and has left, 1 it did not get in or was thrown
 
 Examples:
   bcnet join 192.0.2.1 --name Scotty
-  bcnet join games.example:22150 --say 'server restarts in five minutes'
+  bcnet join games.example:22150 --say \"server restarts in five minutes\"
   bcnet join 127.0.0.1 --check
-  bcnet join 127.0.0.1 --json | jq -r 'select(.event == \"chat\") | .text'")]
+  bcnet join 127.0.0.1 --json | jq -r \".text // empty\"")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
     #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]

@@ -46,8 +46,8 @@ Examples:
   bcnet lab run p01 p02 p03 --json
   bcnet lab run battle-loss5 --engine bcnet --seed 7
   bcnet lab dump p01 --at 2.77
-  bcnet lab run starvation --write starvation.pcapng --at host \\
-    --report starvation.html
+  bcnet lab run starvation --write starvation.pcapng --at host
+  bcnet lab run starvation --report starvation.html
   bcnet lab growth --report growth.html
   bcnet lab replay evening.pcapng --report evening.html
   bcnet lab compare cures --report cures.html

@@ -18,16 +18,18 @@ use crate::signals::{self, Signal};
 use crate::{Verdict, http, log};
 use server::ListServer;
 
+const SIGNALS: &str =
+    if cfg!(windows) { "Ctrl-C or closing the window ends it." } else { "SIGTERM and SIGINT end it." };
+
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Servers find it with `masters = [\"HOST\"]` in their configuration, games with HOST in their masterserver.txt. A server \
 is listed when it has answered the challenge and is reachable at the port it names. It is asked again every minute, \
 and gone after three questions without an answer, or when it says goodbye.
 
-`master ready udp=… tcp=…` on standard output tells that it listens; the log is on standard error. SIGTERM and SIGINT \
-end it.
+`master ready udp=… tcp=…` on standard output tells that it listens; the log is on standard error. {SIGNALS}
 
-Exit codes: 0 ended as told, 2 could not run.")]
+Exit codes: 0 ended as told, 2 could not run."))]
 pub(crate) struct Args {
     /// The local address; all of them if none is given
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = Ipv4Addr::from_text)]

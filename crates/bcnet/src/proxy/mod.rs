@@ -29,8 +29,14 @@ use crate::{Verdict, bans, http, log};
 use options::{Pool, Upstream};
 use relay::{Relay, Setup};
 
+const SIGNALS: &str = if cfg!(windows) {
+    "Ctrl-C or closing the window ends it. The bans are read again every minute."
+} else {
+    "SIGTERM and SIGINT end it, SIGUSR1 prints the queues, SIGHUP reads the bans again, as every minute does."
+};
+
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Without --heal every byte passes as it came, in datagrams of up to 2048 bytes; no known sender makes longer ones, and \
 they are dropped. With it, ACKs that say nothing new are taken out and messages that have \
 arrived are not passed on again; every game byte stays what it was.
@@ -39,15 +45,15 @@ A stock server tells players apart by their IPv4 address alone. Give the proxy a
 with --upstream-source, one for each player; on the same machine as the server 127.1.0.0/16 needs no setup. Without \
 one, the proxy lets in one player at a time.
 
-SIGTERM and SIGINT end it, SIGUSR1 prints the queues, SIGHUP reads the bans again.
+{SIGNALS}
 
 Exit codes: 0 ended as told, 2 could not run.
 
 Examples:
-  bcnet proxy --listen 0.0.0.0:22101 --upstream 127.0.0.1:22102 \\
-    --upstream-source 127.1.0.0/16 --heal
-  bcnet proxy --listen 0.0.0.0:22101 --upstream server.example:22101 \\
-    --observe --queues 30 --write game.pcapng --metrics 127.0.0.1:9110")]
+  bcnet proxy --upstream 127.0.0.1:22102 --upstream-source 127.1.0.0/16 --heal
+  bcnet proxy --listen 0.0.0.0:22150 --upstream server.example:22101 --observe
+  bcnet proxy --upstream server.example:22101 --queues 30 --write game.pcapng
+  bcnet proxy --upstream server.example:22101 --metrics 127.0.0.1:9110"))]
 pub(crate) struct Args {
     /// Where players connect to
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:22101")]

@@ -26,7 +26,7 @@ could not be sent. An empty list is a list.
 
 Examples:
   bcnet query 192.0.2.1
-  bcnet query games.example:22150 --json | jq -r '.players[]'
+  bcnet query games.example:22150 --json | jq -r \".players[]\"
   bcnet query --lan
   bcnet query --master games.example")]
 pub(crate) struct Args {

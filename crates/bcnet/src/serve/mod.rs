@@ -46,20 +46,28 @@ use agones::Agones;
 use control_plane::{ControlPlane, Kept, Triggers};
 use service_manager::ServiceManager;
 
+const SIGNALS: &str = if cfg!(windows) {
+    "Ctrl-C or closing the window says goodbye to the players and ends it, a second Ctrl-C ends it at once; `bcnet ctl \
+     reload` has it read the configuration and the bans again, and `bcnet ctl queues` shows the queues of all players."
+} else {
+    "SIGTERM and SIGINT say goodbye to the players and end it, a second one ends it at once; SIGHUP, or `bcnet ctl \
+     reload`, has it read the configuration and the bans again; SIGUSR1 prints the queues of all players on standard \
+     output."
+};
+
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Without a configuration it hosts one game at UDP port 22101, or at the next free one up to 22201. `server ready \
 port=…` on standard output tells that players can come; the log is on standard error.
 
-SIGTERM and SIGINT say goodbye to the players and end it, a second one ends it at once; SIGHUP reads the \
-configuration and the bans again; SIGUSR1 prints the queues of all players on standard output.
+{SIGNALS}
 
 Exit codes: 0 ended as told, 2 could not run.
 
 Examples:
-  bcnet serve --name 'Friday night'
+  bcnet serve --name \"Friday night\"
   bcnet serve --port 22150 --write game.pcapng
-  bcnet serve --config /etc/bcnet/bcnet.toml")]
+  bcnet serve --config /etc/bcnet/bcnet.toml"))]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: config::Flags,

@@ -32,7 +32,7 @@ Examples:
   bcnet stats players --since 30d --sort time --limit 10
   bcnet stats --file /var/lib/bcnet/scores.db
   bcnet stats rounds --format csv --limit 0 > rounds.csv
-  bcnet stats forget 'Jean Luc'")]
+  bcnet stats forget \"Jean Luc\"")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,

@@ -90,7 +90,7 @@ pub(super) struct Options {
     #[arg(long)]
     merge: bool,
 
-    /// Wait for more at the end of the file, as it is written, until SIGINT or SIGTERM
+    /// Wait for more at the end of the file, as it is written, until Ctrl-C
     #[arg(long, conflicts_with = "story")]
     follow: bool,
 

@@ -26,20 +26,26 @@ use crate::{lookup, query};
 use actor::{Guest, Host};
 use drive::Driver;
 
+const HOST_SIGNALS: &str = if cfg!(windows) {
+    "A line on standard input prints the queues."
+} else {
+    "SIGUSR1, or a line on standard input, prints the queues."
+};
+const JOIN_SIGNALS: &str = if cfg!(windows) { "" } else { ", as SIGUSR1 does" };
+
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 This is the engine with the faults, for looking at them: with `bcnet inspect` on its capture, with Wireshark, through `bcnet proxy`. To host games there \
 is `bcnet serve`. It answers forged requests and ends with malformed datagrams, as the original does, so it listens on the loopback network \
 only, unless you say --public. Like the original it has one port for each address: players of one address collide, so put `bcnet proxy` before it, \
 which gives each player an address.
 
-SIGUSR1, or a line on standard input, prints the queues.
+{HOST_SIGNALS}
 
 Examples:
   bcnet lab host --listen 127.0.0.1:22101 --write host.pcapng
-  bcnet lab host --listen 127.0.0.1:22101 --set gate=always \\
-    --set last_ack=3 --dump-every 5
-  bcnet lab host --listen 127.0.0.1:22101 --engine bcnet")]
+  bcnet lab host --set gate=always --set last_ack=3 --dump-every 5
+  bcnet lab host --listen 127.0.0.1:22101 --engine bcnet"))]
 pub(in crate::lab) struct HostArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:22101")]
@@ -58,12 +64,12 @@ pub(in crate::lab) struct HostArgs {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "\
-Typed lines are chat, and /dump prints the queues, as SIGUSR1 does.
+#[command(after_help = format!("\
+Typed lines are chat, and /dump prints the queues{JOIN_SIGNALS}.
 
 Examples:
   bcnet lab join 127.0.0.1 --name Kirk
-  bcnet lab join 127.0.0.1:22101 --set plain_acks=true --dump-every 5")]
+  bcnet lab join 127.0.0.1:22101 --set plain_acks=true --dump-every 5"))]
 pub(in crate::lab) struct JoinArgs {
     /// The server, on port 22101 if none is given
     #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
