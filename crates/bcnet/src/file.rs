@@ -209,7 +209,7 @@ pub(crate) fn ensure_no_input(out: &Path, inputs: &[PathBuf], option: &str) -> a
 #[cfg(all(test, windows))]
 mod tests {
     use super::*;
-    use crate::win32::descriptor;
+    use crate::win32::{descriptor, user};
 
     #[test]
     fn whoever_may_read_a_file_is_the_same_after_it_was_replaced() {
@@ -222,6 +222,8 @@ mod tests {
         let rights = |path: &Path| descriptor(path).expect("told");
         let before = [rights(&private), rights(&usual)];
         assert_ne!(before[0], before[1]);
+        // By number: as administrator, the same user is another owner.
+        assert!(before[0].contains(&format!("(A;;FA;;;{})", user().expect("told"))), "{}", before[0]);
         // As a crash leaves it, for all who may read what is in the directory.
         fs::write(new_beside(&private).expect("a name"), b"half").expect("written");
         for path in [&private, &usual] {
