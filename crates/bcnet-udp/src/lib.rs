@@ -271,17 +271,19 @@ impl Socket {
     }
 }
 
-#[cfg(all(any(test, feature = "faults"), target_os = "linux"))]
+#[cfg(any(test, feature = "faults"))]
 impl Socket {
     /// Returns a socket that gives nothing but errors: it is none.
     pub fn broken() -> Self {
-        let file = std::fs::File::open("/dev/null").expect("a file");
-        Self {
-            socket: Some(UdpSocket::from_std(std::os::fd::OwnedFd::from(file).into())),
-            io: Io::Batched,
-            remote: None,
-            send_error: None,
-        }
+        #[cfg(unix)]
+        let socket = {
+            let file = std::fs::File::open("/dev/null").expect("a file");
+            Some(UdpSocket::from_std(std::os::fd::OwnedFd::from(file).into()))
+        };
+        // No file is taken for a socket there.
+        #[cfg(windows)]
+        let socket = None;
+        Self { socket, io: Io::BEST, remote: None, send_error: None }
     }
 }
 

@@ -81,7 +81,6 @@ fn a_flood_pushes_nobody_out_of_the_capture() {
     assert!(world.heard(kirk).0.is_empty());
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_socket_that_fails_for_good_is_bound_again_and_nobody_else_notices() {
     let mut world = World::new(2);
@@ -183,11 +182,17 @@ fn a_session_that_cannot_even_say_goodbye_begins_anew_at_once() {
     world.join(0);
 }
 
+/// What the system says of a firewall, a full queue, an interface that is gone and one that comes back.
 #[cfg(target_os = "linux")]
+const UNSENT: [i32; 4] = [libc::EPERM, libc::ENOBUFS, libc::ENETUNREACH, libc::EINVAL];
+/// `WSAEACCES`, `WSAENOBUFS`, `WSAENETUNREACH`, `WSAEINVAL`.
+#[cfg(windows)]
+const UNSENT: [i32; 4] = [10013, 10055, 10051, 10022];
+
+#[cfg(any(target_os = "linux", windows))]
 #[test]
 fn nobody_is_lost_while_the_system_sends_nothing() {
-    // A firewall, a full queue, an interface that is gone and comes back.
-    for error in [libc::EPERM, libc::ENOBUFS, libc::ENETUNREACH, libc::EINVAL] {
+    for error in UNSENT {
         let mut world = World::new(1);
         let [kirk, spock] = [0, 0].map(|session| world.join(session));
         world.settle();
