@@ -4,6 +4,7 @@
 //! function, to a constant, or to what the system itself gave and takes back.
 #![expect(unsafe_code, reason = "the standard library has no such calls")]
 
+mod ending;
 mod rights;
 
 use std::ffi::c_void;
@@ -12,7 +13,6 @@ use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, IntoRawHandle, OwnedHandle};
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use mio::windows::NamedPipe;
@@ -33,8 +33,8 @@ use windows_sys::Win32::Storage::FileSystem::{
     SECURITY_IDENTIFICATION,
 };
 use windows_sys::Win32::System::Console::{
-    CTRL_BREAK_EVENT, CTRL_C_EVENT, ENABLE_EXTENDED_FLAGS, ENABLE_QUICK_EDIT_MODE, GetConsoleMode,
-    GetConsoleProcessList, GetStdHandle, STD_INPUT_HANDLE, SetConsoleCtrlHandler, SetConsoleMode,
+    ENABLE_EXTENDED_FLAGS, ENABLE_QUICK_EDIT_MODE, GetConsoleMode, GetConsoleProcessList, GetStdHandle,
+    STD_INPUT_HANDLE, SetConsoleMode,
 };
 use windows_sys::Win32::System::IO::CancelIoEx;
 use windows_sys::Win32::System::Pipes::{
@@ -46,42 +46,13 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes, 
 use windows_sys::core::{BOOL, PWSTR};
 
 use crate::usage::Usage;
+pub(crate) use ending::{Ending, listen_to_endings};
 pub(crate) use rights::{account, copy_rights, create_directory, create_private_file, descriptor, grant};
 
 /// Opens a pipe so that one can wait for it.
 pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;
 /// Lets who listens at a pipe find out who connects, and do nothing in their name.
 pub(crate) const IDENTIFY: u32 = SECURITY_IDENTIFICATION;
-
-/// What the system tells a program in a console.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConsoleEvent {
-    /// Ctrl-C or Ctrl-Break.
-    Break,
-    /// The window is closed, the user logs off, or the machine shuts down.
-    Close,
-}
-
-static LISTENER: OnceLock<fn(ConsoleEvent)> = OnceLock::new();
-
-/// Has `listener` called for each event from now on, in a thread of the system. The first listener stays.
-pub(crate) fn listen_to_console(listener: fn(ConsoleEvent)) -> io::Result<()> {
-    LISTENER.get_or_init(|| listener);
-    // SAFETY: the handler is a function, which is there as long as the process is.
-    check(unsafe { SetConsoleCtrlHandler(Some(handle_console), 1) })
-}
-
-extern "system" fn handle_console(kind: u32) -> BOOL {
-    let event = if matches!(kind, CTRL_C_EVENT | CTRL_BREAK_EVENT) {
-        ConsoleEvent::Break
-    } else {
-        ConsoleEvent::Close
-    };
-    if let Some(listener) = LISTENER.get() {
-        listener(event);
-    }
-    1
-}
 
 /// Returns how many programs share the console: one, if it was made for this one alone; none without a console.
 pub(crate) fn console_programs() -> u32 {

@@ -1,4 +1,4 @@
-//! What Windows tells a program in a console: Ctrl-C, Ctrl-Break, the window is closed, the user logs off.
+//! What Windows asks to end for: Ctrl-C, Ctrl-Break, the window is closed, the user logs off, the machine shuts down.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,25 +6,29 @@ use std::time::Duration;
 use std::{io, thread};
 
 use super::Signal;
-use crate::win32::{self, ConsoleEvent};
+use crate::win32::{self, Ending};
 
 type Handler = Box<dyn FnMut(Signal, i32) + Send>;
 
 static HANDLER: Mutex<Option<Handler>> = Mutex::new(None);
 static IGNORES_CONSOLE: AtomicBool = AtomicBool::new(false);
+/// Whether the handler was told to stop.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// What asks for anything but the end does not exist here.
+/// What asks for anything but the end does not exist here. The last handler takes the place of others.
 pub(super) fn listen(wanted: &[Signal], handle: impl FnMut(Signal, i32) + Send + 'static) -> io::Result<()> {
     if wanted.contains(&Signal::Stop) {
         *HANDLER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handle));
+        IS_ENDING.store(false, Ordering::Relaxed);
         if !IGNORES_CONSOLE.load(Ordering::Relaxed) {
-            win32::listen_to_console(tell)?;
+            win32::listen_to_endings(tell)?;
         }
     }
     Ok(())
 }
 
-/// Has what a console tells mean nothing. A service hears of everyone who logs off, and ends when its manager says so.
+/// Has what a console and a session tell mean nothing. A service hears of everyone who logs off, and ends when its manager says
+/// so.
 pub(crate) fn ignore_console() {
     IGNORES_CONSOLE.store(true, Ordering::Relaxed);
 }
@@ -32,22 +36,28 @@ pub(crate) fn ignore_console() {
 /// Does what a signal to stop does.
 pub(crate) fn stop() {
     if let Some(handle) = HANDLER.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        IS_ENDING.store(true, Ordering::Relaxed);
         handle(Signal::Stop, EXIT_CODE);
     }
 }
 
-/// Called by the system, in a thread of its own.
-fn tell(event: ConsoleEvent) {
-    stop();
-    match event {
-        ConsoleEvent::Break => {}
-        // The process is ended as soon as this function returns, and some seconds later if it does not: time for goodbyes,
-        // at whose end the process ends by itself.
-        ConsoleEvent::Close => loop {
-            thread::sleep(Duration::from_secs(60));
-        },
+/// Called in a thread that has nothing else to do.
+fn tell(ending: Ending) {
+    match ending {
+        Ending::Asked => stop(),
+        Ending::Imminent => {
+            // The console may tell of the end of a session that its window has told of already: nobody has asked twice.
+            if !IS_ENDING.load(Ordering::Relaxed) {
+                stop();
+            }
+            // The process is ended as soon as this function returns, and maybe some seconds later if it does not: time for
+            // goodbyes, at whose end the process ends by itself.
+            thread::sleep(PATIENCE);
+        }
     }
 }
 
+/// As long as the service manager is asked to wait.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// As that of a program which Ctrl-C ends elsewhere.
 const EXIT_CODE: i32 = 130;
