@@ -7,12 +7,26 @@
 #[cfg_attr(windows, path = "control/windows.rs")]
 mod system;
 
+use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::config::{Settings, is_bare};
 #[cfg(windows)]
 pub(crate) use system::SERVICES;
 pub(crate) use system::{Listener, Stream, WHO_MAY, is_trusted, remove, user};
+
+/// Another server listens at a place.
+#[derive(Debug)]
+pub(crate) struct Taken;
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another server listens there; give this one its own `server.control`")
+    }
+}
+
+impl Error for Taken {}
 
 /// Returns where the control socket may be, the usual place first; nowhere if the server has none. A name without a
 /// directory may be in each of the places for sockets; any other path is one place.

@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use crate::config::Flags;
+use crate::control::Taken;
 use crate::serve::{self, Hosted, Open};
+use crate::signals::{self, Signal};
 
 /// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
 pub(crate) fn is_meant() -> bool {
@@ -34,11 +36,20 @@ pub(crate) fn run() -> ExitCode {
         drop(io::stdout().write_all(greeting(open, local_address()).as_bytes()));
     });
     let Err(error) = told else { return ExitCode::SUCCESS };
-    // Each line of an error begins as the first does in a terminal.
-    let why = format!("{error:#}").replace("\nbcnet: ", "\n");
-    println!("\nThe game cannot be hosted: {why}\n\nPress Enter to close this window.");
+    // What listened to Ctrl-C was to end a game, and there is none.
+    drop(signals::listen_to_each(&[Signal::Stop], |_, exit_code| process::exit(exit_code)));
+    println!("\nThe game cannot be hosted: {}\n\nPress Enter to close this window.", reason(&error));
     drop(io::stdin().lock().read_line(&mut String::new()));
     ExitCode::from(2)
+}
+
+/// Returns why no game can be hosted, for somebody who knows of windows, not of sockets.
+fn reason(error: &anyhow::Error) -> String {
+    if error.root_cause().is::<Taken>() {
+        return RUNS_ALREADY.into();
+    }
+    // Each line of an error begins as the first does in a terminal.
+    format!("{error:#}").replace("\nbcnet: ", "\n")
 }
 
 /// Returns what a host has to know.
@@ -67,10 +78,16 @@ fn greeting(open: &Open, address: Option<Ipv4Addr>) -> String {
     }
     text.push_str(
         "\nWho joins and leaves is told below.\n\
-         To stop, press Ctrl-C or close this window: players are told.\n\
-         Settings are read from bcnet.toml beside this program;\n\
-         `bcnet config default` prints one to begin with.\n\n",
+         To stop, press Ctrl-C or close this window: players are told.\n",
     );
+    let _ = match &open.config {
+        Some(file) => write!(text, "Settings are read from this file, which you can change:\n{file}\n\n"),
+        None => write!(
+            text,
+            "There is no bcnet.toml beside this program, so it has its usual settings;\n\
+             `bcnet config default` prints them, to be changed and put there.\n\n"
+        ),
+    };
     text
 }
 
@@ -85,6 +102,8 @@ pub(crate) fn local_address() -> Option<Ipv4Addr> {
     }
 }
 
+const RUNS_ALREADY: &str =
+    "bcnet runs already. Close its other window first; if you find none, `bcnet ctl stop` ends it.";
 /// An address of documents, which nobody has.
 const FAR_AWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -96,7 +115,7 @@ mod tests {
     fn a_host_is_told_address_port_and_how_to_stop() {
         let games =
             vec![Hosted { name: "Friday".into(), port: 22_101 }, Hosted { name: "Two".into(), port: 22_102 }];
-        let mut open = Open { games, page: None };
+        let mut open = Open { games, page: None, config: None };
         let text = greeting(&open, Some(Ipv4Addr::new(10, 0, 0, 7)));
         for part in
             ["\"Friday\"", "10.0.0.7, port 22101", "10.0.0.7, port 22102", "Ctrl-C", "forward UDP port 22101"]
@@ -109,5 +128,24 @@ mod tests {
         let text = greeting(&open, None);
         assert!(text.contains("http://127.0.0.1:8101/\n") && text.contains("web-token"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_host_is_told_where_the_settings_are() {
+        let mut open = Open { games: Vec::new(), page: None, config: None };
+        let text = greeting(&open, None);
+        assert!(text.contains("no bcnet.toml") && text.contains("`bcnet config default`"), "{text}");
+        open.config = Some(r"C:\games\bcnet.toml".into());
+        let text = greeting(&open, None);
+        assert!(text.contains("\nC:\\games\\bcnet.toml\n") && !text.contains("config default"), "{text}");
+    }
+
+    #[test]
+    fn who_starts_it_twice_is_told_to_close_the_other_window() {
+        let told = |error: anyhow::Error| reason(&error.context("control socket bcnet.sock"));
+        assert_eq!(told(Taken.into()), RUNS_ALREADY);
+        assert_eq!(told(anyhow::anyhow!("no\nbcnet: room")), "control socket bcnet.sock: no\nroom");
+        let page = include_str!("../../../docs/windows-host.md");
+        assert!(page.contains(RUNS_ALREADY.split_once('.').expect("two sentences").0));
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
+use super::Taken;
 use crate::config::first;
 
 /// Who may talk to a server, for those who may not.
@@ -32,7 +33,7 @@ impl Listener {
             bail!("there is a file of that name that is no socket; name another one with `server.control`");
         }
         if Stream::connect(path).is_ok() {
-            bail!("another server listens there; give this one its own `server.control`");
+            return Err(Taken.into());
         }
         // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
         let nameless = path.with_extension("new");

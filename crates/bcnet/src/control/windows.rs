@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf, absolute};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::bail;
 use mio::windows::NamedPipe;
 use mio::{Events, Interest, Poll, Token};
 
+use super::Taken;
 use crate::config::first;
 use crate::win32;
 
@@ -44,9 +44,7 @@ impl Listener {
         };
         match next {
             // The system says no more of a pipe that is there already.
-            Err(error) if is_taken(&error) => {
-                bail!("another server listens there; give this one its own `server.control`")
-            }
+            Err(error) if is_taken(&error) => Err(Taken.into()),
             next => Ok(Self { next: RefCell::new(next?), name }),
         }
     }

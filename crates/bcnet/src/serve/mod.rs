@@ -91,6 +91,8 @@ pub(crate) struct Open {
     pub(crate) games: Vec<Hosted>,
     /// The address of the page for browsers.
     pub(crate) page: Option<String>,
+    /// The file that the settings are read from.
+    pub(crate) config: Option<String>,
 }
 
 /// A game that is open.
@@ -165,9 +167,9 @@ fn serve(args: &Args, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
     }
     let (version, sessions, threads) = (crate::VERSION, games.len(), workers.len());
     let control = socket.as_ref().map(|socket| start::shown(socket.path()));
-    let (config, bans) = (files.config, files.bans);
+    let (config, bans) = (&files.config, files.bans);
     tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics, web);
-    ready(&Open { games, page: web });
+    ready(&Open { games, page: web, config: files.config });
     manager.ready(&threads_of)?;
     let outcome = workers::run(workers);
     finish(&plane, scores, agones);
