@@ -43,17 +43,18 @@ pub(crate) fn stop() {
 
 /// Called in a thread that has nothing else to do.
 fn tell(ending: Ending) {
-    match ending {
-        Ending::Asked => stop(),
-        Ending::Imminent => {
-            // The console may tell of the end of a session that its window has told of already: nobody has asked twice.
-            if !IS_ENDING.load(Ordering::Relaxed) {
-                stop();
-            }
-            // The process is ended as soon as this function returns, and maybe some seconds later if it does not: time for
-            // goodbyes, at whose end the process ends by itself.
-            thread::sleep(PATIENCE);
-        }
+    begin(ending);
+    if ending == Ending::Imminent {
+        // The process is ended as soon as this function returns, and maybe some seconds later if it does not: time for goodbyes,
+        // at whose end the process ends by itself.
+        thread::sleep(PATIENCE);
+    }
+}
+
+/// The console may tell of the end of a session that its window has told of already: nobody has asked twice.
+fn begin(ending: Ending) {
+    if ending == Ending::Asked || !IS_ENDING.load(Ordering::Relaxed) {
+        stop();
     }
 }
 
@@ -61,3 +62,26 @@ fn tell(ending: Ending) {
 const PATIENCE: Duration = Duration::from_secs(20);
 /// As that of a program which Ctrl-C ends elsewhere.
 const EXIT_CODE: i32 = 130;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn only_who_asks_twice_is_heard_twice_and_the_last_handler_hears_all() {
+        let (sender, first) = channel();
+        listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is heard")).expect("listens");
+        let heard = |ending| {
+            begin(ending);
+            first.try_iter().count()
+        };
+        let told = [Ending::Imminent, Ending::Imminent, Ending::Asked, Ending::Imminent, Ending::Asked];
+        assert_eq!(told.map(heard), [1, 0, 1, 0, 1]);
+        let (sender, second) = channel();
+        listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is heard")).expect("listens");
+        assert_eq!(heard(Ending::Imminent), 0);
+        assert_eq!(second.try_iter().count(), 1);
+    }
+}
