@@ -34,18 +34,25 @@ fn elsewhere() -> String {
     )
 }
 
+/// Returns where a configuration is safe.
+fn usual_place() -> String {
+    format!(
+        "the configuration in {}\\bcnet, where `bcnet service install` makes one if it is given none",
+        variable("ProgramData", r"C:\ProgramData")
+    )
+}
+
 /// Refuses a configuration beside the program or above it: the service may write there, and a service that somebody else has
 /// taken over must not change what an administrator runs.
 pub(super) fn check_apart(program: &Path, config: &Path) -> Result<()> {
     let directory = real(directory(config))?;
     ensure!(
         !is_within(&real(program)?, &directory),
-        "{}: the service may write there, and could change the program, {}; have the program in {}\\bcnet, and the \
-         configuration in {}\\bcnet, where `bcnet service install` makes one if it is given none",
+        "{}: the service may write there, and could change the program, {}; have the program in {}\\bcnet, and {}",
         directory.display(),
         program.display(),
         variable("ProgramFiles", r"C:\Program Files"),
-        variable("ProgramData", r"C:\ProgramData")
+        usual_place()
     );
     Ok(())
 }
@@ -59,10 +66,7 @@ pub(super) fn check_config(config: &Path) -> Result<()> {
             format!("take that right away: {}", stranger.remedy(&path.display().to_string(), path.is_dir()))
         }
         // Others may need it as it is.
-        Place::Above => format!(
-            "have the configuration in {}\\bcnet, where `bcnet service install` makes one if it is given none",
-            variable("ProgramData", r"C:\ProgramData")
-        ),
+        Place::Above => format!("have {}", usual_place()),
     })
 }
 
